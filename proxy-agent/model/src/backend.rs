@@ -1,0 +1,66 @@
+//! The contract between the pipeline and a dataplane.
+
+use std::{fmt, time::Duration};
+
+use thiserror::Error;
+
+use crate::{ChangeSet, NodeState, ServicePortKey};
+
+/// A dataplane implementation: turns node-local state into kernel objects.
+///
+/// Synchronous: the caller decides on which thread it blocks. One caller at a time.
+pub trait Backend: Send {
+    /// The name that `--backend` takes.
+    fn name(&self) -> &'static str;
+
+    /// Makes the dataplane equal to `state`.
+    ///
+    /// `change` leads from the state of the last successful call to `state`; on the first call
+    /// and after any error it is the whole state. Idempotent. A backend may ignore `change`.
+    fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError>;
+}
+
+/// What a successful [`Backend::sync`] did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SyncReport {
+    /// Kernel objects written (inserted, changed or removed).
+    pub writes: usize,
+    /// Services that could not be programmed although the sync as a whole succeeded. What was
+    /// programmed for them before stays; the backend tries them again on every sync.
+    pub failures: Vec<ServiceFailure>,
+}
+
+/// Why one Service port could not be programmed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceFailure {
+    /// Which.
+    pub key: ServicePortKey,
+    /// What was attempted, what stopped it, and what to do.
+    pub reason: String,
+}
+
+impl fmt::Display for ServiceFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.reason)
+    }
+}
+
+/// Why a sync failed as a whole. What was in force before it stays as far as it was not yet
+/// replaced, and every completed write left the dataplane consistent.
+#[derive(Debug, Error)]
+pub enum SyncError {
+    /// The same call with the whole state may succeed after a while.
+    #[error("{reason}")]
+    Retry {
+        /// What was attempted, on what, and what stopped it.
+        reason: String,
+        /// How long to wait at least.
+        after: Duration,
+    },
+    /// No later call can succeed on this host; the agent must stop and say why.
+    #[error("{reason}")]
+    Fatal {
+        /// What was attempted, on what, what stopped it, and what to do.
+        reason: String,
+    },
+}

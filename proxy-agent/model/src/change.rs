@@ -1,0 +1,49 @@
+//! The ordered difference between two node-local states.
+
+use std::sync::Arc;
+
+use crate::{ServicePortKey, ServiceState};
+
+/// What changed since the state that a backend saw last.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChangeSet {
+    /// The changes are the whole state: what a backend holds and this does not name is stale.
+    /// True on the first sync and after any error.
+    pub whole: bool,
+    /// Upserts first, then deletes, each in key order. An address that moves from one Service to
+    /// another is therefore taken over before it is given up, never absent in between.
+    pub changes: Vec<Change>,
+}
+
+impl ChangeSet {
+    /// Whether a backend has nothing to do.
+    pub fn is_empty(&self) -> bool {
+        !self.whole && self.changes.is_empty()
+    }
+}
+
+/// One change of a [`ChangeSet`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A Service port was added or changed.
+    Upsert {
+        /// Which.
+        key: ServicePortKey,
+        /// What it is now.
+        state: Arc<ServiceState>,
+    },
+    /// A Service port is gone.
+    Delete {
+        /// Which.
+        key: ServicePortKey,
+    },
+}
+
+impl Change {
+    /// The Service port that changed.
+    pub fn key(&self) -> &ServicePortKey {
+        match self {
+            Self::Upsert { key, .. } | Self::Delete { key } => key,
+        }
+    }
+}

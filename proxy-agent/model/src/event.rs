@@ -1,0 +1,48 @@
+//! The model's only input.
+
+use std::{fmt, sync::Arc};
+
+use crate::{EndpointSlice, Node, Service, ServiceName, SliceName};
+
+/// A change of one cluster object. Events about the same object are applied in order; the order
+/// of events about different objects does not matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterEvent {
+    /// A Service that this proxy serves was added or changed.
+    ServiceUpserted(Service),
+    /// A Service was deleted, or is no longer served by this proxy.
+    ServiceDeleted(ServiceName),
+    /// An EndpointSlice was added or changed.
+    SliceUpserted(EndpointSlice),
+    /// An EndpointSlice was deleted, or no longer belongs to a Service.
+    SliceDeleted(SliceName),
+    /// A Node was added or changed.
+    NodeUpserted(Node),
+    /// A Node was deleted.
+    NodeDeleted(Arc<str>),
+    /// What is wrong with one object, replacing what was said of it before; empty when nothing is.
+    Diagnosed {
+        /// The object, as in [`Diagnostic::object`].
+        object: Arc<str>,
+        /// Its diagnostics.
+        diagnostics: Vec<Diagnostic>,
+    },
+}
+
+/// Something about one cluster object that does not make sense, or that is not served. The rest
+/// of the object and of the cluster proceeds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Diagnostic {
+    /// Kind, namespace and name: `Service shop/web`.
+    pub object: Arc<str>,
+    /// Field path: `spec.ports[0].port`.
+    pub field: String,
+    /// What is wrong, and what happens because of it.
+    pub message: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.object, self.field, self.message)
+    }
+}

@@ -1,0 +1,40 @@
+//! The brain of Culvert: cluster objects in, node-local state and ordered changes out.
+//!
+//! ```text
+//! ClusterEvent ──> Model { cluster objects, dirty Services }
+//!                    │ update()
+//!                    ├──> NodeState   what this node must do
+//!                    └──> ChangeSet   ordered difference to the state before ──> Backend
+//! ```
+//!
+//! Pure and synchronous: no clock, no I/O, no async runtime, no Kubernetes client; the manifest
+//! proves it. The state depends on the present objects only, never on the history of events.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod change;
+mod claims;
+mod cluster;
+mod diff;
+mod event;
+mod local;
+mod model;
+mod name;
+mod net;
+mod object;
+mod select;
+mod slices;
+mod state;
+
+pub use backend::{Backend, ServiceFailure, SyncError, SyncReport};
+pub use change::{Change, ChangeSet};
+pub use event::{ClusterEvent, Diagnostic};
+pub use model::{Model, compute};
+pub use name::{ObjectName, ServiceName, SliceName};
+pub use net::{IpFamily, Protocol};
+pub use object::{
+    Conditions, EndpointSlice, Node, Service, ServicePort, SliceEndpoint, SlicePort, TrafficPolicy,
+};
+pub use state::{
+    Endpoint, Frontend, FrontendKind, NodeInfo, NodeState, ServicePortKey, ServiceState,
+};

@@ -1,0 +1,104 @@
+//! The model's public face: events in, state and changes out. Owns the order of the steps; each
+//! step is a module of its own.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    ChangeSet, ClusterEvent, Diagnostic, NodeInfo, NodeState, ServiceName,
+    cluster::Cluster,
+    diff::Diff,
+    local::{LocalService, localize},
+};
+
+/// Folds cluster events and keeps the node-local state that follows from them.
+///
+/// The state depends on the present objects only: any sequence of events that leads to the same
+/// objects leads to the same state. An update costs what the events since the last one touched,
+/// whatever the size of the cluster.
+#[derive(Debug)]
+pub struct Model {
+    cluster: Cluster,
+    /// Addresses that several Services claim; no empty entries.
+    conflicts: BTreeMap<ServiceName, Vec<Diagnostic>>,
+    state: NodeState,
+}
+
+impl Model {
+    /// A model of an empty cluster for the node `node_name`. EndpointSlices name the node they
+    /// run on; they are compared with `node_name` as written.
+    pub fn new(node_name: impl Into<Arc<str>>) -> Self {
+        Self {
+            cluster: Cluster::default(),
+            conflicts: BTreeMap::new(),
+            state: NodeState {
+                node: NodeInfo {
+                    name: node_name.into(),
+                    zone: None,
+                },
+                ..NodeState::default()
+            },
+        }
+    }
+
+    /// Folds one event. Nothing is computed before [`Self::update`].
+    pub fn apply(&mut self, event: ClusterEvent) {
+        self.cluster.apply(event, &self.state.node.name);
+    }
+
+    /// Brings the state up to date and returns how it differs from before, in the order in which
+    /// a backend must apply it. Diagnostics and the node's zone can change without a change here.
+    pub fn update(&mut self) -> ChangeSet {
+        let touched = self.cluster.take_touched();
+        let mut diff = Diff::default();
+        let mut diagnostics_changed = touched.diagnosed;
+        for name in &touched.services {
+            let local = match self.cluster.service(name) {
+                Some(service) => localize(&self.cluster, service, &self.state.node.name),
+                None => LocalService::default(),
+            };
+            diff.replace(&mut self.state.services, name, local.entries);
+            diagnostics_changed |= self.note_conflicts(name, local.diagnostics);
+        }
+        if diagnostics_changed {
+            let mut diagnostics: Vec<_> = self
+                .cluster
+                .diagnosed()
+                .chain(self.conflicts.values().flatten())
+                .cloned()
+                .collect();
+            diagnostics.sort_unstable();
+            diagnostics.dedup();
+            self.state.diagnostics = diagnostics.into();
+        }
+        self.state.node.zone = self.cluster.zone().cloned();
+        diff.into_change_set()
+    }
+
+    /// The state as of the last [`Self::update`].
+    pub fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    /// Returns whether that changed anything.
+    fn note_conflicts(&mut self, name: &ServiceName, conflicts: Vec<Diagnostic>) -> bool {
+        if conflicts.is_empty() {
+            self.conflicts.remove(name).is_some()
+        } else {
+            self.conflicts.insert(name.clone(), conflicts.clone()) != Some(conflicts)
+        }
+    }
+}
+
+/// The state of the node `node_name` after `events`, computed at once: for commands that look at
+/// a cluster a single time.
+pub fn compute(
+    node_name: impl Into<Arc<str>>,
+    events: impl IntoIterator<Item = ClusterEvent>,
+) -> NodeState {
+    let mut model = Model::new(node_name);
+    for event in events {
+        model.apply(event);
+    }
+    model.update();
+    model.state
+}

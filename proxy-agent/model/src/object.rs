@@ -1,0 +1,103 @@
+//! What the model knows of cluster objects: the fields that decide where traffic goes, already
+//! parsed. A source turns API objects into these values and reports what it could not parse.
+
+use std::{net::IpAddr, sync::Arc};
+
+use crate::{IpFamily, Protocol, ServiceName, SliceName};
+
+/// A Service that this proxy serves.
+///
+/// Services that no proxy serves (headless, `ExternalName`) or that another proxy serves
+/// (label `service.kubernetes.io/service-proxy-name`) are never made into this value; a source
+/// reports them as deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Namespace and name.
+    pub name: ServiceName,
+    /// ClusterIPs, at most one per family.
+    pub cluster_ips: Vec<IpAddr>,
+    /// Ports, unique by (name, protocol).
+    pub ports: Vec<ServicePort>,
+    /// `spec.internalTrafficPolicy`: which endpoints the ClusterIPs lead to (KEP-2086).
+    pub internal_policy: TrafficPolicy,
+}
+
+/// One port of a [`Service`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServicePort {
+    /// Port name, `""` when unnamed. EndpointSlice ports are matched by this name.
+    pub name: Arc<str>,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Port number on the ClusterIP, 1 to 65535.
+    pub port: u16,
+}
+
+/// Which endpoints a frontend may lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TrafficPolicy {
+    /// Any endpoint of the cluster.
+    #[default]
+    Cluster,
+    /// Only endpoints on this node.
+    Local,
+}
+
+/// An EndpointSlice (`discovery.k8s.io/v1`) of address type IPv4 or IPv6.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointSlice {
+    /// Namespace and name.
+    pub name: SliceName,
+    /// The Service it belongs to (label `kubernetes.io/service-name`), in the slice's namespace.
+    pub service: ServiceName,
+    /// Family of every address in it.
+    pub family: IpFamily,
+    /// Ports that all its endpoints have.
+    pub ports: Vec<SlicePort>,
+    /// Endpoints.
+    pub endpoints: Vec<SliceEndpoint>,
+}
+
+/// One port of an [`EndpointSlice`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlicePort {
+    /// Port name, equal to the Service port's name.
+    pub name: Arc<str>,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Target port number, 1 to 65535.
+    pub port: u16,
+}
+
+/// One endpoint of an [`EndpointSlice`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceEndpoint {
+    /// `addresses[0]`: the API promises that the others are interchangeable, and kube-proxy uses
+    /// the first.
+    pub address: IpAddr,
+    /// Conditions, with the API's meaning of absent ones already applied.
+    pub conditions: Conditions,
+    /// The node it runs on, as written.
+    pub node: Option<Arc<str>>,
+}
+
+/// Endpoint conditions (KEP-1672). Absent `ready` and `serving` mean true, absent
+/// `terminating` means false.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conditions {
+    /// May receive traffic.
+    pub ready: bool,
+    /// Answers, even if it is terminating.
+    pub serving: bool,
+    /// Is being deleted.
+    pub terminating: bool,
+}
+
+/// A Node object, as far as the model uses it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Name.
+    pub name: Arc<str>,
+    /// Label `topology.kubernetes.io/zone`.
+    pub zone: Option<Arc<str>>,
+}
