@@ -1,0 +1,55 @@
+//! COUNTERS: what the programs did that is worth counting. All of it is rare, so that forwarding
+//! itself pays for no counter.
+
+use bytemuck::{Pod, Zeroable};
+
+/// The only value of COUNTERS, per CPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Pod, Zeroable)]
+pub struct Counters {
+    /// Connects and sends refused: the Service has no endpoint.
+    pub refused: u64,
+    /// Connects and sends answered "host unreachable": endpoints exist, policy allows none here.
+    pub unreachable: u64,
+    /// Look-ups repeated because the Service changed under the program.
+    pub looked_again: u64,
+    /// Connects and sends refused because it still changed after two repetitions.
+    pub gave_up: u64,
+    /// UDP sockets that talk to more frontends at once than are remembered, so that the oldest
+    /// was forgotten: its late replies carry the endpoint's address.
+    pub flow_replaced: u64,
+    /// UDP sockets for which the kernel had no memory to remember a frontend.
+    pub flow_not_kept: u64,
+}
+
+/// An event that is counted: a field of [`Counters`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// [`Counters::refused`].
+    Refused,
+    /// [`Counters::unreachable`].
+    Unreachable,
+    /// [`Counters::looked_again`].
+    LookedAgain,
+    /// [`Counters::gave_up`].
+    GaveUp,
+    /// [`Counters::flow_replaced`].
+    FlowReplaced,
+    /// [`Counters::flow_not_kept`].
+    FlowNotKept,
+}
+
+impl Counters {
+    /// The counter of `event`.
+    #[inline(always)]
+    pub fn of(&mut self, event: Event) -> &mut u64 {
+        match event {
+            Event::Refused => &mut self.refused,
+            Event::Unreachable => &mut self.unreachable,
+            Event::LookedAgain => &mut self.looked_again,
+            Event::GaveUp => &mut self.gave_up,
+            Event::FlowReplaced => &mut self.flow_replaced,
+            Event::FlowNotKept => &mut self.flow_not_kept,
+        }
+    }
+}

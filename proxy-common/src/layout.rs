@@ -1,0 +1,64 @@
+//! Layouts that programs and agent of different builds must share, asserted at compile time for
+//! both targets. A failure here means: raise the ABI version, then change the number.
+
+use core::mem::offset_of;
+
+use crate::{
+    counters::Counters,
+    endpoint::{
+        EndpointKey, EndpointValue, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue,
+    },
+    flow::{TCP_PEERS, TcpPeer, Translation, UdpFlows},
+    frontend::{FrontendKey, FrontendValue},
+    names::{MAPS, SOCKET_PROGRAMS},
+    service::{ServiceKey, ServiceValue},
+};
+
+macro_rules! layout {
+    ($($type:ty: $size:literal { $($field:ident @ $offset:literal),* })*) => {
+        $(const _: () = {
+            assert!(size_of::<$type>() == $size);
+            assert!(align_of::<$type>() <= 8);
+            $(assert!(offset_of!($type, $field) == $offset);)*
+        };)*
+    };
+}
+
+layout! {
+    FrontendKey: 20 { address @ 0, port @ 16, protocol @ 18, scope @ 19 }
+    FrontendValue: 20 { key_check @ 0, service @ 4, cluster_set @ 8, local_set @ 12, flags @ 16 }
+    SetKey: 4 { set @ 0 }
+    SetValue: 8 { set @ 0, count @ 4 }
+    SlotKey: 8 { set @ 0, index @ 4 }
+    SlotValue: 8 { set @ 0, endpoint @ 4 }
+    MemberKey: 8 { set @ 0, endpoint @ 4 }
+    MemberValue: 4 { index @ 0 }
+    EndpointKey: 4 { endpoint @ 0 }
+    EndpointValue: 28 { endpoint @ 0, service @ 4, address @ 8, port @ 24 }
+    ServiceKey: 4 { service @ 0 }
+    ServiceValue: 200 { service @ 0, protocol @ 4, family @ 5, namespace @ 8, name @ 72,
+        port_name @ 136 }
+    Counters: 48 { refused @ 0, unreachable @ 8, looked_again @ 16, gave_up @ 24,
+        flow_replaced @ 32, flow_not_kept @ 40 }
+    Translation: 44 { frontend @ 0, endpoint @ 16, frontend_port @ 32, endpoint_port @ 34,
+        endpoint_id @ 36, check @ 40 }
+    UdpFlows: 360 { last @ 0, next @ 4, flows @ 8 }
+    TcpPeer: 56 { cookie @ 0, peer @ 8, padding @ 52 }
+}
+
+/// `BPF_OBJ_NAME_LEN` is 16 with the final zero; a longer name is cut by the kernel.
+const LONGEST_NAME: usize = 15;
+
+const _: () = {
+    assert!(TCP_PEERS.is_power_of_two());
+    let mut index = 0;
+    while index < MAPS.len() {
+        assert!(MAPS[index].name.len() <= LONGEST_NAME);
+        index += 1;
+    }
+    index = 0;
+    while index < SOCKET_PROGRAMS.len() {
+        assert!(SOCKET_PROGRAMS[index].len() <= LONGEST_NAME);
+        index += 1;
+    }
+};

@@ -1,0 +1,42 @@
+//! The contract between Culvert's kernel programs and its agent: every map key and value, every
+//! name, and the decisions that both sides must make alike. `no_std`, no allocation.
+//!
+//! ```text
+//! FRONTENDS  address, port, protocol ──> service, cluster set, local set, flags
+//! SETS       set                     ──> count
+//! SLOTS      set, index < count      ──> endpoint
+//! ENDPOINTS  endpoint                ──> address, port
+//! MEMBERS    set, endpoint           ──> index of its slot
+//! SERVICES   service                 ──> namespace, name, port name
+//! ```
+//!
+//! Byte order: addresses are 16 bytes in network order, IPv4 mapped into IPv6; everything else,
+//! ports included, is in host order, so that `bpftool map dump` prints port 80 as 80.
+//!
+//! A hash element may be recycled for another key while a program still reads it (immediately,
+//! since kernel 6.1 allocates elements from a per-CPU cache). Every value therefore starts with
+//! the identity of its key. The kernel writes a value front to back and programs read it back to
+//! front, so that a value whose identity is right was read whole. See [`socket::route`].
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod address;
+pub mod counters;
+pub mod endpoint;
+pub mod flow;
+pub mod frontend;
+mod layout;
+pub mod names;
+pub mod service;
+pub mod socket;
+
+/// Version of the Service maps: any change of a key or value in [`frontend`], [`endpoint`],
+/// [`service`] or [`counters`], or of their meaning, raises it. Maps of another version are
+/// rebuilt beside the old ones.
+pub const SERVICES_ABI: u32 = 1;
+
+/// Version of the flow maps in [`flow`], which outlive the Service maps: a new program must be
+/// able to read what an older one remembered.
+pub const FLOWS_ABI: u32 = 1;

@@ -1,0 +1,163 @@
+//! Names, shapes and default sizes of maps and programs: one table for the programs, the loader,
+//! the pin directory and the reference page.
+
+use crate::{
+    counters::Counters,
+    endpoint::{
+        EndpointKey, EndpointValue, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue,
+    },
+    flow::{TCP_PEERS, TcpPeer, UdpFlows},
+    frontend::{FrontendKey, FrontendValue},
+    service::{ServiceKey, ServiceValue},
+};
+
+/// What a map is, as the kernel reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapShape {
+    /// Name, at most 15 characters.
+    pub name: &'static str,
+    /// `enum bpf_map_type`.
+    pub kind: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// Entries, unless configured otherwise.
+    pub entries: u32,
+    /// `BPF_F_*` of map creation.
+    pub flags: u32,
+    /// Which ABI version it belongs to.
+    pub group: MapGroup,
+    /// Whether its size may be configured.
+    pub sizable: bool,
+    /// What it holds.
+    pub about: &'static str,
+}
+
+/// Maps that share an ABI version and a pin directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapGroup {
+    /// Rebuilt from the desired state at any time.
+    Services,
+    /// What sockets remember; cannot be rebuilt.
+    Flows,
+}
+
+const HASH: u32 = 1;
+const ARRAY: u32 = 2;
+const PERCPU_ARRAY: u32 = 6;
+const SK_STORAGE: u32 = 24;
+/// `BPF_F_NO_PREALLOC`: an empty map costs next to nothing, so sizes can be generous.
+pub const NO_PREALLOC: u32 = 1;
+
+/// Default entries of SERVICES. An empty hash map costs 16 bytes for each entry it could hold, so
+/// these defaults (twice the largest cluster Kubernetes is tested with) take about 17 MiB.
+pub const SERVICES: u32 = 1 << 16;
+/// Default entries of FRONTENDS.
+pub const FRONTENDS: u32 = 1 << 16;
+/// Default entries of SETS: two for each Service port.
+pub const SETS: u32 = 2 * SERVICES;
+/// Default entries of ENDPOINTS.
+pub const ENDPOINTS: u32 = 1 << 18;
+/// Default entries of SLOTS: one for each endpoint, and one more for each that is in both sets of
+/// its Service port.
+pub const SLOTS: u32 = ENDPOINTS;
+/// Default entries of MEMBERS.
+pub const MEMBERS: u32 = SLOTS;
+
+/// Every map, in the order they are documented.
+pub const MAPS: [MapShape; 10] = [
+    hash::<ServiceKey, ServiceValue>(
+        "SERVICES",
+        SERVICES,
+        "Service port number -> protocol, family, namespace, name, port name",
+    ),
+    hash::<FrontendKey, FrontendValue>(
+        "FRONTENDS",
+        FRONTENDS,
+        "address, port, protocol that clients dial -> Service port, sets, flags",
+    ),
+    hash::<SetKey, SetValue>("SETS", SETS, "set -> count of endpoints"),
+    hash::<SlotKey, SlotValue>("SLOTS", SLOTS, "set, index -> endpoint"),
+    hash::<MemberKey, MemberValue>("MEMBERS", MEMBERS, "set, endpoint -> index of its slot"),
+    hash::<EndpointKey, EndpointValue>(
+        "ENDPOINTS",
+        ENDPOINTS,
+        "endpoint -> Service port, address, port",
+    ),
+    MapShape {
+        name: "COUNTERS",
+        kind: PERCPU_ARRAY,
+        key_size: 4,
+        value_size: size_of::<Counters>() as u32,
+        entries: 1,
+        flags: 0,
+        group: MapGroup::Services,
+        sizable: false,
+        about: "per CPU: refusals and rare events",
+    },
+    MapShape {
+        name: "NUMBERS",
+        kind: ARRAY,
+        key_size: 4,
+        value_size: 4,
+        entries: 1,
+        flags: 0,
+        group: MapGroup::Services,
+        sizable: false,
+        about: "first number that no Service port, set or endpoint was ever given",
+    },
+    MapShape {
+        name: "UDP_FLOWS",
+        kind: SK_STORAGE,
+        key_size: 4,
+        value_size: size_of::<UdpFlows>() as u32,
+        entries: 0,
+        flags: NO_PREALLOC,
+        group: MapGroup::Flows,
+        sizable: false,
+        about: "UDP socket -> frontends it talks to, with their endpoints",
+    },
+    MapShape {
+        name: "TCP_PEERS",
+        kind: ARRAY,
+        key_size: 4,
+        value_size: size_of::<TcpPeer>() as u32,
+        entries: TCP_PEERS,
+        flags: 0,
+        group: MapGroup::Flows,
+        sizable: false,
+        about: "recent TCP sockets -> frontend they dialled, for getpeername",
+    },
+];
+
+const fn hash<K, V>(name: &'static str, entries: u32, about: &'static str) -> MapShape {
+    MapShape {
+        name,
+        kind: HASH,
+        key_size: size_of::<K>() as u32,
+        value_size: size_of::<V>() as u32,
+        entries,
+        flags: NO_PREALLOC,
+        group: MapGroup::Services,
+        sizable: true,
+        about,
+    }
+}
+
+/// The socket programs in the order they are attached: what translates replies back comes before
+/// what sends requests away. Detached in the opposite order.
+pub const SOCKET_PROGRAMS: [&str; 8] = [
+    "culvert_recv4",
+    "culvert_recv6",
+    "culvert_peer4",
+    "culvert_peer6",
+    "culvert_send4",
+    "culvert_send6",
+    "culvert_conn4",
+    "culvert_conn6",
+];
+
+/// Global that the loader sets to 1 where the kernel has `bpf_set_retval` in these programs
+/// (6.1), so that a refusal names its reason instead of EPERM.
+pub const HAS_SET_RETVAL: &str = "HAS_SET_RETVAL";

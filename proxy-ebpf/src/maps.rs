@@ -1,0 +1,69 @@
+//! Every map of the socket programs, in one screen. Sizes are defaults; the loader sets the
+//! configured ones. `proxy_common::names` holds the same table for the agent.
+
+use aya_ebpf::{
+    Global,
+    btf_maps::{Array, HashMap, PerCpuArray, SkStorage},
+    macros::btf_map,
+};
+use proxy_common::{
+    counters::Counters,
+    endpoint::{
+        EndpointKey, EndpointValue, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue,
+    },
+    flow::{self, TcpPeer, UdpFlows},
+    frontend::{FrontendKey, FrontendValue},
+    names,
+    service::{ServiceKey, ServiceValue},
+};
+
+const NO_PREALLOC: usize = names::NO_PREALLOC as usize;
+
+#[btf_map]
+pub static FRONTENDS: HashMap<
+    FrontendKey,
+    FrontendValue,
+    { names::FRONTENDS as usize },
+    NO_PREALLOC,
+> = HashMap::new();
+
+#[btf_map]
+pub static SETS: HashMap<SetKey, SetValue, { names::SETS as usize }, NO_PREALLOC> = HashMap::new();
+
+#[btf_map]
+pub static SLOTS: HashMap<SlotKey, SlotValue, { names::SLOTS as usize }, NO_PREALLOC> =
+    HashMap::new();
+
+#[btf_map]
+pub static MEMBERS: HashMap<MemberKey, MemberValue, { names::MEMBERS as usize }, NO_PREALLOC> =
+    HashMap::new();
+
+#[btf_map]
+pub static ENDPOINTS: HashMap<
+    EndpointKey,
+    EndpointValue,
+    { names::ENDPOINTS as usize },
+    NO_PREALLOC,
+> = HashMap::new();
+
+/// For the agent's next start and for people; no program reads it.
+#[btf_map]
+pub static SERVICES: HashMap<ServiceKey, ServiceValue, { names::SERVICES as usize }, NO_PREALLOC> =
+    HashMap::new();
+
+/// For the agent's next start; no program reads it.
+#[btf_map]
+pub static NUMBERS: Array<u32, 1> = Array::new();
+
+#[btf_map]
+pub static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
+
+#[btf_map]
+pub static UDP_FLOWS: SkStorage<UdpFlows> = SkStorage::new();
+
+#[btf_map]
+pub static TCP_PEERS: Array<TcpPeer, { flow::TCP_PEERS as usize }> = Array::new();
+
+/// Set by the loader; read-only and frozen, so that the verifier removes what it rules out.
+#[unsafe(no_mangle)]
+pub static HAS_SET_RETVAL: Global<u8> = Global::new(0);

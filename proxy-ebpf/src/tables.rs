@@ -1,0 +1,95 @@
+//! The Service maps behind `proxy_common`'s trait.
+
+use aya_ebpf::helpers::bpf_get_prandom_u32;
+use proxy_common::{
+    counters::Event,
+    endpoint::{EndpointKey, EndpointValue, MemberKey, SetKey, SetValue, SlotKey, SlotValue},
+    frontend::{FrontendKey, FrontendValue},
+    socket::ServiceTables,
+};
+
+use crate::maps;
+
+/// The kernel's maps.
+pub struct Kernel;
+
+/// Copies a map value out word by word, last word first: the kernel may overwrite the element
+/// with another key's value meanwhile, front to back, and every value starts with the identity of
+/// its key. Copied this way, a value whose identity is right is whole.
+///
+/// # Safety
+///
+/// `value` must point to a live map value of type `T`, made of whole words without padding.
+#[inline(always)]
+unsafe fn copy_back_to_front<T: Copy>(value: *const T) -> T {
+    let mut copy = core::mem::MaybeUninit::<T>::uninit();
+    let (from, to) = (value.cast::<u32>(), copy.as_mut_ptr().cast::<u32>());
+    let mut index = size_of::<T>() / size_of::<u32>();
+    while index > 0 {
+        index -= 1;
+        // SAFETY: `index` is inside `T`, which both pointers are valid for.
+        unsafe { to.add(index).write(from.add(index).read_volatile()) };
+    }
+    // SAFETY: every word of `T` was written, and any words are a value of the map types.
+    unsafe { copy.assume_init() }
+}
+
+impl ServiceTables for Kernel {
+    #[inline(always)]
+    fn frontend(&self, key: &FrontendKey) -> Option<FrontendValue> {
+        // SAFETY: the map returned a live value of this type.
+        maps::FRONTENDS
+            .get_ptr(key)
+            .map(|value| unsafe { copy_back_to_front(value) })
+    }
+
+    #[inline(always)]
+    fn set(&self, set: u32) -> Option<SetValue> {
+        // SAFETY: the map returned a live value of this type.
+        maps::SETS
+            .get_ptr(SetKey { set })
+            .map(|value| unsafe { copy_back_to_front(value) })
+    }
+
+    #[inline(always)]
+    fn slot(&self, key: &SlotKey) -> Option<SlotValue> {
+        // SAFETY: the map returned a live value of this type.
+        maps::SLOTS
+            .get_ptr(key)
+            .map(|value| unsafe { copy_back_to_front(value) })
+    }
+
+    #[inline(always)]
+    fn endpoint(&self, endpoint: u32) -> Option<EndpointValue> {
+        maps::ENDPOINTS
+            .get_ptr(EndpointKey { endpoint })
+            // SAFETY: the map returned a live value of this type.
+            .map(|value| unsafe { copy_back_to_front(value) })
+    }
+
+    #[inline(always)]
+    fn is_member(&self, set: u32, endpoint: u32) -> bool {
+        maps::MEMBERS.get_ptr(MemberKey { set, endpoint }).is_some()
+    }
+
+    #[inline(always)]
+    fn random(&self) -> u32 {
+        // SAFETY: the helper has no precondition.
+        unsafe { bpf_get_prandom_u32() }
+    }
+
+    #[inline(always)]
+    fn count(&self, event: Event) {
+        count(event);
+    }
+}
+
+/// Adds one to the counter of `event` on this CPU.
+#[inline(always)]
+pub fn count(event: Event) {
+    if let Some(counters) = maps::COUNTERS.get_ptr_mut(0) {
+        // SAFETY: the map returned this CPU's live value; a program is not moved to another CPU
+        // while it runs. A program that preempts this one may lose a count, nothing else.
+        *unsafe { (*counters).of(event) } += 1;
+    }
+}
