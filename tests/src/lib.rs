@@ -1,0 +1,26 @@
+//! The test harness of Culvert: worlds made of network namespaces and cgroups, pods that serve
+//! and probe, the real agent under test, and scenario files.
+//!
+//! ```text
+//! scenario ──> world (node, pods: netns + cgroup) ──> prober, server (culvert-pod)
+//!         └──> agent (the real proxy-agent, attached to the world's cgroup)
+//! ```
+//!
+//! Everything a test makes is owned by a value and goes away with it; what `kill -9` leaves
+//! (empty cgroups, pins) names the process that made it and is swept by the next run. The
+//! harness knows the agent's command line, never its code: suites that look inside depend on
+//! `proxy-agent` themselves.
+
+pub mod agent;
+pub mod bpffs;
+pub mod cgroup;
+pub mod executable;
+pub mod netns;
+pub mod pod;
+pub mod process;
+pub mod requires;
+pub mod world;
+
+pub use agent::{Agent, AgentOptions};
+pub use pod::{Prober, Server};
+pub use world::{Host, World};

@@ -1,0 +1,112 @@
+//! Network namespaces held by a file descriptor.
+//!
+//! They have no name and no mount, so nothing is left when the process that holds them dies,
+//! however it dies. Must not know what the namespaces are for.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+    process::{Command, Stdio},
+    thread,
+};
+
+use anyhow::{Context as _, Result, bail};
+use nix::sched::{CloneFlags, setns, unshare};
+
+use crate::process;
+
+/// Per-namespace settings, written while the namespace is made.
+const SYSCTLS: &[(&str, &str)] = &[
+    // Addresses are usable at once: duplicate detection takes a second.
+    ("ipv6/conf/all/accept_dad", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    // A load test opens more connections to one endpoint than there are ephemeral ports.
+    ("ipv4/tcp_tw_reuse", "1"),
+];
+
+/// A network namespace that lives as long as this value, its sockets and its processes.
+#[derive(Debug)]
+pub struct NetNs {
+    fd: OwnedFd,
+}
+
+impl NetNs {
+    /// Makes a namespace in which only the loopback device exists, and is down.
+    pub fn new() -> Result<Self> {
+        // A thread of its own, because the calling thread must stay where it is.
+        let made = thread::scope(|scope| {
+            scope
+                .spawn(|| -> Result<OwnedFd> {
+                    unshare(CloneFlags::CLONE_NEWNET)
+                        .context("cannot make a network namespace (root is needed)")?;
+                    for (name, value) in SYSCTLS {
+                        let path = format!("/proc/sys/net/{name}");
+                        fs::write(&path, value).with_context(|| format!("cannot set {path}"))?;
+                    }
+                    let path = "/proc/thread-self/ns/net";
+                    Ok(File::open(path)
+                        .with_context(|| format!("cannot open {path}"))?
+                        .into())
+                })
+                .join()
+        });
+        match made {
+            Ok(fd) => Ok(Self { fd: fd? }),
+            Err(_) => bail!("the thread that makes a network namespace panicked"),
+        }
+    }
+
+    /// A path that names this namespace to other programs (`ip link set … netns PATH`), valid
+    /// while this value lives.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
+    }
+
+    /// Runs `work` on a thread inside this namespace: sockets it opens belong to the namespace.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let done = thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    setns(self.fd.as_fd(), CloneFlags::CLONE_NEWNET)
+                        .context("cannot enter a network namespace")?;
+                    Ok(work())
+                })
+                .join()
+        });
+        match done {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Runs the lines of `script` as `ip` commands inside the namespace, in one process.
+    pub fn ip(&self, script: &str) -> Result<()> {
+        let mut command = Command::new("ip");
+        command
+            .args(["-batch", "-"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped());
+        process::enter(&mut command, Some(self.fd.as_fd()), None)?;
+        let mut child = process::fork(command).context("cannot run ip (package iproute2)")?;
+        let mut stdin = child.stdin.take().context("ip was started without stdin")?;
+        stdin
+            .write_all(script.as_bytes())
+            .context("cannot write to ip")?;
+        drop(stdin);
+        let output = child.wait_with_output().context("cannot wait for ip")?;
+        if !output.status.success() {
+            bail!(
+                "ip -batch failed: {}\nfor the commands:\n{script}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for NetNs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,127 @@
+//! The one rule about skipping tests.
+//!
+//! A skip is always told on stderr. A skip that `tests/allowed-skips.txt` does not list is a
+//! failure wherever it must not happen: in CI (`CI=true`), and for root, who can do everything
+//! that tests need.
+
+use std::{env, fmt, path::Path};
+
+use crate::cgroup;
+
+/// Which skips are allowed: `SUITE NEED` per line.
+const ALLOWED: &str = include_str!("../allowed-skips.txt");
+
+/// Something a test cannot do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// To be root, to make namespaces and cgroups.
+    Root,
+    /// A kernel that lets us use BPF, and a cgroup v2 hierarchy.
+    Bpf,
+    /// A program on the PATH.
+    Tool(&'static str),
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.pad("root"),
+            Self::Bpf => f.pad("bpf"),
+            Self::Tool(name) => f.pad(name),
+        }
+    }
+}
+
+/// What privileged suites need.
+pub const PRIVILEGED: &[Need] = &[Need::Root, Need::Bpf, Need::Tool("ip")];
+
+/// Whether the tests of `suite` can run here. If not, says so on stderr.
+///
+/// # Panics
+///
+/// If a skip is not allowed.
+#[must_use]
+pub fn met(suite: &str, needs: &[Need]) -> bool {
+    let Some((need, reason)) = needs.iter().find_map(|need| Some((need, missing(*need)?))) else {
+        return true;
+    };
+    eprintln!("SKIPPED: {suite} needs {need}: {reason}");
+    let strict = env::var("CI").is_ok_and(|ci| ci == "true") || is_root();
+    assert!(
+        !strict || is_allowed(ALLOWED, suite, *need),
+        "{suite} cannot be skipped here: {reason}; provide it, or list `{suite} {need}` in \
+         tests/allowed-skips.txt"
+    );
+    false
+}
+
+fn is_allowed(list: &str, suite: &str, need: Need) -> bool {
+    list.lines()
+        .map(|line| line.split('#').next().unwrap_or_default())
+        .any(|line| line.split_whitespace().eq([suite, &need.to_string()]))
+}
+
+/// Why `need` is not met; `None` if it is.
+fn missing(need: Need) -> Option<String> {
+    match need {
+        Need::Root if is_root() => None,
+        Need::Root => Some("this process is not root".to_owned()),
+        Need::Bpf => missing_bpf(),
+        Need::Tool(name) if is_on_path(name) => None,
+        Need::Tool(name) => Some(format!("there is no {name} on the PATH")),
+    }
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+fn is_on_path(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|dir| dir.join(name).is_file())
+}
+
+fn missing_bpf() -> Option<String> {
+    if let Err(error) = cgroup::mount_point() {
+        return Some(error.to_string());
+    }
+    if !Path::new(crate::bpffs::MOUNT_POINT).is_dir() {
+        return Some(format!("this kernel has no {}", crate::bpffs::MOUNT_POINT));
+    }
+    let mut attribute = [0_u32; 4];
+    #[expect(
+        unsafe_code,
+        reason = "asking the kernel is the only honest way to know"
+    )]
+    // SAFETY: BPF_PROG_GET_NEXT_ID reads and writes at most the sixteen bytes given.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_PROG_GET_NEXT_ID,
+            attribute.as_mut_ptr(),
+            size_of_val(&attribute),
+        )
+    };
+    let error = std::io::Error::last_os_error();
+    // ENOENT: there is no program yet.
+    if answer == 0 || error.raw_os_error() == Some(libc::ENOENT) {
+        return None;
+    }
+    Some(format!("the bpf system call fails: {error}"))
+}
+
+/// `enum bpf_cmd` of `linux/bpf.h`.
+const BPF_PROG_GET_NEXT_ID: libc::c_int = 11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listed_pairs_are_allowed() {
+        let list = "# comment\n\ntraffic bpf # no BPF in the build container\n";
+        assert!(is_allowed(list, "traffic", Need::Bpf));
+        assert!(!is_allowed(list, "traffic", Need::Root));
+        assert!(!is_allowed(list, "restart", Need::Bpf));
+    }
+}

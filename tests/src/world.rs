@@ -1,0 +1,264 @@
+//! A throw-away node: network namespaces on one bridge, each with a cgroup of its own.
+//!
+//! ```text
+//!  cgroup  culvert-test-…            <- attach the agent here
+//!            ├── node                   processes of the node itself
+//!            ├── pod-client             …and of each pod
+//!            └── pod-endpoints
+//!  network  node ── br0 ──┬── eth0 of client
+//!                         └── eth0 of endpoints
+//! ```
+//!
+//! All pods of the cluster are on one wire, whichever node they claim to be on: which node an
+//! endpoint is on is a matter of the cluster objects, not of the network. There is no default
+//! route, so an address that is nobody's (a ClusterIP that no agent translates) gives
+//! `ENETUNREACH` at once.
+
+use std::{
+    fmt::Write as _,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::AsFd as _,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    cgroup::Cgroup,
+    netns::NetNs,
+    process::{self, Process},
+};
+
+/// The prefixes that every host of a world has on its wire: the pod networks of a cluster.
+const PREFIXES: [(IpAddr, u8); 2] = [
+    (IpAddr::V4(Ipv4Addr::new(10, 244, 0, 0)), 16),
+    (
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0, 0, 0, 0, 0)),
+        48,
+    ),
+];
+
+/// The node's own addresses on its bridge.
+pub const NODE_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(10, 244, 255, 254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0xffff, 0, 0, 0, 1)),
+];
+
+/// A node and the wire its pods hang on. Dropping it kills every process in it.
+#[derive(Debug)]
+pub struct World {
+    node: Host,
+    cgroup: Cgroup,
+    extra: Vec<IpAddr>,
+    pods: AtomicU32,
+}
+
+impl World {
+    /// A node without pods. Pod addresses must lie in `10.244.0.0/16` and `fd00:10:244::/48`.
+    pub fn new() -> Result<Self> {
+        Self::reaching(&[])
+    }
+
+    /// Like [`World::new`], with further pod addresses, outside those prefixes, that every host
+    /// has a route to.
+    pub fn reaching(extra: &[IpAddr]) -> Result<Self> {
+        let extra: Vec<_> = extra
+            .iter()
+            .copied()
+            .filter(|address| !on_wire(*address))
+            .collect();
+        let cgroup = Cgroup::new()?;
+        let node = Host {
+            name: "node".to_owned(),
+            addresses: NODE_ADDRESSES.to_vec(),
+            netns: NetNs::new()?,
+            cgroup: cgroup.child("node")?,
+        };
+        let mut script = String::from(
+            "link set lo up\n\
+             link add br0 type bridge forward_delay 0 mcast_snooping 0\n\
+             link set br0 up\n",
+        );
+        configure(&mut script, "br0", &node.addresses, &extra);
+        node.netns
+            .ip(&script)
+            .context("cannot configure the node")?;
+        Ok(Self {
+            node,
+            cgroup,
+            extra,
+            pods: AtomicU32::new(0),
+        })
+    }
+
+    /// The node itself, as a place to run processes that are in no pod.
+    pub fn node(&self) -> &Host {
+        &self.node
+    }
+
+    /// The cgroup of the node: what an agent's `--cgroup-path` is.
+    pub fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
+    }
+
+    /// Adds a pod with these addresses. It goes away when the returned value is dropped.
+    pub fn pod(&self, name: &str, addresses: &[IpAddr]) -> Result<Host> {
+        let pod = Host {
+            name: name.to_owned(),
+            addresses: addresses.to_vec(),
+            netns: NetNs::new()?,
+            cgroup: self.cgroup.child(&format!("pod-{name}"))?,
+        };
+        let port = format!("pod{}", self.pods.fetch_add(1, Ordering::Relaxed));
+        let peer = pod.netns.path();
+        self.node
+            .netns
+            .ip(&format!(
+                "link add {port} type veth peer name eth0 netns {peer}\n\
+                 link set {port} master br0 up\n"
+            ))
+            .with_context(|| format!("cannot attach the pod {name}"))?;
+        let mut script = String::from("link set lo up\nlink set eth0 up\n");
+        configure(&mut script, "eth0", addresses, &self.extra);
+        pod.netns
+            .ip(&script)
+            .with_context(|| format!("cannot configure the pod {name}"))?;
+        Ok(pod)
+    }
+
+    /// A place on the node's network but outside its cgroup: no program attached to the node
+    /// sees its sockets.
+    pub fn outside(&self) -> Result<Place<'_>> {
+        Ok(Place {
+            netns: &self.node.netns,
+            cgroup: self.cgroup.sibling()?,
+        })
+    }
+}
+
+/// The node or a pod: a network namespace and a cgroup.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    addresses: Vec<IpAddr>,
+    netns: NetNs,
+    cgroup: Cgroup,
+}
+
+impl Host {
+    /// Its name, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// Its network namespace.
+    pub fn netns(&self) -> &NetNs {
+        &self.netns
+    }
+
+    /// Its cgroup.
+    pub fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
+    }
+
+    /// Starts `command` in it.
+    pub fn spawn(&self, command: Command) -> Result<Process> {
+        spawn(command, &self.netns, &self.cgroup, &self.name)
+    }
+}
+
+/// A namespace and a cgroup that do not belong together.
+#[derive(Debug)]
+pub struct Place<'a> {
+    netns: &'a NetNs,
+    cgroup: Cgroup,
+}
+
+impl Place<'_> {
+    /// Starts `command` in it.
+    pub fn spawn(&self, command: Command) -> Result<Process> {
+        spawn(command, self.netns, &self.cgroup, "no pod")
+    }
+}
+
+fn spawn(mut command: Command, netns: &NetNs, cgroup: &Cgroup, place: &str) -> Result<Process> {
+    let program = command.get_program().display().to_string();
+    process::enter(&mut command, Some(netns.as_fd()), Some(cgroup.as_fd()))?;
+    Process::spawn(&format!("{program} (in {place})"), command)
+}
+
+/// Adds lines that give `device` its addresses and its routes.
+fn configure(script: &mut String, device: &str, addresses: &[IpAddr], extra: &[IpAddr]) {
+    let mut line = |args: std::fmt::Arguments<'_>| {
+        writeln!(script, "{args}").expect("writing to a String cannot fail");
+    };
+    for address in addresses {
+        let nodad = if address.is_ipv6() { " nodad" } else { "" };
+        line(format_args!(
+            "addr add {address}/{} dev {device}{nodad}",
+            host_length(*address)
+        ));
+    }
+    // A host without an address of a family has no use for routes of that family.
+    for (prefix, length) in PREFIXES {
+        if addresses
+            .iter()
+            .any(|address| address.is_ipv4() == prefix.is_ipv4())
+        {
+            line(format_args!("route add {prefix}/{length} dev {device}"));
+        }
+    }
+    for address in extra {
+        let same = |own: &IpAddr| own.is_ipv4() == address.is_ipv4();
+        if addresses.iter().any(same) && !addresses.contains(address) {
+            line(format_args!(
+                "route add {address}/{} dev {device}",
+                host_length(*address)
+            ));
+        }
+    }
+}
+
+const fn host_length(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// Whether `address` lies in a prefix that every host has on its wire.
+fn on_wire(address: IpAddr) -> bool {
+    PREFIXES
+        .iter()
+        .any(|(prefix, length)| match (prefix, address) {
+            (IpAddr::V4(prefix), IpAddr::V4(address)) => {
+                (prefix.to_bits() ^ address.to_bits()).leading_zeros() >= u32::from(*length)
+            }
+            (IpAddr::V6(prefix), IpAddr::V6(address)) => {
+                (prefix.to_bits() ^ address.to_bits()).leading_zeros() >= u32::from(*length)
+            }
+            _ => false,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_pod_networks_are_on_the_wire() {
+        for (address, expected) in [
+            ("10.244.0.5", true),
+            ("10.244.255.254", true),
+            ("10.245.0.1", false),
+            ("192.0.2.11", false),
+            ("fd00:10:244:2::10", true),
+            ("fd00:10:96::a", false),
+        ] {
+            assert_eq!(on_wire(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+}
