@@ -1,0 +1,56 @@
+//! Compiles the kernel programs and puts the object where `include_bytes!` finds it.
+//!
+//! With [`xtask::SKIP_EBPF_ENV`] the object is empty: enough to build, lint and test everything
+//! that loads no program, on a machine without a BPF toolchain.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use xtask::{SKIP_EBPF_ENV, ebpf, paths, toolchain};
+
+/// What the kernel object is made from, relative to the workspace root.
+const INPUTS: &[&str] = &[
+    "Cargo.lock",
+    "Cargo.toml",
+    "proxy-common/Cargo.toml",
+    "proxy-common/src",
+    "proxy-ebpf/Cargo.toml",
+    "proxy-ebpf/src",
+];
+
+fn main() -> ExitCode {
+    match embed() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Nothing of what the build script printed helps here: one line, and cargo stops.
+        Err(error) if error.is::<toolchain::Missing>() => {
+            println!("cargo::error={error}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("cargo::error={}", format!("{error:#}").replace('\n', " "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn embed() -> Result<(), Box<dyn Error>> {
+    let root = paths::workspace_root();
+    for input in INPUTS {
+        println!("cargo::rerun-if-changed={}", root.join(input).display());
+    }
+    println!("cargo::rerun-if-env-changed={SKIP_EBPF_ENV}");
+    println!("cargo::rerun-if-env-changed={}", paths::CACHE_ENV);
+    let embedded =
+        PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("socket.o");
+    if xtask::skips_ebpf() {
+        fs::write(&embedded, [])?;
+        return Ok(());
+    }
+    let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
+    let built = ebpf::build(root, &arch)?;
+    fs::copy(&built.object, &embedded)?;
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Making the kernel object: compile, name the byte arrays, put it where it is embedded from.
+//!
+//! Knows cargo and ELF; knows nothing of what the programs do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::paths;
+use crate::toolchain::{BPF_TARGET, BpfToolchain};
+
+pub mod btf;
+pub mod elf;
+
+/// The package and its binary target that hold the socket programs.
+const PACKAGE: &str = "proxy-ebpf";
+/// See [`PACKAGE`].
+const OBJECT: &str = "socket";
+
+/// A finished kernel object.
+#[derive(Debug)]
+pub struct Built {
+    /// The ELF file, ready to be embedded.
+    pub object: PathBuf,
+    /// What compiled it.
+    pub toolchain: BpfToolchain,
+    /// Wall-clock time of the whole build.
+    pub took: Duration,
+}
+
+/// Builds the kernel object for the machine architecture `arch` (as `CARGO_CFG_TARGET_ARCH` and
+/// `std::env::consts::ARCH` spell it: it decides how programs read CPU registers).
+///
+/// Cargo's progress goes to standard error; standard output stays free, as a build script needs
+/// it. Nothing is compiled when nothing changed. Fails with [`crate::toolchain::Missing`] when
+/// there is no toolchain.
+pub fn build(root: &Path, arch: &str) -> Result<Built> {
+    let started = Instant::now();
+    let toolchain = BpfToolchain::discover()?;
+    let target_dir = paths::bpf_target_dir(root);
+    let status = toolchain
+        .cargo(root)
+        .args([
+            "build",
+            "--locked",
+            "--release",
+            "--package",
+            PACKAGE,
+            "--bin",
+            OBJECT,
+        ])
+        .args(toolchain.target_args())
+        .arg("--target-dir")
+        .arg(&target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", rustflags(&toolchain, root, arch))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .with_context(|| format!("starting the cargo of the {toolchain}"))?;
+    if !status.success() {
+        bail!("compiling {PACKAGE} for {BPF_TARGET} failed ({status}; {toolchain})");
+    }
+    let compiled = target_dir.join(BPF_TARGET).join("release").join(OBJECT);
+    let object = target_dir.join(format!("{OBJECT}.o"));
+    finish(&compiled, &object)?;
+    Ok(Built {
+        object,
+        toolchain,
+        took: started.elapsed(),
+    })
+}
+
+/// The compiler flags of the kernel programs, in the form of `CARGO_ENCODED_RUSTFLAGS`, which
+/// allows spaces in paths. They replace whatever flags the user set for the host.
+pub fn rustflags(toolchain: &BpfToolchain, root: &Path, arch: &str) -> String {
+    [
+        // BTF is made from debug information.
+        "-Cdebuginfo=2".to_owned(),
+        "-Clink-arg=--btf".to_owned(),
+        format!("-Clinker={}", toolchain.linker.display()),
+        format!("--cfg=bpf_target_arch=\"{arch}\""),
+        // The object holds source paths (BTF line information); where the checkout lies must not
+        // change it.
+        format!("--remap-path-prefix={}=.", root.display()),
+    ]
+    .join("\u{1f}")
+}
+
+/// Names byte arrays in the compiled object and puts the result in place at once, so that nobody
+/// who builds at the same time ever embeds half a file.
+fn finish(compiled: &Path, object: &Path) -> Result<()> {
+    let mut bytes =
+        fs::read(compiled).with_context(|| format!("reading {}", compiled.display()))?;
+    btf::name_byte_arrays(&mut bytes)
+        .with_context(|| format!("naming byte arrays in the BTF of {}", compiled.display()))?;
+    if fs::read(object).is_ok_and(|present| present == bytes) {
+        return Ok(());
+    }
+    let draft = object.with_extension(format!("o.{}", std::process::id()));
+    fs::write(&draft, &bytes).with_context(|| format!("writing {}", draft.display()))?;
+    fs::rename(&draft, object).with_context(|| format!("putting {} in place", object.display()))
+}

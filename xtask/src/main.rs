@@ -1,0 +1,46 @@
+//! `cargo xtask`: every command that a developer or CI runs.
+//!
+//! This file is the command line only; each command is a module of its own. What build scripts
+//! need as well is in the library.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod build_ebpf;
+mod progress;
+mod setup;
+mod vm;
+
+/// Developer and CI commands of Culvert.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Find or install what building and testing needs; does nothing when it is all there
+    Setup(setup::Args),
+    /// Build the kernel object and say what is in it
+    BuildEbpf(build_ebpf::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Setup(args) => setup::run(&args),
+        Command::BuildEbpf(args) => build_ebpf::run(&args),
+    };
+    outcome.unwrap_or_else(|error| {
+        // Not returned from main, which would print a backtrace where one is asked for: these
+        // are messages for people.
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

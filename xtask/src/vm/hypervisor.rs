@@ -1,0 +1,139 @@
+//! qemu and its file system daemon: where they are, and their command lines.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use xtask::paths;
+
+use super::kernels::Kernel;
+
+/// Memory of a guest, in MiB.
+const MEMORY: u32 = 2048;
+
+/// Where Debian puts the daemon, which is not meant for PATH: Debian 12's qemu, then the later
+/// package of its own.
+const VIRTIOFSD: [&str; 2] = ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"];
+
+/// The daemon that shares host directories with a guest.
+pub(crate) fn virtiofsd() -> Option<PathBuf> {
+    VIRTIOFSD
+        .iter()
+        .map(PathBuf::from)
+        .find(|file| paths::is_executable(file))
+}
+
+/// A busybox that runs without any library, as it must before a root file system is there.
+pub(crate) fn static_busybox() -> Option<PathBuf> {
+    let file = paths::find_on_path("busybox")?;
+    let bytes = std::fs::read(&file).ok()?;
+    // A program that needs libraries names the loader that finds them.
+    let names_a_loader = bytes
+        .windows(8)
+        .take(4096)
+        .any(|window| window == b"/ld-linu");
+    (!names_a_loader).then_some(file)
+}
+
+/// Whether the machine's own processor can run guests, which is ten times as fast.
+fn has_kvm() -> bool {
+    std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm")
+        .is_ok()
+}
+
+/// A command that dies with this process, `kill -9` included.
+fn bound_to_us(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(program)
+        .stdin(Stdio::null());
+    command
+}
+
+/// The daemon that serves `directory` on `socket`.
+pub(super) fn share(daemon: &Path, directory: &Path, socket: &Path, cached: bool) -> Command {
+    let mut command = bound_to_us(daemon);
+    command
+        .arg(format!("--socket-path={}", socket.display()))
+        .args(["-o", &format!("source={}", directory.display())])
+        .args(["-o", if cached { "cache=always" } else { "cache=none" }])
+        .args(["-o", "sandbox=chroot", "-o", "readdirplus"]);
+    command
+}
+
+/// What a guest consists of.
+pub(super) struct Guest<'a> {
+    /// Its kernel.
+    pub(super) kernel: &'a Kernel,
+    /// Its first root file system.
+    pub(super) initramfs: &'a Path,
+    /// Sockets of shared directories, with the tags they are mounted by.
+    pub(super) shares: &'a [(&'a str, PathBuf)],
+    /// Where the kernel's own messages go.
+    pub(super) console: &'a Path,
+    /// Processors.
+    pub(super) cpus: usize,
+}
+
+/// The qemu that runs `guest`; its standard output is what the guest prints.
+pub(super) fn qemu(program: &Path, guest: &Guest<'_>) -> Command {
+    let (accelerator, processor) = if has_kvm() {
+        ("kvm", "host")
+    } else {
+        ("tcg,thread=multi", "Nehalem")
+    };
+    let mut command = bound_to_us(program);
+    command
+        .args([
+            "-machine",
+            "q35,memory-backend=ram",
+            "-accel",
+            accelerator,
+            "-cpu",
+            processor,
+        ])
+        .args(["-smp", &guest.cpus.to_string(), "-m", &MEMORY.to_string()])
+        // Shared directories need memory that the daemon can map as well.
+        .args([
+            "-object",
+            &format!("memory-backend-memfd,id=ram,size={MEMORY}M,share=on"),
+        ])
+        .args(["-nodefaults", "-display", "none", "-no-reboot"])
+        .args(["-serial", &format!("file:{}", guest.console.display())])
+        .args([
+            "-device",
+            "virtio-serial-pci",
+            "-chardev",
+            "stdio,id=out,signal=off",
+        ])
+        .args(["-device", "virtconsole,chardev=out"])
+        .args(["-object", "rng-random,id=random,filename=/dev/urandom"])
+        .args(["-device", "virtio-rng-pci,rng=random"]);
+    for (tag, socket) in guest.shares {
+        command
+            .args([
+                "-chardev",
+                &format!("socket,id={tag},path={}", socket.display()),
+            ])
+            .args([
+                "-device",
+                &format!("vhost-user-fs-pci,chardev={tag},tag={tag}"),
+            ]);
+    }
+    let modules = guest.kernel.modules();
+    let arguments = format!(
+        "console=ttyS0 loglevel=4 edd=off panic=-1 mitigations=off random.trust_cpu=on \
+         culvert.modules={}",
+        modules.display()
+    );
+    command
+        .arg("-kernel")
+        .arg(guest.kernel.image())
+        .arg("-initrd")
+        .arg(guest.initramfs);
+    command.args(["-append", &arguments]);
+    command
+}
