@@ -9,11 +9,11 @@ use proxy_tests::{
 };
 
 fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
+    text.parse().expect("an address in a test is well-formed")
 }
 
 fn at(text: &str) -> SocketAddr {
-    text.parse().unwrap()
+    text.parse().expect("an address in a test is well-formed")
 }
 
 #[test]
