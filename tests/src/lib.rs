@@ -19,8 +19,10 @@ pub mod netns;
 pub mod pod;
 pub mod process;
 pub mod requires;
+pub mod scenario;
 pub mod world;
 
 pub use agent::{Agent, AgentOptions};
 pub use pod::{Prober, Server};
+pub use scenario::Scenario;
 pub use world::{Host, World};
