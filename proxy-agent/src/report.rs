@@ -1,0 +1,24 @@
+//! Node-local state as output: JSON for programs, a table for people. Formats what the model
+//! says; knows neither the cluster nor the kernel.
+
+pub mod json;
+mod text;
+
+use proxy_model::NodeState;
+
+/// The state as JSON, indented, with a line end. The shape is an interface: `docs/state-json.md`.
+pub fn to_json(state: &NodeState) -> String {
+    let report = json::State::of(state);
+    let mut text =
+        serde_json::to_string_pretty(&report).expect("strings, numbers and lists always serialise");
+    text.push('\n');
+    text
+}
+
+/// The state as an aligned table. Not an interface: it may change at any time.
+pub fn to_text(state: &NodeState) -> String {
+    text::render(state)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! The JSON form of node-local state. Documented in `docs/state-json.md`; fields are only ever
+//! added.
+
+use std::net::{IpAddr, SocketAddr};
+
+use proxy_model::{Diagnostic, Endpoint, Frontend, NodeState, ServicePortKey, ServiceState};
+use serde::Serialize;
+
+/// Everything that one node must do.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State<'a> {
+    /// The node.
+    pub node: Node<'a>,
+    /// One entry per Service port and IP family, ordered by namespace, name, port, protocol and
+    /// family.
+    pub services: Vec<Service<'a>>,
+    /// What does not make sense or is not served, ordered by object.
+    pub diagnostics: Vec<Problem<'a>>,
+}
+
+/// The node that the state is for.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Node<'a> {
+    /// As given to the agent.
+    pub name: &'a str,
+    /// Label `topology.kubernetes.io/zone` of the Node object, `null` if unknown.
+    pub zone: Option<&'a str>,
+}
+
+/// One Service port in one IP family.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Service<'a> {
+    /// Namespace of the Service.
+    pub namespace: &'a str,
+    /// Name of the Service.
+    pub name: &'a str,
+    /// The port's name, `""` when unnamed.
+    pub port: &'a str,
+    /// `TCP` or `UDP`.
+    pub protocol: &'static str,
+    /// `IPv4` or `IPv6`.
+    pub family: &'static str,
+    /// Addresses that clients dial.
+    pub frontends: Vec<Dialled>,
+    /// `ip:port` or `[ip]:port` of each endpoint for traffic policy Cluster, ordered; `null` if
+    /// no frontend uses that set.
+    pub cluster_endpoints: Option<Vec<SocketAddr>>,
+    /// The same for traffic policy Local.
+    pub local_endpoints: Option<Vec<SocketAddr>>,
+    /// Whether any endpoint of the cluster could serve. If false, connections are refused; if
+    /// true and the set in use is empty, they are unreachable.
+    pub has_any_endpoints: bool,
+}
+
+/// An address that clients dial.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Dialled {
+    /// `ClusterIP`.
+    pub kind: &'static str,
+    /// IP address without brackets.
+    pub address: IpAddr,
+    /// Port number.
+    pub port: u16,
+}
+
+/// Something about one object that does not make sense or is not served.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem<'a> {
+    /// Kind, namespace and name: `Service shop/web`.
+    pub object: &'a str,
+    /// Field path: `spec.ports[0].port`.
+    pub field: &'a str,
+    /// What is wrong and what happens because of it, for a person.
+    pub message: &'a str,
+}
+
+impl<'a> State<'a> {
+    /// The JSON form of `state`.
+    pub fn of(state: &'a NodeState) -> Self {
+        Self {
+            node: Node {
+                name: &state.node.name,
+                zone: state.node.zone.as_deref(),
+            },
+            services: state
+                .services
+                .iter()
+                .map(|(key, state)| Service::of(key, state))
+                .collect(),
+            diagnostics: state.diagnostics.iter().map(Problem::of).collect(),
+        }
+    }
+}
+
+impl<'a> Service<'a> {
+    fn of(key: &'a ServicePortKey, state: &ServiceState) -> Self {
+        Self {
+            namespace: &key.service.namespace,
+            name: &key.service.name,
+            port: &key.port,
+            protocol: key.protocol.as_str(),
+            family: key.family.as_str(),
+            frontends: state.frontends.iter().map(Dialled::of).collect(),
+            cluster_endpoints: state.cluster_endpoints.as_deref().map(addresses),
+            local_endpoints: state.local_endpoints.as_deref().map(addresses),
+            has_any_endpoints: state.has_any_endpoints,
+        }
+    }
+}
+
+impl Dialled {
+    fn of(frontend: &Frontend) -> Self {
+        Self {
+            kind: frontend.kind.as_str(),
+            address: frontend.address,
+            port: frontend.port,
+        }
+    }
+}
+
+impl<'a> Problem<'a> {
+    fn of(diagnostic: &'a Diagnostic) -> Self {
+        Self {
+            object: &diagnostic.object,
+            field: &diagnostic.field,
+            message: &diagnostic.message,
+        }
+    }
+}
+
+fn addresses(endpoints: &[Endpoint]) -> Vec<SocketAddr> {
+    endpoints.iter().map(|endpoint| endpoint.address).collect()
+}

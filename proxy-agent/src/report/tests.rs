@@ -1,0 +1,150 @@
+//! Both forms, for small states and for a real cluster.
+
+use std::path::Path;
+
+use proxy_model::{ClusterEvent, Diagnostic, compute};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::{convert, manifests};
+
+/// A Service `shop/{name}` with these ports and ClusterIPs.
+fn service(name: &str, addresses: Value, policy: &str) -> ClusterEvent {
+    let object = json!({
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": {
+            "clusterIPs": addresses,
+            "internalTrafficPolicy": policy,
+            "ports": [{"name": if name == "web" { "http" } else { "" }, "port": 80}],
+        },
+    });
+    let converted = convert::service(&serde_json::from_value(object).unwrap());
+    ClusterEvent::ServiceUpserted(converted.value.unwrap())
+}
+
+/// The slice `shop/{name}` with these addresses, all on `node-b`.
+fn slice(name: &str, port: &str, family: &str, addresses: &[&str]) -> ClusterEvent {
+    let endpoint = |address: &&str| json!({"addresses": [address], "nodeName": "node-b"});
+    let object = json!({
+        "metadata": {
+            "namespace": "shop",
+            "name": format!("{name}-{family}"),
+            "labels": {"kubernetes.io/service-name": name},
+        },
+        "addressType": family,
+        "ports": [{"name": port, "port": 8080}],
+        "endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>(),
+    });
+    let converted = convert::slice(&serde_json::from_value(object).unwrap());
+    ClusterEvent::SliceUpserted(converted.value.unwrap())
+}
+
+fn small() -> NodeState {
+    let four = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
+    let object = "Service shop/web";
+    compute(
+        "node-a",
+        [
+            service("web", json!(["10.96.0.1", "fd00::1"]), "Cluster"),
+            slice("web", "http", "IPv4", &four),
+            slice("web", "http", "IPv6", &["fd00::a"]),
+            service("empty", json!(["10.96.0.2"]), "Cluster"),
+            service("here", json!(["10.96.0.3"]), "Local"),
+            slice("here", "", "IPv4", &["10.0.1.1"]),
+            ClusterEvent::Diagnosed {
+                object: object.into(),
+                diagnostics: vec![Diagnostic {
+                    object: object.into(),
+                    field: "spec.sessionAffinity".to_owned(),
+                    message: "is not served yet".to_owned(),
+                }],
+            },
+        ],
+    )
+}
+
+#[test]
+fn the_json_has_the_documented_shape() {
+    let json: Value = serde_json::from_str(&to_json(&small())).unwrap();
+    let frontend = |address: &str| json!([{"kind": "ClusterIP", "address": address, "port": 80}]);
+    let expected = json!({
+        "node": {"name": "node-a", "zone": null},
+        "services": [
+            {
+                "namespace": "shop", "name": "empty", "port": "", "protocol": "TCP",
+                "family": "IPv4", "frontends": frontend("10.96.0.2"),
+                "clusterEndpoints": [], "localEndpoints": null, "hasAnyEndpoints": false,
+            },
+            {
+                "namespace": "shop", "name": "here", "port": "", "protocol": "TCP",
+                "family": "IPv4", "frontends": frontend("10.96.0.3"),
+                "clusterEndpoints": null, "localEndpoints": [], "hasAnyEndpoints": true,
+            },
+            {
+                "namespace": "shop", "name": "web", "port": "http", "protocol": "TCP",
+                "family": "IPv4", "frontends": frontend("10.96.0.1"),
+                "clusterEndpoints":
+                    ["10.0.0.1:8080", "10.0.0.2:8080", "10.0.0.3:8080", "10.0.0.4:8080"],
+                "localEndpoints": null, "hasAnyEndpoints": true,
+            },
+            {
+                "namespace": "shop", "name": "web", "port": "http", "protocol": "TCP",
+                "family": "IPv6", "frontends": frontend("fd00::1"),
+                "clusterEndpoints": ["[fd00::a]:8080"],
+                "localEndpoints": null, "hasAnyEndpoints": true,
+            },
+        ],
+        "diagnostics": [{
+            "object": "Service shop/web", "field": "spec.sessionAffinity",
+            "message": "is not served yet",
+        }],
+    });
+    assert_eq!(json, expected);
+}
+
+#[test]
+fn the_text_is_aligned_and_says_what_becomes_of_connections() {
+    let expected = "\
+Node node-a, zone unknown
+
+NAMESPACE  NAME   PORT  PROTOCOL  FAMILY  FRONTENDS     ENDPOINTS                                           LOCAL
+shop       empty  -     TCP       IPv4    10.96.0.2:80  <none> (refused)                                    -
+shop       here   -     TCP       IPv4    10.96.0.3:80  -                                                   <none here> (unreachable)
+shop       web    http  TCP       IPv4    10.96.0.1:80  10.0.0.1:8080,10.0.0.2:8080,10.0.0.3:8080 + 1 more  -
+shop       web    http  TCP       IPv6    [fd00::1]:80  [fd00::a]:8080                                      -
+
+Diagnostics:
+
+OBJECT            FIELD                 MESSAGE
+Service shop/web  spec.sessionAffinity  is not served yet
+";
+    assert_eq!(to_text(&small()), expected);
+}
+
+#[test]
+fn without_services_the_text_says_so() {
+    assert_eq!(
+        to_text(&compute("node-a", [])),
+        "Node node-a, zone unknown\n\nNo Services.\n"
+    );
+}
+
+#[test]
+fn the_local_column_appears_only_where_it_is_used() {
+    let state = compute("node-a", [service("web", json!(["10.96.0.1"]), "Cluster")]);
+    let text = to_text(&state);
+    assert!(
+        text.contains("ENDPOINTS") && !text.contains("LOCAL"),
+        "{text}"
+    );
+}
+
+/// Everything that this node does for a cluster as a real API server described it.
+#[test]
+fn a_real_cluster_is_reported_as_expected() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
+    let events = manifests::load_once(vec![data.join("cluster-mixed.yaml")]).unwrap();
+    let text = to_text(&compute("node-a", events));
+    let expected = std::fs::read_to_string(data.join("cluster-mixed.node-a.txt")).unwrap();
+    assert_eq!(text, expected, "\n{text}");
+}

@@ -1,0 +1,121 @@
+//! The table form of node-local state, in the manner of `kubectl get`.
+
+use std::net::SocketAddr;
+
+use comfy_table::{Table, presets};
+use proxy_model::{Endpoint, NodeState, ServicePortKey, ServiceState};
+
+/// More endpoints than this are counted only, as `kubectl` does it.
+const ENDPOINTS_SHOWN: usize = 3;
+
+pub(super) fn render(state: &NodeState) -> String {
+    let zone = state.node.zone.as_deref().unwrap_or("unknown");
+    let mut text = format!("Node {}, zone {zone}\n\n", state.node.name);
+    if state.services.is_empty() {
+        text.push_str("No Services.\n");
+    } else {
+        text.push_str(&services(state));
+    }
+    if !state.diagnostics.is_empty() {
+        text.push_str("\nDiagnostics:\n\n");
+        let mut table = table(&["OBJECT", "FIELD", "MESSAGE"]);
+        for diagnostic in &*state.diagnostics {
+            table.add_row([&*diagnostic.object, &diagnostic.field, &diagnostic.message]);
+        }
+        text.push_str(&finish(table));
+    }
+    text
+}
+
+fn services(state: &NodeState) -> String {
+    let with_local = state
+        .services
+        .values()
+        .any(|state| state.local_endpoints.is_some());
+    let mut header = vec![
+        "NAMESPACE",
+        "NAME",
+        "PORT",
+        "PROTOCOL",
+        "FAMILY",
+        "FRONTENDS",
+        "ENDPOINTS",
+    ];
+    if with_local {
+        header.push("LOCAL");
+    }
+    let mut table = table(&header);
+    for (key, state) in &state.services {
+        let mut row = row(key, state);
+        if with_local {
+            row.push(set(state.local_endpoints.as_deref(), state));
+        }
+        table.add_row(row);
+    }
+    finish(table)
+}
+
+fn row(key: &ServicePortKey, state: &ServiceState) -> Vec<String> {
+    let frontends: Vec<_> = state
+        .frontends
+        .iter()
+        .map(|frontend| SocketAddr::new(frontend.address, frontend.port).to_string())
+        .collect();
+    vec![
+        key.service.namespace.to_string(),
+        key.service.name.to_string(),
+        if key.port.is_empty() {
+            "-".to_owned()
+        } else {
+            key.port.to_string()
+        },
+        key.protocol.to_string(),
+        key.family.to_string(),
+        if frontends.is_empty() {
+            "<none>".to_owned()
+        } else {
+            frontends.join(",")
+        },
+        set(state.cluster_endpoints.as_deref(), state),
+    ]
+}
+
+/// A set of endpoints; an empty one says what becomes of connections.
+fn set(endpoints: Option<&[Endpoint]>, state: &ServiceState) -> String {
+    let Some(endpoints) = endpoints else {
+        return "-".to_owned();
+    };
+    match endpoints.len() {
+        0 if state.has_any_endpoints => "<none here> (unreachable)".to_owned(),
+        0 => "<none> (refused)".to_owned(),
+        count => {
+            let shown: Vec<_> = endpoints
+                .iter()
+                .take(ENDPOINTS_SHOWN)
+                .map(|endpoint| endpoint.address.to_string())
+                .collect();
+            let more = count.saturating_sub(ENDPOINTS_SHOWN);
+            if more == 0 {
+                shown.join(",")
+            } else {
+                format!("{} + {more} more", shown.join(","))
+            }
+        }
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+fn finish(table: Table) -> String {
+    table
+        .lines()
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
