@@ -8,8 +8,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod build_ebpf;
+mod guest;
 mod progress;
 mod setup;
+mod stop;
 mod vm;
 
 /// Developer and CI commands of Culvert.
@@ -30,12 +32,15 @@ enum Command {
     Setup(setup::Args),
     /// Build the kernel object and say what is in it
     BuildEbpf(build_ebpf::Args),
+    /// Run a command on another kernel, in a virtual machine
+    Vm(guest::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args),
         Command::BuildEbpf(args) => build_ebpf::run(&args),
+        Command::Vm(args) => guest::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         // Not returned from main, which would print a backtrace where one is asked for: these

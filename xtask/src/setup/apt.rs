@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use xtask::paths;
 
 use crate::progress;
@@ -66,14 +66,11 @@ pub(super) fn update() -> Command {
     command
 }
 
-/// The command that installs these packages.
-///
-/// Another apt is waited for. A package that could only come in place of another one is an
-/// error: what is installed on somebody's machine is not ours to remove.
+/// The command that installs these packages. Another apt is waited for.
 pub(super) fn install(packages: &[String]) -> Command {
     let mut command = apt_get();
     command
-        .args(["install", "--yes", "--no-install-recommends", "--no-remove"])
+        .args(["install", "--yes", "--no-install-recommends"])
         .args(packages);
     command
 }
@@ -85,11 +82,53 @@ fn apt_get() -> Command {
     command
 }
 
+/// Installed packages that may give way: qemu's image tools, when they come from a newer release
+/// than the qemu that apt has. Nothing here uses them.
+const MAY_GIVE_WAY: &[&str] = &["qemu-utils"];
+
 /// Installs packages, with fresh lists.
+///
+/// A package that could only come in place of another one is an error: what is installed on
+/// somebody's machine is not ours to remove, [`MAY_GIVE_WAY`] aside.
 pub(super) fn install_now(packages: &[String]) -> Result<()> {
     progress::run_quietly("reading package lists", &mut update())?;
-    let what = format!("installing {}", packages.join(" "));
-    progress::run_quietly(&what, &mut install(packages))
+    let (given_up, kept): (Vec<_>, Vec<_>) = would_be_removed(packages)
+        .into_iter()
+        .partition(|package| MAY_GIVE_WAY.contains(&package.as_str()));
+    if !kept.is_empty() {
+        bail!(
+            "installing {}: apt would have to remove {}, which are installed and conflict; \
+             decide which you need, then run `{}` yourself",
+            packages.join(" "),
+            kept.join(" "),
+            progress::shell_line(&install(packages))
+        );
+    }
+    for package in given_up {
+        eprintln!("    {package} is removed: the version installed does not go with apt's qemu");
+    }
+    progress::run_quietly(
+        &format!("installing {}", packages.join(" ")),
+        &mut install(packages),
+    )
+}
+
+/// Installed packages that apt would remove to install these.
+fn would_be_removed(packages: &[String]) -> Vec<String> {
+    let mut simulate = apt_get();
+    simulate
+        .args(["install", "--simulate", "--no-install-recommends"])
+        .args(packages);
+    let output = simulate.stderr(Stdio::null()).output();
+    removals(&output.map(|output| output.stdout).unwrap_or_default())
+}
+
+fn removals(simulation: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(simulation);
+    let names = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("Remv ")?.split(' ').next());
+    names.map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -103,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn installing_never_removes() {
-        let line = progress::shell_line(&install(&["a".to_owned(), "b".to_owned()]));
-        assert!(line.contains("--no-remove"), "{line}");
-        assert!(line.ends_with(" a b"), "{line}");
+    fn what_a_simulation_removes_is_known() {
+        let said =
+            b"NOTE: This is only a simulation!\nRemv qemu-utils [1:7.2] []\nInst kmod (30)\n";
+        assert_eq!(removals(said), ["qemu-utils"]);
     }
 }
