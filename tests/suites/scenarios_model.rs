@@ -1,0 +1,93 @@
+//! Scenarios against the model: after each step the state table must be the one in the file.
+//! Needs no privileges. With `CULVERT_BLESS=1` the tables are rewritten.
+//!
+//! Each scenario is also told to the model step by step, the way a running agent is, and the
+//! result must equal computing it at once.
+
+use std::{fs, path::Path, process::ExitCode};
+
+use anyhow::{Context as _, Result, ensure};
+use libtest_mimic::{Arguments, Trial};
+use proxy_agent::{
+    cluster::manifests::{ManifestSource, load_once},
+    report,
+};
+use proxy_model::{Change, Model, compute};
+use proxy_tests::scenario::{self, Scenario};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let scenarios = match Scenario::all() {
+        Ok(scenarios) => scenarios,
+        Err(error) => {
+            eprintln!("{error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let trials = scenarios.into_iter().map(|scenario| {
+        Trial::test(scenario.name.clone(), move || {
+            Ok(run(&scenario).map_err(|error| format!("{error:#}"))?)
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+fn run(scenario: &Scenario) -> Result<()> {
+    let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
+    let paths = vec![dir.path().to_owned()];
+    let mut source = ManifestSource::new(paths.clone());
+    let mut model = Model::new(scenario.node_name.as_str());
+    let mut tables = Vec::new();
+    for (index, step) in scenario.steps.iter().enumerate() {
+        let number = index + 1;
+        for change in &step.changes {
+            perform(change, dir.path())?;
+        }
+        let at_once = compute(scenario.node_name.as_str(), load_once(paths.clone())?);
+
+        let before = model.state().services.clone();
+        let poll = source.poll();
+        ensure!(
+            poll.rejected.is_empty(),
+            "step {number}: {:?}",
+            poll.rejected
+        );
+        for event in poll.events {
+            model.apply(event);
+        }
+        let changes = model.update();
+        ensure!(
+            *model.state() == at_once,
+            "step {number}: step by step gives\n{}but at once gives\n{}",
+            report::to_text(model.state()),
+            report::to_text(&at_once)
+        );
+        let mut followed = before;
+        for change in changes.changes {
+            match change {
+                Change::Upsert { key, state } => drop(followed.insert(key, state)),
+                Change::Delete { key } => drop(followed.remove(&key)),
+            }
+        }
+        ensure!(
+            followed == at_once.services,
+            "step {number}: the changes do not lead from the state before to the state after"
+        );
+        tables.push(report::to_text(&at_once));
+    }
+    if scenario::is_blessing() {
+        return scenario.bless("state", &tables);
+    }
+    for (index, table) in tables.iter().enumerate() {
+        scenario.compare(index, "state", table)?;
+    }
+    Ok(())
+}
+
+fn perform(change: &scenario::Change, dir: &Path) -> Result<()> {
+    match change {
+        scenario::Change::Apply { file, content } => fs::write(dir.join(file), content),
+        scenario::Change::Delete { file } => fs::remove_file(dir.join(file)),
+    }
+    .with_context(|| format!("cannot perform {change:?}"))
+}
