@@ -62,3 +62,43 @@ const _: () = {
         index += 1;
     }
 };
+
+/// aya passes map keys and values to the kernel as bytes.
+#[cfg(feature = "user")]
+mod user {
+    use super::{
+        Counters, EndpointKey, EndpointValue, FrontendKey, FrontendValue, MemberKey, MemberValue,
+        ServiceKey, ServiceValue, SetKey, SetValue, SlotKey, SlotValue,
+    };
+
+    macro_rules! pod {
+        ($($type:ty),* $(,)?) => {
+            $(
+                // SAFETY: bytemuck's derive has proved the same of the type: plain bytes without
+                // padding, any of which are a value.
+                #[expect(unsafe_code, reason = "aya has a marker trait of its own")]
+                unsafe impl aya::Pod for $type {}
+                const _: fn() = || {
+                    fn proved<T: bytemuck::Pod>() {}
+                    proved::<$type>();
+                };
+            )*
+        };
+    }
+
+    pod!(
+        Counters,
+        EndpointKey,
+        EndpointValue,
+        FrontendKey,
+        FrontendValue,
+        MemberKey,
+        MemberValue,
+        ServiceKey,
+        ServiceValue,
+        SetKey,
+        SetValue,
+        SlotKey,
+        SlotValue,
+    );
+}

@@ -1,0 +1,3 @@
+//! Dataplanes: each turns node-local state into kernel objects behind `proxy_model::Backend`.
+
+pub mod ebpf;

@@ -1,0 +1,191 @@
+//! Reads back what an earlier run left in the Service maps. Pure: entries in; what they mean, and
+//! the writes that make them consistent, out.
+//!
+//! An agent can die between any two writes. What it left always serves correctly (see `program`),
+//! but may hold entries that nothing points to, or an endpoint in two slots.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    net::SocketAddr,
+};
+
+use proxy_common::{
+    endpoint::{EndpointValue, SlotKey, SlotValue},
+    frontend::{FrontendKey, FrontendValue},
+};
+use proxy_model::ServicePortKey;
+
+use super::{
+    encode,
+    entry::{Entry, Key},
+    programmed::{Programmed, ProgrammedService, ProgrammedSet},
+};
+
+/// What the maps mean, and what is wrong with them.
+#[derive(Debug)]
+pub struct Adopted {
+    /// What the maps hold once the repairs are made.
+    pub programmed: Programmed,
+    /// Entries to write, in order, before the removals.
+    pub puts: Vec<Entry>,
+    /// Entries to remove, in order.
+    pub removals: Vec<Key>,
+}
+
+/// The entries of each map, by key.
+#[derive(Default)]
+struct Found {
+    services: BTreeMap<u32, ServicePortKey>,
+    frontends: HashMap<FrontendKey, FrontendValue>,
+    counts: HashMap<u32, u32>,
+    slots: HashMap<SlotKey, SlotValue>,
+    endpoints: HashMap<u32, (EndpointValue, SocketAddr)>,
+}
+
+/// Makes sense of the entries.
+pub fn adopt(entries: &[Entry]) -> Adopted {
+    let found = Found::sort(entries);
+    let mut programmed = Programmed::default();
+    for (number, key) in &found.services {
+        // A name that occurs twice cannot come from a run of ours; the first number wins, the
+        // other is removed with all that belongs to it.
+        programmed
+            .services
+            .entry(key.clone())
+            .or_insert_with(|| found.service(*number));
+    }
+    let known: HashMap<u32, &ProgrammedService> = programmed
+        .services
+        .values()
+        .map(|service| (service.number, service))
+        .collect();
+    for (key, value) in &found.frontends {
+        let whole = known.get(&value.service).is_some_and(|service| {
+            leads_somewhere(value.cluster_set, service.cluster.as_ref())
+                && leads_somewhere(value.local_set, service.local.as_ref())
+        });
+        if whole && value.key_check == key.check() {
+            programmed.frontends.insert(*key, *value);
+        }
+    }
+    drop(known);
+    found.share_out_frontends(&mut programmed);
+    with_repairs(programmed, entries)
+}
+
+/// Whether a set that a frontend names is the one its Service has.
+fn leads_somewhere(named: u32, set: Option<&ProgrammedSet>) -> bool {
+    named == 0 || set.is_some_and(|set| set.number == named)
+}
+
+impl Found {
+    fn sort(entries: &[Entry]) -> Self {
+        let mut found = Self::default();
+        for entry in entries {
+            match entry {
+                Entry::Service(key, value) => {
+                    if let Some(name) = encode::service_key(*key, value) {
+                        found.services.insert(key.service, name);
+                    }
+                }
+                Entry::Frontend(key, value) => {
+                    found.frontends.insert(*key, *value);
+                }
+                Entry::Set(key, value) => {
+                    if key.set == value.set {
+                        found.counts.insert(key.set, value.count);
+                    }
+                }
+                Entry::Slot(key, value) => {
+                    if key.set == value.set {
+                        found.slots.insert(*key, *value);
+                    }
+                }
+                Entry::Endpoint(key, value) => {
+                    if let Some(address) = encode::endpoint_address(*key, value) {
+                        found.endpoints.insert(key.endpoint, (*value, address));
+                    }
+                }
+                // Follows from the slots.
+                Entry::Member(..) => {}
+            }
+        }
+        found
+    }
+
+    fn service(&self, number: u32) -> ProgrammedService {
+        let mut service = ProgrammedService {
+            number,
+            ..ProgrammedService::default()
+        };
+        let sets = self
+            .frontends
+            .values()
+            .filter(|value| value.service == number)
+            .fold((0, 0), |(cluster, local): (u32, u32), value| {
+                (cluster.max(value.cluster_set), local.max(value.local_set))
+            });
+        service.cluster = self.set(sets.0, &mut service);
+        service.local = self.set(sets.1, &mut service);
+        service
+    }
+
+    fn set(&self, number: u32, service: &mut ProgrammedService) -> Option<ProgrammedSet> {
+        let count = *self.counts.get(&number)?;
+        let mut set = ProgrammedSet::new(number);
+        let mut seen = HashSet::new();
+        for index in 0..count {
+            let Some(slot) = self.slots.get(&SlotKey { set: number, index }) else {
+                continue;
+            };
+            let Some((value, address)) = self.endpoints.get(&slot.endpoint) else {
+                continue;
+            };
+            if value.service == service.number && seen.insert(*address) {
+                set.push(*address);
+                service.endpoints.insert(*address, slot.endpoint);
+            }
+        }
+        Some(set)
+    }
+
+    fn share_out_frontends(&self, programmed: &mut Programmed) {
+        let mut by_service: HashMap<u32, Vec<FrontendKey>> = HashMap::new();
+        for (key, value) in &programmed.frontends {
+            by_service.entry(value.service).or_default().push(*key);
+        }
+        for service in programmed.services.values_mut() {
+            service.frontends = by_service.remove(&service.number).unwrap_or_default();
+        }
+    }
+}
+
+/// Compares what the maps should hold with what they do.
+fn with_repairs(mut programmed: Programmed, entries: &[Entry]) -> Adopted {
+    let wanted: HashMap<Key, Entry> = programmed
+        .entries()
+        .into_iter()
+        .map(|entry| (entry.key(), entry))
+        .collect();
+    let present: HashMap<Key, &Entry> = entries.iter().map(|entry| (entry.key(), entry)).collect();
+    for key in wanted.keys() {
+        programmed.note(key, true);
+    }
+    let mut puts: Vec<Entry> = wanted
+        .values()
+        .filter(|entry| present.get(&entry.key()) != Some(entry))
+        .copied()
+        .collect();
+    let mut removals: Vec<Key> = present
+        .keys()
+        .filter(|key| !wanted.contains_key(key))
+        .copied()
+        .collect();
+    puts.sort_by_key(Entry::key);
+    removals.sort_by(|a, b| b.cmp(a));
+    Adopted {
+        programmed,
+        puts,
+        removals,
+    }
+}

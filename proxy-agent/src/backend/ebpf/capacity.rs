@@ -1,0 +1,77 @@
+//! Whether a Service port fits into the maps, asked before anything is written for it: a full map
+//! then costs only what is new, and what was programmed stays whole.
+
+use proxy_common::frontend::FrontendKey;
+use proxy_model::{Endpoint, ServicePortKey, ServiceState};
+
+use super::programmed::{Programmed, ProgrammedService, ProgrammedSet, Usage};
+
+/// How many entries the maps can hold.
+pub type Capacity = Usage;
+
+/// Refuses a Service port that needs more entries than are free at any moment of the change; the
+/// text names the map, its limit and the flag that raises it.
+pub fn check(
+    programmed: &Programmed,
+    capacity: &Capacity,
+    key: &ServicePortKey,
+    state: &ServiceState,
+    frontends: &[FrontendKey],
+) -> Result<(), String> {
+    let needed = needed(programmed, key, state, frontends);
+    let maps = capacity
+        .by_map()
+        .into_iter()
+        .zip(programmed.used.by_map())
+        .zip(needed.by_map());
+    for (((map, limit), (_, used)), (_, needed)) in maps {
+        if needed > 0 && used + needed > limit {
+            return Err(format!(
+                "map {map} is full: {needed} more entries needed, {used} of {limit} in use; what \
+                 was programmed stays; raise the limit with --map-size {map}=N (N > {limit})"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Entries that are added before any is removed.
+fn needed(
+    programmed: &Programmed,
+    key: &ServicePortKey,
+    state: &ServiceState,
+    frontends: &[FrontendKey],
+) -> Usage {
+    let none = ProgrammedService::default();
+    let known = programmed.services.get(key);
+    let service = known.unwrap_or(&none);
+    let wanted = [
+        (state.cluster_endpoints.as_deref(), service.cluster.as_ref()),
+        (state.local_endpoints.as_deref(), service.local.as_ref()),
+    ];
+    let mut needed = Usage {
+        services: usize::from(known.is_none()),
+        frontends: frontends
+            .iter()
+            .filter(|key| !programmed.frontends.contains_key(key))
+            .count(),
+        ..Usage::default()
+    };
+    let mut new_endpoints = std::collections::BTreeSet::new();
+    for (wanted, set) in wanted {
+        let Some(wanted) = wanted else { continue };
+        needed.sets += usize::from(set.is_none());
+        for endpoint in wanted.iter().filter(|endpoint| !holds(set, endpoint)) {
+            needed.slots += 1;
+            if !service.endpoints.contains_key(&endpoint.address) {
+                new_endpoints.insert(endpoint.address);
+            }
+        }
+    }
+    needed.endpoints = new_endpoints.len();
+    needed
+}
+
+fn holds(set: Option<&ProgrammedSet>, endpoint: &Endpoint) -> bool {
+    set.is_some_and(|set| set.index.contains_key(&endpoint.address))
+}

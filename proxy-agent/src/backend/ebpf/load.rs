@@ -1,0 +1,226 @@
+//! Loads the kernel object into the kernel, reusing pinned maps that fit and only those.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use aya::{Ebpf, EbpfLoader, maps::MapInfo};
+use proxy_common::names::{HAS_SET_RETVAL, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS};
+
+use super::{OpenError, links, pins, pins::PinDir, syscalls, with_causes};
+
+/// The kernel programs, built from `proxy-ebpf`; empty when the agent was built without them.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/socket.o"));
+
+/// `aya_log_common::Level::Debug`, and no level at all.
+const LOG_DEBUG: u8 = 4;
+const LOG_OFF: u8 = 0;
+
+/// Size of the log ring when nothing is logged: the smallest the kernel makes.
+const SMALLEST_RING: u32 = 4096;
+
+/// A loaded object.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Programs and maps.
+    pub ebpf: Ebpf,
+    /// Where the Service maps are pinned.
+    pub services: PathBuf,
+    /// The Service maps are those of an earlier run.
+    pub adopted: bool,
+    /// The Service maps of an earlier run do not fit and these take their place.
+    pub rebuilt: bool,
+    /// What a refused connect gives on this kernel.
+    pub refusal: &'static str,
+}
+
+/// Loads the programs with maps of the given sizes (entries by map name).
+pub fn load(
+    pins: &PinDir,
+    sizes: &BTreeMap<String, u32>,
+    kernel_log: bool,
+) -> Result<Loaded, OpenError> {
+    if OBJECT.is_empty() {
+        return Err(OpenError::Other(
+            "this proxy-agent was built without the kernel programs: build it without \
+             CULVERT_SKIP_EBPF, after `cargo xtask setup`"
+                .into(),
+        ));
+    }
+    let (services, adopted, rebuilt) = choose_services(pins, sizes)?;
+    for directory in [&services, &pins.flows()] {
+        fs::create_dir_all(directory)
+            .map_err(|error| OpenError::io(&error, format!("creating {}", directory.display())))?;
+    }
+    drop_unfit_flows(&pins.flows(), sizes)?;
+    raise_memlock_limit();
+
+    // Whether the helper may be called can only be tried: distributions backport.
+    let attempt =
+        |has_set_retval| load_object(&services, &pins.flows(), sizes, kernel_log, has_set_retval);
+    let (ebpf, refusal) = match attempt(1) {
+        Ok(ebpf) => (ebpf, "ECONNREFUSED"),
+        Err(first) => match attempt(0) {
+            Ok(ebpf) => (ebpf, "EPERM"),
+            Err(_) => return Err(first),
+        },
+    };
+    Ok(Loaded {
+        ebpf,
+        services,
+        adopted,
+        rebuilt,
+        refusal,
+    })
+}
+
+fn load_object(
+    services: &Path,
+    flows: &Path,
+    sizes: &BTreeMap<String, u32>,
+    kernel_log: bool,
+    has_set_retval: u8,
+) -> Result<Ebpf, OpenError> {
+    let level = if kernel_log { LOG_DEBUG } else { LOG_OFF };
+    let mut loader = EbpfLoader::new();
+    loader
+        .override_global(HAS_SET_RETVAL, &has_set_retval, true)
+        .override_global(aya_log::LEVEL, &level, true);
+    if !kernel_log {
+        loader.map_max_entries("AYA_LOGS", SMALLEST_RING);
+    }
+    for shape in &MAPS {
+        let directory = match shape.group {
+            MapGroup::Services => services,
+            MapGroup::Flows => flows,
+        };
+        loader.map_pin_path(shape.name, directory.join(shape.name));
+        if shape.sizable {
+            loader.map_max_entries(shape.name, entries(shape, sizes));
+        }
+    }
+    let mut ebpf = loader
+        .load(OBJECT)
+        .map_err(|error| OpenError::kernel("loading the kernel object", with_causes(&error)))?;
+    for name in SOCKET_PROGRAMS {
+        links::program(&mut ebpf, name)?.load().map_err(|error| {
+            OpenError::kernel(&format!("loading program {name}"), with_causes(&error))
+        })?;
+    }
+    Ok(ebpf)
+}
+
+/// Entries that a map shall have.
+pub fn entries(shape: &MapShape, sizes: &BTreeMap<String, u32>) -> u32 {
+    sizes.get(shape.name).copied().unwrap_or(shape.entries)
+}
+
+/// Which directory to use for the Service maps: that of an earlier run, or one beside it. A run
+/// that died while it rebuilt leaves both, and the old one is still in force.
+fn choose_services(
+    pins: &PinDir,
+    sizes: &BTreeMap<String, u32>,
+) -> Result<(PathBuf, bool, bool), OpenError> {
+    let (present, next) = (pins.services(), pins.services_next());
+    if present.exists() {
+        pins::remove_tree(&next).map_err(OpenError::Other)?;
+    } else if next.exists() {
+        rename(&next, &present)?;
+    } else {
+        return Ok((present, false, false));
+    }
+    let unfit = unfit(&present, MapGroup::Services, sizes)?;
+    if unfit.is_empty() {
+        return Ok((present, true, false));
+    }
+    tracing::info!(
+        differences = unfit.join("; "),
+        "the pinned Service maps do not fit: rebuilding them beside the old ones"
+    );
+    Ok((next, false, true))
+}
+
+/// Puts rebuilt Service maps in the place of the old ones, once programs use them.
+pub fn settle_rebuilt(pins: &PinDir) -> Result<(), OpenError> {
+    pins::remove_tree(&pins.services()).map_err(OpenError::Other)?;
+    rename(&pins.services_next(), &pins.services())
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), OpenError> {
+    fs::rename(from, to).map_err(|error| {
+        OpenError::io(
+            &error,
+            format!("renaming {} to {}", from.display(), to.display()),
+        )
+    })
+}
+
+/// Flow maps of our own version that have another shape cannot come from a release; what sockets
+/// remembered in them is lost, and said.
+fn drop_unfit_flows(directory: &Path, sizes: &BTreeMap<String, u32>) -> Result<(), OpenError> {
+    let unfit = unfit(directory, MapGroup::Flows, sizes)?;
+    if !unfit.is_empty() {
+        tracing::warn!(
+            differences = unfit.join("; "),
+            "the pinned flow maps do not fit: sockets opened before now see endpoint addresses"
+        );
+        pins::remove_tree(directory).map_err(OpenError::Other)?;
+        fs::create_dir_all(directory)
+            .map_err(|error| OpenError::io(&error, format!("creating {}", directory.display())))?;
+    }
+    Ok(())
+}
+
+/// How the maps pinned in `directory` differ from what is wanted. The kernel would hand out a map
+/// of another shape without complaint, and every access would corrupt memory or fail.
+fn unfit(
+    directory: &Path,
+    group: MapGroup,
+    sizes: &BTreeMap<String, u32>,
+) -> Result<Vec<String>, OpenError> {
+    let mut differences = Vec::new();
+    for shape in MAPS.iter().filter(|shape| shape.group == group) {
+        let pin = directory.join(shape.name);
+        match syscalls::open_pinned(&pin) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                return Err(OpenError::io(
+                    &error,
+                    format!("opening pinned map {}", pin.display()),
+                ));
+            }
+            Ok(_) => {}
+        }
+        let info = MapInfo::from_pin(&pin).map_err(|error| {
+            OpenError::kernel(&format!("examining {}", pin.display()), with_causes(&error))
+        })?;
+        let kind = info.map_type().map_or(0, |kind| kind as u32);
+        let pairs = [
+            ("type", kind, shape.kind),
+            ("key size", info.key_size(), shape.key_size),
+            ("value size", info.value_size(), shape.value_size),
+            ("entries", info.max_entries(), entries(shape, sizes)),
+            ("flags", info.map_flags(), shape.flags),
+        ];
+        for (what, found, wanted) in pairs {
+            if found != wanted {
+                differences.push(format!(
+                    "{} has {what} {found} instead of {wanted}",
+                    shape.name
+                ));
+            }
+        }
+    }
+    Ok(differences)
+}
+
+/// Before Linux 5.11 maps count against RLIMIT_MEMLOCK, by default 64 KiB. Where raising it fails
+/// it is either not needed or loading says what is missing.
+fn raise_memlock_limit() {
+    use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
+    if let Err(errno) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
+        tracing::debug!(%errno, "could not raise the locked memory limit");
+    }
+}

@@ -1,0 +1,200 @@
+//! What the Service maps hold, as far as the agent needs to know to change it: kept in step with
+//! every write, rebuilt from the maps on start and after any error.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    net::SocketAddr,
+};
+
+use proxy_common::{
+    endpoint::{EndpointKey, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
+    frontend::{FrontendKey, FrontendValue},
+    service::ServiceKey,
+};
+use proxy_model::ServicePortKey;
+
+use super::{
+    encode,
+    entry::{Entry, Key},
+};
+
+/// What the Service maps hold.
+#[derive(Debug, Default)]
+pub struct Programmed {
+    /// Service ports.
+    pub services: BTreeMap<ServicePortKey, ProgrammedService>,
+    /// Frontends; `service` in the value says whose.
+    pub frontends: HashMap<FrontendKey, FrontendValue>,
+    /// Entries in use, by map.
+    pub used: Usage,
+}
+
+/// What the Service maps hold for one Service port.
+#[derive(Debug, Default, Clone)]
+pub struct ProgrammedService {
+    /// Its number.
+    pub number: u32,
+    /// Frontends written for it; another Service may have taken some over since.
+    pub frontends: Vec<FrontendKey>,
+    /// Numbers of its endpoints.
+    pub endpoints: BTreeMap<SocketAddr, u32>,
+    /// The cluster set, if it has one.
+    pub cluster: Option<ProgrammedSet>,
+    /// The local set, if it has one.
+    pub local: Option<ProgrammedSet>,
+}
+
+/// One set of endpoints.
+#[derive(Debug, Default, Clone)]
+pub struct ProgrammedSet {
+    /// Its number.
+    pub number: u32,
+    /// Endpoints by slot.
+    pub slots: Vec<SocketAddr>,
+    /// Slots by endpoint.
+    pub index: HashMap<SocketAddr, u32>,
+}
+
+impl ProgrammedSet {
+    /// An empty set.
+    pub fn new(number: u32) -> Self {
+        Self {
+            number,
+            ..Self::default()
+        }
+    }
+
+    /// How many endpoints it holds.
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.slots.len()).expect("a map holds fewer than 2^32 entries")
+    }
+
+    /// Adds an endpoint in the next slot.
+    pub fn push(&mut self, endpoint: SocketAddr) {
+        self.index.insert(endpoint, self.count());
+        self.slots.push(endpoint);
+    }
+}
+
+/// How many entries of each map are in use, or needed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Entries of SERVICES.
+    pub services: usize,
+    /// Entries of FRONTENDS.
+    pub frontends: usize,
+    /// Entries of SETS.
+    pub sets: usize,
+    /// Entries of SLOTS, and of MEMBERS.
+    pub slots: usize,
+    /// Entries of ENDPOINTS.
+    pub endpoints: usize,
+}
+
+impl Usage {
+    /// Pairs of map name and entries.
+    pub fn by_map(&self) -> [(&'static str, usize); 6] {
+        [
+            ("SERVICES", self.services),
+            ("FRONTENDS", self.frontends),
+            ("SETS", self.sets),
+            ("SLOTS", self.slots),
+            ("MEMBERS", self.slots),
+            ("ENDPOINTS", self.endpoints),
+        ]
+    }
+}
+
+impl Programmed {
+    /// Notes one entry more or less in the map of `key`.
+    pub fn note(&mut self, key: &Key, added: bool) {
+        let used = &mut self.used;
+        let count = match key {
+            Key::Service(_) => &mut used.services,
+            Key::Frontend(_) => &mut used.frontends,
+            Key::Set(_) => &mut used.sets,
+            Key::Slot(_) => &mut used.slots,
+            Key::Endpoint(_) => &mut used.endpoints,
+            Key::Member(_) => return,
+        };
+        *count = if added {
+            *count + 1
+        } else {
+            count.saturating_sub(1)
+        };
+    }
+
+    /// Every number in use.
+    pub fn numbers(&self) -> HashSet<u32> {
+        let mut numbers = HashSet::new();
+        for service in self.services.values() {
+            numbers.insert(service.number);
+            numbers.extend(service.endpoints.values());
+            numbers.extend(service.sets().map(|set| set.number));
+        }
+        numbers
+    }
+
+    /// The entries that should be in the maps, if the maps are what this says.
+    pub fn entries(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for (key, service) in &self.services {
+            let number = service.number;
+            if let Some(value) = encode::service_value(number, key) {
+                entries.push(Entry::Service(ServiceKey { service: number }, value));
+            }
+            for (address, endpoint) in &service.endpoints {
+                entries.push(Entry::Endpoint(
+                    EndpointKey {
+                        endpoint: *endpoint,
+                    },
+                    encode::endpoint_value(*endpoint, number, *address),
+                ));
+            }
+            for set in service.sets() {
+                service.set_entries(set, &mut entries);
+            }
+        }
+        entries.extend(
+            self.frontends
+                .iter()
+                .map(|(key, value)| Entry::Frontend(*key, *value)),
+        );
+        entries
+    }
+}
+
+impl ProgrammedService {
+    /// Its sets.
+    pub fn sets(&self) -> impl Iterator<Item = &ProgrammedSet> {
+        self.cluster.iter().chain(&self.local)
+    }
+
+    fn set_entries(&self, set: &ProgrammedSet, entries: &mut Vec<Entry>) {
+        let number = set.number;
+        for (address, index) in &set.index {
+            let (index, endpoint) = (*index, self.endpoints[address]);
+            entries.push(Entry::Slot(
+                SlotKey { set: number, index },
+                SlotValue {
+                    set: number,
+                    endpoint,
+                },
+            ));
+            entries.push(Entry::Member(
+                MemberKey {
+                    set: number,
+                    endpoint,
+                },
+                MemberValue { index },
+            ));
+        }
+        entries.push(Entry::Set(
+            SetKey { set: number },
+            SetValue {
+                set: number,
+                count: set.count(),
+            },
+        ));
+    }
+}

@@ -1,0 +1,155 @@
+//! What can be typed. `docs/reference/cli.md` is generated from it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Where maps and links are pinned unless the user says otherwise.
+pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/culvert";
+
+/// Culvert's agent: makes Service addresses reach healthy endpoints on one Kubernetes node.
+///
+/// Without a subcommand it runs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "proxy-agent",
+    args_conflicts_with_subcommands = true,
+    disable_version_flag = true
+)]
+#[command(after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Arguments of `run`, when no subcommand is given.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Exit codes, as the help and the reference page tell them.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, or stopped by SIGTERM or SIGINT (the dataplane stays in place)
+  1  failed while running
+  2  bad usage or bad input: a flag, or a manifest at start
+  3  this host or this user cannot: no rights, no BPF, no cgroup v2, no BPF file system
+  4  another agent holds the pin directory";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve Services until stopped; what is programmed stays in the kernel afterwards
+    Run(Box<RunArgs>),
+    /// Print the node-local state that the manifests lead to; needs no privileges
+    State(StateArgs),
+    /// Print what a backend would program; needs no privileges
+    Render(RenderArgs),
+    /// Detach the programs and remove everything pinned; traffic to Services then fails
+    Cleanup(PinArgs),
+    /// Print the version
+    Version,
+}
+
+/// Where cluster objects come from, and for which node.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// File or directory (*.yaml, *.yml, *.json) of Services, EndpointSlices and Nodes as kubectl
+    /// prints them; may be repeated; watched for changes while running
+    #[arg(long, value_name = "PATH")]
+    pub manifests: Vec<PathBuf>,
+
+    /// Name of this node [default: the host's name]
+    #[arg(long, visible_alias = "hostname-override", value_name = "NAME")]
+    pub node_name: Option<String>,
+}
+
+/// Where the eBPF backend keeps its pins.
+#[derive(Debug, Args)]
+pub struct PinArgs {
+    /// Directory on the BPF file system for maps and links; one agent at a time
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_PIN_DIR)]
+    pub pin_dir: PathBuf,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Source and node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+
+    /// Pins.
+    #[command(flatten)]
+    pub pins: PinArgs,
+
+    /// Serve only sockets of processes in this cgroup [default: the root of cgroup v2]
+    #[arg(long, value_name = "DIR")]
+    pub cgroup_path: Option<PathBuf>,
+
+    /// Entries that a map can hold; may be repeated; see docs/reference/maps.md
+    #[arg(long = "map-size", value_name = "NAME=ENTRIES")]
+    pub map_sizes: Vec<String>,
+
+    /// Log a line for every decision of the kernel programs; costs time on every connect
+    #[arg(long)]
+    pub kernel_log: bool,
+
+    /// Form of the log on standard error: text on a terminal, otherwise JSON lines
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "auto")]
+    pub log_format: LogFormat,
+
+    /// Least severe level that is logged; also takes tracing filter directives
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: String,
+}
+
+/// Form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Text on a terminal, otherwise JSON.
+    Auto,
+    /// Lines for people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// Arguments of `state`.
+#[derive(Debug, Args)]
+pub struct StateArgs {
+    /// Source and node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+
+    /// Form of the output; the JSON is described in docs/state-json.md
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+/// Form of `state`'s output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// An aligned table.
+    Text,
+    /// JSON.
+    Json,
+}
+
+/// Arguments of `render`.
+#[derive(Debug, Args)]
+pub struct RenderArgs {
+    /// Source and node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+
+    /// The backend
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub backend: BackendName,
+}
+
+/// A backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BackendName {
+    /// eBPF programs on cgroup socket hooks.
+    Ebpf,
+}

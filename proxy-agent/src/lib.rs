@@ -1,0 +1,18 @@
+//! Culvert's agent: a Kubernetes service proxy for one node.
+//!
+//! ```text
+//! cluster (source) ──ClusterEvent──> pipeline { proxy_model::Model } ──ChangeSet──> backend ──> kernel
+//!                                        └──> report (what people and scripts read)
+//! ```
+
+pub mod backend;
+pub mod cluster;
+pub mod config;
+mod kernel_log;
+mod logging;
+pub mod once;
+mod pipeline;
+pub mod report;
+pub mod run;
+
+pub use logging::{LogLevelError, start as start_logging};

@@ -1,0 +1,124 @@
+//! The sole owner of the state: folds events into the model, recomputes what they touch, and
+//! hands the change to the backend.
+
+use std::time::{Duration, Instant};
+
+use proxy_model::{Backend, Change, ChangeSet, ClusterEvent, Model, SyncError, SyncReport};
+use thiserror::Error;
+
+/// How long a failed sync is put off at most.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// State, and the backend that makes it true.
+pub struct Pipeline<B> {
+    model: Model,
+    backend: B,
+    /// The backend does not hold the state of the last update: the next sync is a whole one.
+    behind: bool,
+    /// Whether a sync ever succeeded.
+    serving: bool,
+    /// Failed syncs in a row.
+    failures: u32,
+}
+
+/// A sync that no retry can mend.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct Fatal(String);
+
+impl<B: Backend> Pipeline<B> {
+    /// A pipeline that has synced nothing yet.
+    pub fn new(model: Model, backend: B) -> Self {
+        Self {
+            model,
+            backend,
+            behind: true,
+            serving: false,
+            failures: 0,
+        }
+    }
+
+    /// Folds `events` and syncs what they changed. Returns when to call again, with no events, if
+    /// the backend must be tried again.
+    pub fn advance(&mut self, events: Vec<ClusterEvent>) -> Result<Option<Duration>, Fatal> {
+        let started = Instant::now();
+        for event in events {
+            self.model.apply(event);
+        }
+        let mut change = self.model.update();
+        if self.behind {
+            change = self.model.state().as_change_set();
+        }
+        if change.is_empty() {
+            return Ok(None);
+        }
+        match self.backend.sync(self.model.state(), &change) {
+            Ok(report) => {
+                self.behind = false;
+                self.failures = 0;
+                self.log(&change, &report, started.elapsed());
+                Ok(None)
+            }
+            Err(SyncError::Retry { reason, after }) => {
+                self.behind = true;
+                let wait = (after * 2_u32.saturating_pow(self.failures)).min(LONGEST_RETRY);
+                self.failures = self.failures.saturating_add(1);
+                tracing::error!(reason, retry_in_ms = wait.as_millis(), "sync failed");
+                Ok(Some(wait))
+            }
+            Err(SyncError::Fatal { reason }) => Err(Fatal(reason)),
+        }
+    }
+
+    fn log(&mut self, change: &ChangeSet, report: &SyncReport, took: Duration) {
+        for failure in &report.failures {
+            tracing::error!(
+                service = %failure.key,
+                reason = failure.reason,
+                "service not programmed"
+            );
+        }
+        // The first sync is told by the backend, which knows what it took over.
+        if std::mem::replace(&mut self.serving, true) {
+            let deleted = change
+                .changes
+                .iter()
+                .filter(|one| matches!(one, Change::Delete { .. }));
+            let deleted = deleted.count();
+            tracing::info!(
+                upserted = change.changes.len() - deleted,
+                deleted,
+                writes = report.writes,
+                services = self.model.state().services.len(),
+                changed = %first_keys(change),
+                duration_ms = milliseconds(took),
+                "synced"
+            );
+        }
+    }
+}
+
+/// Names what changed, the first few.
+fn first_keys(change: &ChangeSet) -> String {
+    const SHOWN: usize = 3;
+    let mut names: Vec<String> = change
+        .changes
+        .iter()
+        .take(SHOWN)
+        .map(|change| change.key().to_string())
+        .collect();
+    if let Some(more) = change
+        .changes
+        .len()
+        .checked_sub(SHOWN)
+        .filter(|more| *more > 0)
+    {
+        names.push(format!("and {more} more"));
+    }
+    names.join(", ")
+}
+
+/// A duration for the log: milliseconds with three decimals.
+pub fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
