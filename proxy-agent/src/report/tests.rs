@@ -9,7 +9,7 @@ use super::*;
 use crate::cluster::{convert, manifests};
 
 /// A Service `shop/{name}` with these ports and ClusterIPs.
-fn service(name: &str, addresses: Value, policy: &str) -> ClusterEvent {
+fn service(name: &str, addresses: &[&str], policy: &str) -> ClusterEvent {
     let object = json!({
         "metadata": {"namespace": "shop", "name": name},
         "spec": {
@@ -45,11 +45,11 @@ fn small() -> NodeState {
     compute(
         "node-a",
         [
-            service("web", json!(["10.96.0.1", "fd00::1"]), "Cluster"),
+            service("web", &["10.96.0.1", "fd00::1"], "Cluster"),
             slice("web", "http", "IPv4", &four),
             slice("web", "http", "IPv6", &["fd00::a"]),
-            service("empty", json!(["10.96.0.2"]), "Cluster"),
-            service("here", json!(["10.96.0.3"]), "Local"),
+            service("empty", &["10.96.0.2"], "Cluster"),
+            service("here", &["10.96.0.3"], "Local"),
             slice("here", "", "IPv4", &["10.0.1.1"]),
             ClusterEvent::Diagnosed {
                 object: object.into(),
@@ -131,7 +131,7 @@ fn without_services_the_text_says_so() {
 
 #[test]
 fn the_local_column_appears_only_where_it_is_used() {
-    let state = compute("node-a", [service("web", json!(["10.96.0.1"]), "Cluster")]);
+    let state = compute("node-a", [service("web", &["10.96.0.1"], "Cluster")]);
     let text = to_text(&state);
     assert!(
         text.contains("ENDPOINTS") && !text.contains("LOCAL"),

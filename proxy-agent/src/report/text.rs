@@ -22,7 +22,7 @@ pub(super) fn render(state: &NodeState) -> String {
         for diagnostic in &*state.diagnostics {
             table.add_row([&*diagnostic.object, &diagnostic.field, &diagnostic.message]);
         }
-        text.push_str(&finish(table));
+        text.push_str(&finish(&table));
     }
     text
 }
@@ -52,7 +52,7 @@ fn services(state: &NodeState) -> String {
         }
         table.add_row(row);
     }
-    finish(table)
+    finish(&table)
 }
 
 fn row(key: &ServicePortKey, state: &ServiceState) -> Vec<String> {
@@ -113,7 +113,7 @@ fn table(header: &[&str]) -> Table {
     table
 }
 
-fn finish(table: Table) -> String {
+fn finish(table: &Table) -> String {
     table
         .lines()
         .map(|line| line.trim_end().to_owned() + "\n")
