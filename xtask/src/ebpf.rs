@@ -15,9 +15,9 @@ use crate::toolchain::{BPF_TARGET, BpfToolchain};
 pub mod btf;
 pub mod elf;
 
-/// The package and its binary target that hold the socket programs.
-const PACKAGE: &str = "proxy-ebpf";
-/// See [`PACKAGE`].
+/// The package of the kernel programs.
+pub const PACKAGE: &str = "proxy-ebpf";
+/// Its binary target with the socket programs.
 const OBJECT: &str = "socket";
 
 /// A finished kernel object.

@@ -8,11 +8,19 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod build_ebpf;
+mod cargo;
+mod ci;
+mod docs;
 mod guest;
 mod progress;
 mod setup;
 mod stop;
+mod suites;
+mod tally;
+mod test;
+mod tidy;
 mod vm;
+mod workload;
 
 /// Developer and CI commands of Culvert.
 #[derive(Parser)]
@@ -32,6 +40,18 @@ enum Command {
     Setup(setup::Args),
     /// Build the kernel object and say what is in it
     BuildEbpf(build_ebpf::Args),
+    /// Show Culvert at work on a throw-away node
+    Demo(workload::Args),
+    /// Run tests: all of them, the quick ones, or those that depend on the kernel on another one
+    Test(test::Args),
+    /// Measure, everything side by side
+    Bench(workload::Args),
+    /// Everything that has to hold before a change lands
+    Ci,
+    /// Check house rules that no compiler checks
+    Tidy,
+    /// Generate the reference pages from the code
+    Docs(docs::Args),
     /// Run a command on another kernel, in a virtual machine
     Vm(guest::Args),
 }
@@ -40,6 +60,12 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args),
         Command::BuildEbpf(args) => build_ebpf::run(&args),
+        Command::Demo(args) => workload::run("demo", &args),
+        Command::Test(args) => test::run(&args),
+        Command::Bench(args) => workload::run("bench", &args),
+        Command::Ci => Ok(ci::run()),
+        Command::Tidy => tidy::run(),
+        Command::Docs(args) => docs::run(&args),
         Command::Vm(args) => guest::run(&args),
     };
     outcome.unwrap_or_else(|error| {

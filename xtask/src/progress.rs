@@ -43,7 +43,8 @@ pub(crate) fn shell_line(command: &Command) -> String {
     line
 }
 
-fn quoted(word: &str) -> String {
+/// A word as a shell reads it back.
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%$".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

@@ -24,7 +24,8 @@ for name in run tmp; do
     bb mkdir -p "/new/$name"
     bb mount -t tmpfs -o mode=1777 none "/new/$name"
 done
-bb mkdir -p /new/run/control /new/run/lock /new/run/netns
+bb mkdir -p /new/run/control /new/run/host /new/run/lock /new/run/netns
+bb mount --bind /host /new/run/host
 bb mount -t virtiofs control /new/run/control
 
 # The host's modules are those of another kernel.

@@ -1,0 +1,219 @@
+//! `cargo xtask ci`: everything that has to hold before a change lands.
+//!
+//! Steps run to the end even if one fails, so that one run tells all; a table closes the run.
+
+use std::env;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use xtask::ebpf;
+use xtask::paths;
+use xtask::toolchain::BpfToolchain;
+
+use crate::cargo::{Object, cargo};
+use crate::progress::{self, seconds};
+use crate::setup::{self, Needs};
+use crate::tally::Tally;
+use crate::vm::kernels;
+use crate::{test, tidy};
+
+/// A named part of the run. The action says whether it passed, and counts tests.
+type Step = (String, Box<dyn FnOnce(&mut Tally) -> Result<bool>>);
+
+/// What became of a step.
+struct Outcome {
+    name: String,
+    passed: bool,
+    took: Duration,
+}
+
+/// Runs everything.
+pub(crate) fn run() -> ExitCode {
+    let mut tally = Tally::default();
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    let steps = steps();
+    let count = steps.len();
+    for (number, (name, action)) in (1..).zip(steps) {
+        println!("\n==> [{number}/{count}] {name}");
+        let started = Instant::now();
+        let passed = action(&mut tally).unwrap_or_else(|error| {
+            println!("error: {error:#}");
+            false
+        });
+        let took = started.elapsed();
+        println!("==> {name}: {} in {}", verdict(passed), seconds(took));
+        let first = outcomes.is_empty();
+        outcomes.push(Outcome { name, passed, took });
+        if first && !passed {
+            // Without what set-up installs, all that follows would fail for the same reason.
+            break;
+        }
+    }
+    println!("\n{}", table(&outcomes));
+    println!("{tally}");
+    let passed = outcomes.len() == count && outcomes.iter().all(|outcome| outcome.passed);
+    if passed && tally.passed > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn steps() -> Vec<Step> {
+    let step = |name: &str, action: fn(&mut Tally) -> Result<bool>| -> Step {
+        (name.to_owned(), Box::new(action))
+    };
+    let mut steps = vec![
+        step("set-up", |_| setup::ensure(Needs::ALL).map(|()| true)),
+        step("house rules", |_| tidy::check()),
+        step("formatting", |_| done(&mut formatting())),
+        step("clippy, host", |_| done(&mut clippy_host())),
+        step("clippy, BPF target", |_| done(&mut clippy_bpf()?)),
+        step("documentation builds", |_| done(&mut documentation())),
+        step("tests", test::all),
+    ];
+    for line in kernels::Line::ALL {
+        let action = move |tally: &mut Tally| test::on_kernel(line, &[], &[], tally);
+        steps.push((format!("tests on kernel {line}"), Box::new(action)));
+    }
+    steps.push(step("nothing generated is stale", |_| unchanged()));
+    steps
+}
+
+fn done(command: &mut Command) -> Result<bool> {
+    progress::run(command).map(|()| true)
+}
+
+fn formatting() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(["fmt", "--all", "--check"])
+        .current_dir(paths::workspace_root());
+    command
+}
+
+fn clippy_host() -> Command {
+    let mut command = cargo("clippy", Object::Skipped);
+    command.args(["--all-targets", "--", "-D", "warnings"]);
+    command
+}
+
+/// The linter of the compiler that makes the kernel object, called directly: `cargo clippy` would
+/// look for it in cargo's own directory first, and find that of another toolchain.
+fn clippy_bpf() -> Result<Command> {
+    let toolchain = BpfToolchain::discover()?;
+    let clippy = toolchain.compiler.bin.join("cargo-clippy");
+    if !paths::is_executable(&clippy) {
+        bail!("there is no {}: run `cargo xtask setup`", clippy.display());
+    }
+    let root = paths::workspace_root();
+    let configured = toolchain.cargo(root);
+    let mut command = Command::new(clippy);
+    command.current_dir(root);
+    for (name, value) in configured.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+        .args([
+            "clippy",
+            "--locked",
+            "--release",
+            "--package",
+            ebpf::PACKAGE,
+        ])
+        .args(toolchain.target_args())
+        .arg("--target-dir")
+        .arg(paths::bpf_target_dir(root))
+        .env(
+            "CARGO_ENCODED_RUSTFLAGS",
+            ebpf::rustflags(&toolchain, root, env::consts::ARCH),
+        )
+        .args(["--", "-D", "warnings"]);
+    Ok(command)
+}
+
+fn documentation() -> Command {
+    let mut command = cargo("doc", Object::Skipped);
+    command
+        .args(["--no-deps", "--lib"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    command
+}
+
+/// Whether the run left every tracked file as it was: a test that rewrites what it should compare
+/// with, or a lock file that had to be brought up to date, shows here.
+fn unchanged() -> Result<bool> {
+    if env::var("CI").is_ok_and(|ci| ci == "true") {
+        let mut git = Command::new("git");
+        git.args(["diff", "--stat", "--exit-code"])
+            .current_dir(paths::workspace_root());
+        let status = git.stdin(Stdio::null()).status().context("starting git")?;
+        return Ok(status.success());
+    }
+    println!("(compared in CI only: here, work in progress is expected)");
+    Ok(true)
+}
+
+fn verdict(passed: bool) -> &'static str {
+    if passed { "passed" } else { "FAILED" }
+}
+
+fn table(outcomes: &[Outcome]) -> String {
+    let width = outcomes
+        .iter()
+        .map(|outcome| outcome.name.len())
+        .max()
+        .unwrap_or(0);
+    let line = |outcome: &Outcome| {
+        let Outcome { name, passed, took } = outcome;
+        format!(
+            "  {name:width$}  {}  {:>12}",
+            verdict(*passed),
+            seconds(*took)
+        )
+    };
+    let total: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
+    let mut lines: Vec<_> = outcomes.iter().map(line).collect();
+    lines.push(format!(
+        "  {:width$}          {:>12}",
+        "in all",
+        seconds(total)
+    ));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_lines_up() {
+        let outcome = |name: &str, passed, took| Outcome {
+            name: name.to_owned(),
+            passed,
+            took: Duration::from_secs(took),
+        };
+        let shown = table(&[outcome("tests", true, 187), outcome("formatting", false, 3)]);
+        let words: Vec<_> = shown.split_whitespace().collect();
+        let expected = "tests passed 3 min 07 s formatting FAILED 3.0 s in all 3 min 10 s";
+        assert_eq!(words.join(" "), expected);
+        let widths: Vec<_> = shown.lines().map(str::len).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]), "{shown}");
+    }
+
+    #[test]
+    fn set_up_comes_first_and_every_kernel_is_there() {
+        let names: Vec<_> = steps().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names[0], "set-up");
+        for line in kernels::Line::ALL {
+            assert!(
+                names.contains(&format!("tests on kernel {line}")),
+                "{names:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `cargo xtask docs`: the reference pages, which are generated from the code.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cargo::{self, Object, cargo};
+use crate::suites;
+use crate::tally::Tally;
+use crate::test::BLESS_ENV;
+
+/// Options of `docs`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Change nothing; fail if a page is out of date
+    #[arg(long)]
+    check: bool,
+}
+
+/// Writes the pages, or compares them.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut command = cargo("test", Object::Skipped);
+    command.args(["--package", suites::PACKAGE, "--test", "reference"]);
+    if args.check {
+        command.env_remove(BLESS_ENV);
+    } else {
+        command.env(BLESS_ENV, "1");
+    }
+    let passed = cargo::test(&mut command, &mut Tally::default())?;
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

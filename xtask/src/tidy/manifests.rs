@@ -1,0 +1,128 @@
+//! Rules about dependencies: each crate's manifest proves what the crate cannot do.
+
+use super::{File, Finding};
+
+/// What a manifest may name.
+enum Rule {
+    /// Nothing but these.
+    Only(&'static [&'static str]),
+    /// None of these, nor anything that starts with one and a dash.
+    Never(&'static [&'static str]),
+}
+
+/// Rules by manifest, with the reason. Development dependencies are free.
+const RULES: &[(&str, Rule, &str)] = &[
+    (
+        "proxy-agent/model/Cargo.toml",
+        Rule::Never(&[
+            "async",
+            "aya",
+            "chrono",
+            "futures",
+            "kube",
+            "libc",
+            "nix",
+            "notify",
+            "proxy-agent",
+            "reqwest",
+            "time",
+            "tokio",
+            "tonic",
+            "tracing",
+        ]),
+        "the model is pure: no I/O, no clock, no runtime, no kernel",
+    ),
+    (
+        "proxy-common/Cargo.toml",
+        Rule::Only(&["bytemuck"]),
+        "this crate is compiled for the kernel",
+    ),
+    (
+        "proxy-ebpf/Cargo.toml",
+        Rule::Only(&["aya-ebpf", "aya-log-ebpf", "proxy-common"]),
+        "kernel programs are thin; decisions belong in proxy-common",
+    ),
+];
+
+/// Checks a manifest that has a rule.
+pub(super) fn check(file: &File) -> Vec<Finding> {
+    let rules = RULES.iter().filter(|(path, ..)| *path == file.path);
+    rules
+        .flat_map(|(_, rule, reason)| breaches(&file.text, rule, reason))
+        .collect()
+}
+
+fn breaches(manifest: &str, rule: &Rule, reason: &str) -> Vec<Finding> {
+    let begins = |name: &str, with: &str| {
+        name.strip_prefix(with)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let refused = |name: &&str| match rule {
+        Rule::Only(allowed) => !allowed.contains(name),
+        Rule::Never(forbidden) => forbidden.iter().any(|forbidden| begins(name, forbidden)),
+    };
+    let names = dependencies(manifest).into_iter().filter(refused);
+    names
+        .map(|name| Finding::Error(format!("must not depend on {name}: {reason}")))
+        .collect()
+}
+
+/// Names in `[dependencies]` and `[build-dependencies]`, of any target, in both spellings.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut inside = false;
+    for line in manifest.lines().map(str::trim) {
+        if let Some(table) = line.strip_prefix('[') {
+            let table = table.trim_end_matches(']');
+            inside = table.ends_with("dependencies") && !table.ends_with("dev-dependencies");
+            let own_table = table.rsplit_once("dependencies.");
+            names.extend(
+                own_table
+                    .filter(|(before, _)| !before.ends_with("dev-"))
+                    .map(|(_, n)| n),
+            );
+        } else if inside && !line.starts_with('#') {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            names.extend(Some(name).filter(|name| !name.is_empty()));
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST: &str = "[package]\nname = \"x\"\n\n[dependencies]\nimbl.workspace = true\n\
+        # a reason\ntokio = \"1\"\n\n[dev-dependencies]\nproptest = \"1\"\n\n\
+        [target.'cfg(unix)'.dependencies]\naya-obj = \"0\"\n\n[dependencies.kube]\nversion = \"1\"\n";
+
+    #[test]
+    fn dependencies_are_read_without_those_of_tests() {
+        assert_eq!(dependencies(MANIFEST), ["imbl", "tokio", "aya-obj", "kube"]);
+    }
+
+    #[test]
+    fn the_model_stays_pure() {
+        let file = File {
+            path: RULES[0].0.to_owned(),
+            text: MANIFEST.to_owned(),
+        };
+        let found: Vec<_> = check(&file).into_iter().map(|f| format!("{f:?}")).collect();
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(
+            found[0].contains("must not depend on tokio: the model is pure"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn kernel_crates_depend_on_listed_crates_only() {
+        let text = "[dependencies]\nbytemuck.workspace = true\nserde.workspace = true\n";
+        let file = File {
+            path: "proxy-common/Cargo.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        assert_eq!(check(&file).len(), 1);
+    }
+}

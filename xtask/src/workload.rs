@@ -1,0 +1,44 @@
+//! `cargo xtask demo` and `cargo xtask bench`: build in release form, then become the program.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use anyhow::{Error, Result};
+
+use crate::cargo::{self, Object, cargo};
+use crate::setup::{self, Needs};
+use crate::suites;
+use crate::test::AGENT_ENV;
+
+/// Options of `demo` and `bench`.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// Handed to the program; `--help` shows what it knows
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<OsString>,
+}
+
+/// Builds the agent and the program of this name, and replaces this process with it, so that
+/// Ctrl-C and the exit code are the program's own. Returns only on failure.
+pub(crate) fn run<T>(name: &str, args: &Args) -> Result<T> {
+    setup::ensure(Needs::HOST)?;
+    let mut command = cargo("build", Object::Embedded);
+    command.args([
+        "--release",
+        "--package",
+        "proxy-agent",
+        "--package",
+        suites::PACKAGE,
+        "--bins",
+    ]);
+    let built = cargo::build(&mut command)?;
+    let agent = &cargo::the("proxy-agent", &built)?.path;
+    let program = &cargo::the(name, &built)?.path;
+    let error = Command::new(program)
+        .args(&args.rest)
+        .env(AGENT_ENV, agent)
+        .exec();
+    Err(Error::new(error).context(format!("starting {}", program.display())))
+}
