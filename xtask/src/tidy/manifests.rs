@@ -67,7 +67,8 @@ fn breaches(manifest: &str, rule: &Rule, reason: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// Names in `[dependencies]` and `[build-dependencies]`, of any target, in both spellings.
+/// Names in `[dependencies]` and `[build-dependencies]`, of any target, in both spellings. Optional
+/// ones are left out: they are compiled where a feature asks for them, and not otherwise.
 fn dependencies(manifest: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut inside = false;
@@ -81,7 +82,7 @@ fn dependencies(manifest: &str) -> Vec<&str> {
                     .filter(|(before, _)| !before.ends_with("dev-"))
                     .map(|(_, n)| n),
             );
-        } else if inside && !line.starts_with('#') {
+        } else if inside && !line.starts_with('#') && !line.contains("optional = true") {
             let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
             names.extend(Some(name).filter(|name| !name.is_empty()));
         }
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     const MANIFEST: &str = "[package]\nname = \"x\"\n\n[dependencies]\nimbl.workspace = true\n\
-        # a reason\ntokio = \"1\"\n\n[dev-dependencies]\nproptest = \"1\"\n\n\
+        # a reason\ntokio = \"1\"\nserde = { version = \"1\", optional = true }\n\n[dev-dependencies]\nproptest = \"1\"\n\n\
         [target.'cfg(unix)'.dependencies]\naya-obj = \"0\"\n\n[dependencies.kube]\nversion = \"1\"\n";
 
     #[test]
