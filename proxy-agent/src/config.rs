@@ -80,16 +80,10 @@ const NO_SOURCE: &str = "--manifests: no source of cluster objects was given: na
 
 /// The node's name as kube-proxy finds it: as given or the host's, trimmed and in lower case.
 fn node_name(args: &NodeArgs, mistakes: &mut Vec<String>) -> Arc<str> {
-    let name = match &args.node_name {
-        Some(name) => name.clone(),
-        None => match nix::unistd::gethostname().map(std::ffi::OsString::into_string) {
-            Ok(Ok(name)) => name,
-            _ => {
-                mistakes
-                    .push("--node-name: the host has no usable name, so one must be given".into());
-                return "".into();
-            }
-        },
+    let host_name = || nix::unistd::gethostname().ok()?.into_string().ok();
+    let Some(name) = args.node_name.clone().or_else(host_name) else {
+        mistakes.push("--node-name: the host has no usable name, so one must be given".into());
+        return "".into();
     };
     let name = name.trim().to_lowercase();
     if name.is_empty() {

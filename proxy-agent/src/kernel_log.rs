@@ -7,12 +7,9 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// Writes lines as they come, until dropped.
 pub async fn forward(logger: EbpfLogger<&'static dyn log::Log>) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "tokio cannot know that the logger owns its descriptor")]
     // SAFETY: the logger owns the descriptor of its ring, never replaces it, and is dropped with
     // the `AsyncFd`.
-    #[expect(
-        unsafe_code,
-        reason = "tokio cannot know that the logger owns its descriptor"
-    )]
     let logger = unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) };
     let mut logger = logger.map_err(|error| io::Error::other(error.to_string()))?;
     loop {

@@ -1,6 +1,9 @@
 //! The log: text for people, JSON lines for machines, always on standard error.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    time::Duration,
+};
 
 use thiserror::Error;
 use tracing_subscriber::{EnvFilter, fmt, util::SubscriberInitExt};
@@ -18,10 +21,28 @@ pub struct LogLevelError {
     reason: String,
 }
 
+/// Libraries whose own debug lines help nobody who runs an agent. The kernel programs' lines come
+/// from none of them.
+const QUIET: &str = "aya=warn,aya_obj=warn,mio=warn,notify=warn";
+
+/// A plain level is for Culvert's own lines; whoever writes directives gets just those.
+fn directives(level: &str) -> String {
+    if level.contains(['=', ',']) {
+        level.to_owned()
+    } else {
+        format!("{level},{QUIET}")
+    }
+}
+
+/// A duration as the log shows it: milliseconds with three decimals.
+pub fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
 /// Starts logging for the whole process; records of the `log` crate (aya's, and the kernel
 /// programs') are included.
 pub fn start(format: LogFormat, level: &str) -> Result<(), LogLevelError> {
-    let filter = EnvFilter::try_new(level).map_err(|error| LogLevelError {
+    let filter = EnvFilter::try_new(directives(level)).map_err(|error| LogLevelError {
         level: level.to_owned(),
         reason: error.to_string(),
     })?;

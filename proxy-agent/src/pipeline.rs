@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use proxy_model::{Backend, Change, ChangeSet, ClusterEvent, Model, SyncError, SyncReport};
 use thiserror::Error;
 
+use crate::logging::milliseconds;
+
 /// How long a failed sync is put off at most.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
@@ -116,9 +118,4 @@ fn first_keys(change: &ChangeSet) -> String {
         names.push(format!("and {more} more"));
     }
     names.join(", ")
-}
-
-/// A duration for the log: milliseconds with three decimals.
-pub fn milliseconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
 }

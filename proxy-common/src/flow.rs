@@ -118,7 +118,7 @@ pub const FLOWS_PER_SOCKET: usize = 8;
 
 const SLOT_MASK: u32 = FLOWS_PER_SOCKET as u32 - 1;
 
-/// Value of UDP_FLOWS: what one UDP socket remembers. Freed by the kernel with the socket.
+/// Value of `UDP_FLOWS`: what one UDP socket remembers. Freed by the kernel with the socket.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Pod, Zeroable)]
 pub struct UdpFlows {
@@ -232,9 +232,9 @@ impl UdpFlows {
     }
 }
 
-/// Value of TCP_PEERS: what `getpeername` answers for one TCP socket.
+/// Value of `TCP_PEERS`: what `getpeername` answers for one TCP socket.
 ///
-/// TCP_PEERS is a small direct-mapped cache (see `docs/ARCHITECTURE.md` for the measurement that
+/// `TCP_PEERS` is a small direct-mapped cache (see `docs/ARCHITECTURE.md` for the measurement that
 /// chose it). Cookies are given out in sequence, so an entry stays until as many later sockets
 /// were translated as the cache has entries; after that `getpeername` answers with the endpoint,
 /// as it does behind any proxy that rewrites packets on the way.
@@ -249,10 +249,10 @@ pub struct TcpPeer {
     pub padding: u32,
 }
 
-/// Entries of TCP_PEERS, a power of two.
+/// Entries of `TCP_PEERS`, a power of two.
 pub const TCP_PEERS: u32 = 1 << 16;
 
-/// Index in TCP_PEERS of the socket with `cookie`.
+/// Index in `TCP_PEERS` of the socket with `cookie`.
 #[inline(always)]
 pub const fn tcp_peer_index(cookie: u64) -> u32 {
     cookie as u32 & (TCP_PEERS - 1)

@@ -18,6 +18,10 @@
 //! the identity of its key. The kernel writes a value front to back and programs read it back to
 //! front, so that a value whose identity is right was read whole. See [`socket::route`].
 #![no_std]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "sizes and indices here are small constants, and hashes want the low bits"
+)]
 
 #[cfg(test)]
 extern crate std;

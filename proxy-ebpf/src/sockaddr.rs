@@ -24,6 +24,7 @@ pub trait SockAddr {
         // SAFETY: the kernel passes a valid context; `user_port` is a readable four byte field
         // that holds the port in network order in its first two bytes.
         let port = unsafe { addr_of!((*self.ctx().sock_addr).user_port).read_volatile() };
+        #[expect(clippy::cast_possible_truncation, reason = "the other two bytes are unused")]
         u16::from_be(port as u16)
     }
 

@@ -44,6 +44,8 @@ use proxy_model::{
 };
 pub use render::render;
 
+use crate::logging::milliseconds;
+
 use self::{
     capacity::Capacity,
     cgroup::Cgroup,
@@ -194,7 +196,7 @@ impl EbpfBackend {
             self.loaded.services = self.pins.services();
         }
         let others = self.pins.of_other_versions().map_err(|error| {
-            OpenError::io(&error, format!("reading {}", self.pins.path().display()))
+            OpenError::io(&error, &format!("reading {}", self.pins.path().display()))
         })?;
         for path in others {
             tracing::info!(path = %path.display(), "removing what another version left");
@@ -307,8 +309,4 @@ fn capacity(sizes: &BTreeMap<String, u32>) -> Capacity {
         slots: entries("SLOTS").min(entries("MEMBERS")),
         endpoints: entries("ENDPOINTS"),
     }
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
 }

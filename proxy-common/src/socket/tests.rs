@@ -162,19 +162,20 @@ fn what_vanished_for_a_moment_is_looked_up_again() {
     assert_eq!(tables.gave_up.get(), 1);
 }
 
+/// Puts another key's value behind a look-up.
+type Mutation = fn(&mut Tables);
+
 #[test]
 fn a_recycled_element_never_leads_to_another_service() {
-    let mutations: [(&str, fn(&mut Tables)); 5] = [
+    let mutations: [(&str, Mutation); 5] = [
         ("frontend", |t| t.frontend.as_mut().unwrap().key_check ^= 1),
         ("set", |t| t.sets.get_mut(&2).unwrap().set = 9),
-        ("slot", |t| {
-            t.slots.values_mut().for_each(|slot| slot.set = 9)
-        }),
+        ("slot", |t| t.slots.values_mut().for_each(|s| s.set = 9)),
         ("endpoint", |t| {
-            t.endpoints.values_mut().for_each(|e| e.endpoint = 9)
+            t.endpoints.values_mut().for_each(|e| e.endpoint = 9);
         }),
         ("service", |t| {
-            t.endpoints.values_mut().for_each(|e| e.service = 9)
+            t.endpoints.values_mut().for_each(|e| e.service = 9);
         }),
     ];
     for (name, mutate) in mutations {

@@ -69,7 +69,7 @@ pub fn adopt(entries: &[Entry]) -> Adopted {
         }
     }
     drop(known);
-    found.share_out_frontends(&mut programmed);
+    Found::share_out_frontends(&mut programmed);
     with_repairs(programmed, entries)
 }
 
@@ -149,7 +149,7 @@ impl Found {
         Some(set)
     }
 
-    fn share_out_frontends(&self, programmed: &mut Programmed) {
+    fn share_out_frontends(programmed: &mut Programmed) {
         let mut by_service: HashMap<u32, Vec<FrontendKey>> = HashMap::new();
         for (key, value) in &programmed.frontends {
             by_service.entry(value.service).or_default().push(*key);

@@ -53,7 +53,7 @@ impl Cgroup {
         }
         let id = directory
             .metadata()
-            .map_err(|error| OpenError::io(&error, format!("reading {}", path.display())))?
+            .map_err(|error| OpenError::io(&error, &format!("reading {}", path.display())))?
             .ino();
         Ok(Self {
             path: path.to_owned(),
@@ -65,7 +65,7 @@ impl Cgroup {
     fn open_root() -> Result<Self, OpenError> {
         const MOUNTS: &str = "/proc/self/mountinfo";
         let mounts = fs::read_to_string(MOUNTS)
-            .map_err(|error| OpenError::io(&error, format!("reading {MOUNTS}")))?;
+            .map_err(|error| OpenError::io(&error, &format!("reading {MOUNTS}")))?;
         let candidates = cgroup2_mounts(&mounts);
         if candidates.is_empty() {
             return Err(OpenError::Host(

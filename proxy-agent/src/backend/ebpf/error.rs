@@ -25,7 +25,7 @@ pub const RIGHTS: &str = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PE
 
 impl OpenError {
     /// An I/O error while doing `what`.
-    pub fn io(error: &io::Error, what: String) -> Self {
+    pub fn io(error: &io::Error, what: &str) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::Host(format!("{what}: {error}; {RIGHTS}")),
             _ => Self::Other(format!("{what}: {error}")),
@@ -33,7 +33,7 @@ impl OpenError {
     }
 
     /// The kernel refused `what` for the reason given.
-    pub fn kernel(what: &str, reason: String) -> Self {
+    pub fn kernel(what: &str, reason: &str) -> Self {
         Self::Host(format!(
             "{what}: {reason}; Culvert's eBPF backend needs Linux 5.10 or later with BPF, cgroup \
              v2 and BTF enabled"

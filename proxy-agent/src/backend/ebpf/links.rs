@@ -26,7 +26,7 @@ pub struct Attached {
 /// Attaches every program to `cgroup`, with links pinned in `directory`.
 pub fn attach(ebpf: &mut Ebpf, cgroup: &Cgroup, directory: &Path) -> Result<Attached, OpenError> {
     fs::create_dir_all(directory)
-        .map_err(|error| OpenError::io(&error, format!("creating {}", directory.display())))?;
+        .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
     let mut attached = Attached::default();
     for name in SOCKET_PROGRAMS {
         let program = program(ebpf, name)?;
@@ -51,7 +51,7 @@ pub fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut CgroupSockA
 /// Replaces the program behind a pinned link, if there is one that still serves this cgroup.
 fn swap(program: &CgroupSockAddr, cgroup: &Cgroup, pin: &Path) -> Result<bool, OpenError> {
     let failed = |what: &str, error: &io::Error| {
-        OpenError::io(error, format!("{what} link {}", pin.display()))
+        OpenError::io(error, &format!("{what} link {}", pin.display()))
     };
     let link = match syscalls::open_pinned(pin) {
         Ok(link) => link,
@@ -102,7 +102,7 @@ fn link(program: &mut CgroupSockAddr, cgroup: &Cgroup, pin: &Path) -> Result<(),
     link.pin(&beside)
         .map_err(|error| failed("pinning", &error))?;
     fs::rename(&beside, pin)
-        .map_err(|error| OpenError::io(&error, format!("pinning link {}", pin.display())))
+        .map_err(|error| OpenError::io(&error, &format!("pinning link {}", pin.display())))
 }
 
 fn beside(pin: &Path) -> PathBuf {

@@ -52,7 +52,7 @@ pub fn load(
     let (services, adopted, rebuilt) = choose_services(pins, sizes)?;
     for directory in [&services, &pins.flows()] {
         fs::create_dir_all(directory)
-            .map_err(|error| OpenError::io(&error, format!("creating {}", directory.display())))?;
+            .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
     }
     drop_unfit_flows(&pins.flows(), sizes)?;
     raise_memlock_limit();
@@ -103,10 +103,10 @@ fn load_object(
     }
     let mut ebpf = loader
         .load(OBJECT)
-        .map_err(|error| OpenError::kernel("loading the kernel object", with_causes(&error)))?;
+        .map_err(|error| OpenError::kernel("loading the kernel object", &with_causes(&error)))?;
     for name in SOCKET_PROGRAMS {
         links::program(&mut ebpf, name)?.load().map_err(|error| {
-            OpenError::kernel(&format!("loading program {name}"), with_causes(&error))
+            OpenError::kernel(&format!("loading program {name}"), &with_causes(&error))
         })?;
     }
     Ok(ebpf)
@@ -152,7 +152,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), OpenError> {
     fs::rename(from, to).map_err(|error| {
         OpenError::io(
             &error,
-            format!("renaming {} to {}", from.display(), to.display()),
+            &format!("renaming {} to {}", from.display(), to.display()),
         )
     })
 }
@@ -168,7 +168,7 @@ fn drop_unfit_flows(directory: &Path, sizes: &BTreeMap<String, u32>) -> Result<(
         );
         pins::remove_tree(directory).map_err(OpenError::Other)?;
         fs::create_dir_all(directory)
-            .map_err(|error| OpenError::io(&error, format!("creating {}", directory.display())))?;
+            .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
     }
     Ok(())
 }
@@ -188,13 +188,16 @@ fn unfit(
             Err(error) => {
                 return Err(OpenError::io(
                     &error,
-                    format!("opening pinned map {}", pin.display()),
+                    &format!("opening pinned map {}", pin.display()),
                 ));
             }
             Ok(_) => {}
         }
         let info = MapInfo::from_pin(&pin).map_err(|error| {
-            OpenError::kernel(&format!("examining {}", pin.display()), with_causes(&error))
+            OpenError::kernel(
+                &format!("examining {}", pin.display()),
+                &with_causes(&error),
+            )
         })?;
         let kind = info.map_type().map_or(0, |kind| kind as u32);
         let pairs = [
@@ -216,7 +219,7 @@ fn unfit(
     Ok(differences)
 }
 
-/// Before Linux 5.11 maps count against RLIMIT_MEMLOCK, by default 64 KiB. Where raising it fails
+/// Before Linux 5.11 maps count against `RLIMIT_MEMLOCK`, by default 64 KiB. Where raising it fails
 /// it is either not needed or loading says what is missing.
 fn raise_memlock_limit() {
     use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};

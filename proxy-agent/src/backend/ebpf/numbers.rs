@@ -42,14 +42,11 @@ impl Numbers {
     pub fn take(&mut self) -> u32 {
         loop {
             let number = self.next;
-            self.next = match number.checked_add(1) {
-                Some(next) => next,
+            self.next = number.wrapping_add(1);
+            if self.next == 0 {
                 // All have been given out once: begin again with those that are free.
-                None => {
-                    self.reserved = 1;
-                    1
-                }
-            };
+                (self.next, self.reserved) = (1, 1);
+            }
             if number != 0 && self.in_use.insert(number) {
                 return number;
             }

@@ -47,7 +47,10 @@ impl PinDir {
             mount_bpffs()?;
         }
         fs::create_dir_all(path).map_err(|error| {
-            OpenError::io(&error, format!("creating pin directory {}", path.display()))
+            OpenError::io(
+                &error,
+                &format!("creating pin directory {}", path.display()),
+            )
         })?;
         Self::lock(path)
     }
@@ -63,7 +66,7 @@ impl PinDir {
 
     fn lock(path: &Path) -> Result<Self, OpenError> {
         let directory = File::open(path).map_err(|error| {
-            OpenError::io(&error, format!("opening pin directory {}", path.display()))
+            OpenError::io(&error, &format!("opening pin directory {}", path.display()))
         })?;
         match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Self {
@@ -73,7 +76,7 @@ impl PinDir {
             Err((_, nix::errno::Errno::EWOULDBLOCK)) => Err(OpenError::Locked(path.to_owned())),
             Err((_, errno)) => Err(OpenError::io(
                 &errno.into(),
-                format!("locking pin directory {}", path.display()),
+                &format!("locking pin directory {}", path.display()),
             )),
         }
     }

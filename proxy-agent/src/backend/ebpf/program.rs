@@ -207,17 +207,19 @@ impl<M: ServiceMaps> Programmer<M> {
         policy: Policy,
         wanted: &[Endpoint],
     ) -> Result<(), MapError> {
-        let mut set = match policy.programmed(service).take() {
-            Some(set) => set,
-            None => {
-                let set = ProgrammedSet::new(self.number()?);
-                let (number, count) = (set.number, 0);
-                self.put(
-                    Entry::Set(SetKey { set: number }, SetValue { set: number, count }),
-                    true,
-                )?;
-                set
-            }
+        let mut set = if let Some(set) = policy.programmed(service).take() {
+            set
+        } else {
+            let set = ProgrammedSet::new(self.number()?);
+            let (key, value) = (
+                SetKey { set: set.number },
+                SetValue {
+                    set: set.number,
+                    count: 0,
+                },
+            );
+            self.put(Entry::Set(key, value), true)?;
+            set
         };
         let result = self.extend(service, &mut set, wanted);
         *policy.programmed(service) = Some(set);

@@ -15,7 +15,7 @@ const BPF: u64 = 1 << 39;
 pub fn check() -> Result<(), OpenError> {
     const STATUS: &str = "/proc/self/status";
     let status = fs::read_to_string(STATUS)
-        .map_err(|error| OpenError::io(&error, format!("reading {STATUS}")))?;
+        .map_err(|error| OpenError::io(&error, &format!("reading {STATUS}")))?;
     let effective = effective(&status).ok_or_else(|| {
         OpenError::Other(format!(
             "{STATUS} does not tell this process's capabilities"

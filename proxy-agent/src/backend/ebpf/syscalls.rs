@@ -1,4 +1,4 @@
-//! The three bpf(2) commands that aya does not offer for sock_addr links: opening a pinned link,
+//! The three bpf(2) commands that aya does not offer for `sock_addr` links: opening a pinned link,
 //! asking what it is attached to, and putting another program behind it in place.
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper for these commands")]
