@@ -37,6 +37,9 @@ pub struct AgentOptions {
     pub node_name: String,
     /// Further arguments of `run`.
     pub arguments: Vec<String>,
+    /// A command that is given the agent's command line to execute, to start it in unusual
+    /// surroundings. Empty for none.
+    pub launcher: Vec<String>,
 }
 
 impl Default for AgentOptions {
@@ -44,6 +47,7 @@ impl Default for AgentOptions {
         Self {
             node_name: "node-a".to_owned(),
             arguments: Vec::new(),
+            launcher: Vec::new(),
         }
     }
 }
@@ -113,18 +117,24 @@ impl<'w> Agent<'w> {
         if self.running.is_some() {
             bail!("the agent is already running");
         }
-        let mut command = self.command("run")?;
+        let mut command = match self.options.launcher.split_first() {
+            Some((launcher, arguments)) => {
+                let mut command = Command::new(launcher);
+                command.args(arguments).arg(executable::agent()?);
+                command
+            }
+            None => Command::new(executable::agent()?),
+        };
         command
+            .arg("run")
+            .arg("--pin-dir")
+            .arg(self.pins.path())
             .arg("--manifests")
             .arg(self.manifests.path())
             .arg("--cgroup-path")
             .arg(self.world.cgroup().path())
-            .args([
-                "--node-name",
-                &self.options.node_name,
-                "--log-format",
-                "json",
-            ])
+            .args(["--node-name", &self.options.node_name])
+            .args(["--log-format", "json"])
             .args(&self.options.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -224,6 +234,16 @@ impl<'w> Agent<'w> {
         self.running
             .as_ref()
             .map(|running| running.process.pid().as_raw())
+    }
+
+    /// What the next start uses.
+    pub fn options(&mut self) -> &mut AgentOptions {
+        &mut self.options
+    }
+
+    /// Makes the next start attach to another world.
+    pub fn move_to(&mut self, world: &'w World) {
+        self.world = world;
     }
 
     /// Sends `SIGTERM` and waits for the end; the exit code must be 0.

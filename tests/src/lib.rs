@@ -20,9 +20,11 @@ pub mod pod;
 pub mod process;
 pub mod requires;
 pub mod scenario;
+pub mod shop;
 pub mod world;
 
 pub use agent::{Agent, AgentOptions};
 pub use pod::{Prober, Server};
 pub use scenario::Scenario;
+pub use shop::Shop;
 pub use world::{Host, World};

@@ -159,6 +159,13 @@ impl Prober {
         })
     }
 
+    /// Waits until the load called `name` has finished `requests` more, then says what it has
+    /// seen so far.
+    pub fn load_wait(&mut self, name: &str, requests: u64) -> Result<LoadReport> {
+        let name = name.to_owned();
+        self.report(&Request::LoadWait { name, requests })
+    }
+
     /// Lets the requests under way end, stops the load called `name` and says what it has seen.
     pub fn load_stop(&mut self, name: &str) -> Result<LoadReport> {
         self.report(&Request::LoadStop {

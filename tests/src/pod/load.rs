@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -34,6 +34,8 @@ struct Shared {
     load: Load,
     stop: AtomicBool,
     report: Mutex<LoadReport>,
+    /// Notified after each request.
+    counted: Condvar,
 }
 
 impl Loads {
@@ -47,6 +49,7 @@ impl Loads {
             load,
             stop: AtomicBool::new(false),
             report: Mutex::default(),
+            counted: Condvar::new(),
         });
         let (first, firsts) = mpsc::channel();
         let threads = (0..count)
@@ -75,6 +78,23 @@ impl Loads {
             .get(name)
             .ok_or_else(|| format!("no load is called {name}"))?;
         let report = running.shared.report().clone();
+        Ok(LoadReport {
+            elapsed: running.started.elapsed(),
+            ..report
+        })
+    }
+
+    pub(super) fn wait(&self, name: &str, requests: u64) -> Result<LoadReport, String> {
+        let running = self
+            .0
+            .get(name)
+            .ok_or_else(|| format!("no load is called {name}"))?;
+        let report = running.shared.report();
+        let target = report.finished() + requests;
+        let unfinished = |report: &mut LoadReport| report.finished() < target;
+        // Each request ends, at the latest after its time limit.
+        let report = running.shared.counted.wait_while(report, unfinished);
+        let report = report.unwrap_or_else(PoisonError::into_inner).clone();
         Ok(LoadReport {
             elapsed: running.started.elapsed(),
             ..report
@@ -139,6 +159,7 @@ impl Shared {
             }
             Err(failure) => *report.failures.entry(failure).or_default() += 1,
         }
+        self.counted.notify_all();
     }
 
     fn report(&self) -> MutexGuard<'_, LoadReport> {

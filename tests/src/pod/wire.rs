@@ -168,6 +168,13 @@ pub enum Request {
         /// Which.
         name: String,
     },
+    /// Waits until a load has finished further requests, then asks for its counts.
+    LoadWait {
+        /// Which.
+        name: String,
+        /// How many more, answered or failed.
+        requests: u64,
+    },
     /// Stops a load.
     LoadStop {
         /// Which.
@@ -207,13 +214,20 @@ pub struct LoadReport {
     pub slowest: Duration,
 }
 
+impl LoadReport {
+    /// Requests that were answered or failed.
+    pub fn finished(&self) -> u64 {
+        self.answered + self.failures.values().sum::<u64>()
+    }
+}
+
 /// What a prober answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
     /// To [`Request::Send`].
     Attempts(Vec<Attempt>),
-    /// To [`Request::LoadReport`] and [`Request::LoadStop`].
+    /// To [`Request::LoadReport`], [`Request::LoadWait`] and [`Request::LoadStop`].
     Load(LoadReport),
     /// To the others.
     Done,

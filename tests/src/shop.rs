@@ -1,0 +1,176 @@
+//! A small cluster for tests that are about something else: Services with the same two ports,
+//! and one pod that carries every endpoint address.
+//!
+//! Each Service has `http` (80/TCP, on endpoints 8080) and `dns` (53/UDP, on endpoints 5353).
+
+use std::{
+    fmt::Write as _,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use anyhow::Result;
+
+use crate::{
+    pod::{Listen, Server},
+    world::{Host, World},
+};
+
+/// Endpoint addresses of each family that have servers.
+const ENDPOINTS: u8 = 8;
+
+/// A world with a pod that serves and a pod to probe from.
+#[derive(Debug)]
+pub struct Shop {
+    /// The node.
+    pub world: World,
+    /// A pod without servers.
+    pub client: Host,
+    _endpoints: Host,
+    _server: Server,
+}
+
+impl Shop {
+    /// Builds it.
+    pub fn new() -> Result<Self> {
+        let world = World::new()?;
+        let client = [Ipv4Addr::new(10, 244, 254, 1).into(), v6(0xfe01).into()];
+        let client = world.pod("client", &client)?;
+        let addresses: Vec<IpAddr> = (1..=ENDPOINTS)
+            .flat_map(|number| [v4(number).into(), v6(number.into()).into()])
+            .collect();
+        let endpoints = world.pod("endpoints", &addresses)?;
+        let listen: Vec<_> = addresses
+            .iter()
+            .flat_map(|ip| {
+                let (http, dns) = (SocketAddr::new(*ip, 8080), SocketAddr::new(*ip, 5353));
+                [Listen::tcp(http), Listen::udp(dns)]
+            })
+            .collect();
+        let server = Server::start(&endpoints, &listen)?;
+        Ok(Self {
+            world,
+            client,
+            _endpoints: endpoints,
+            _server: server,
+        })
+    }
+}
+
+fn v4(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 244, 0, number)
+}
+
+fn v6(number: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd00, 0x10, 0x244, 0, 0, 0, 0, number)
+}
+
+/// Where HTTP is served on the IPv4 endpoint `number`, from 1 to 8.
+pub fn http(number: u8) -> SocketAddr {
+    (v4(number), 8080).into()
+}
+
+/// Where UDP is served on the IPv4 endpoint `number`.
+pub fn dns(number: u8) -> SocketAddr {
+    (v4(number), 5353).into()
+}
+
+/// Where UDP is served on the IPv6 endpoint `number`.
+pub fn dns6(number: u8) -> SocketAddr {
+    (v6(number.into()), 5353).into()
+}
+
+/// The ClusterIP of the Service `number`, with a port.
+pub fn frontend(number: u8, port: u16) -> SocketAddr {
+    (Ipv4Addr::new(10, 96, 0, number), port).into()
+}
+
+/// The IPv6 ClusterIP of the Service `number`, with a port.
+pub fn frontend6(number: u8, port: u16) -> SocketAddr {
+    (
+        Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, number.into()),
+        port,
+    )
+        .into()
+}
+
+/// Manifest of the dual-stack Service `shop/s<number>` with these endpoints of each family.
+pub fn service(number: u8, endpoints: &[u8]) -> String {
+    let (ip, ip6) = (frontend(number, 80).ip(), frontend6(number, 80).ip());
+    let mut text = format!(
+        "---
+apiVersion: v1
+kind: Service
+metadata: {{name: s{number}, namespace: shop}}
+spec:
+  clusterIP: {ip}
+  clusterIPs: [{ip}, \"{ip6}\"]
+  ipFamilies: [IPv4, IPv6]
+  ports:
+  - {{name: http, port: 80, protocol: TCP}}
+  - {{name: dns, port: 53, protocol: UDP}}
+"
+    );
+    slice(
+        &mut text,
+        number,
+        "IPv4",
+        endpoints.iter().map(|number| v4(*number).into()),
+    );
+    slice(
+        &mut text,
+        number,
+        "IPv6",
+        endpoints.iter().map(|number| v6((*number).into()).into()),
+    );
+    text
+}
+
+/// Manifest of the Service `shop/s<number>` with one IPv4 port (`http`) only: one Service port,
+/// one frontend, one set.
+pub fn small_service(number: u8, endpoints: &[u8]) -> String {
+    let ip = frontend(number, 80).ip();
+    let mut text = format!(
+        "---
+apiVersion: v1
+kind: Service
+metadata: {{name: s{number}, namespace: shop}}
+spec:
+  clusterIP: {ip}
+  clusterIPs: [{ip}]
+  ports:
+  - {{name: http, port: 80, protocol: TCP}}
+"
+    );
+    slice(
+        &mut text,
+        number,
+        "IPv4",
+        endpoints.iter().map(|number| v4(*number).into()),
+    );
+    text
+}
+
+fn slice(text: &mut String, service: u8, family: &str, addresses: impl Iterator<Item = IpAddr>) {
+    let endpoints: Vec<_> = addresses
+        .map(|ip| format!("{{addresses: [\"{ip}\"], nodeName: node-a}}"))
+        .collect();
+    write!(
+        text,
+        "---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: s{service}-{}
+  namespace: shop
+  labels: {{kubernetes.io/service-name: s{service}}}
+addressType: {family}
+ports:
+- {{name: http, port: 8080, protocol: TCP}}
+- {{name: dns, port: 5353, protocol: UDP}}
+endpoints: [{}]
+",
+        family.to_lowercase(),
+        endpoints.join(", ")
+    )
+    .expect("writing to a String cannot fail");
+}
