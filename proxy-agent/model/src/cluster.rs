@@ -110,12 +110,20 @@ impl Cluster {
     }
 
     fn upsert_slice(&mut self, slice: EndpointSlice) {
-        if self
-            .filed_under
-            .get(&slice.name)
-            .is_some_and(|service| *service != slice.service)
-        {
-            self.delete_slice(&slice.name);
+        match self.filed_under.get(&slice.name) {
+            Some(service) if *service == slice.service => {
+                // A source may repeat itself, when it lists everything again for example.
+                if self
+                    .slices
+                    .get(service)
+                    .and_then(|slices| slices.get(&slice.name))
+                    == Some(&slice)
+                {
+                    return;
+                }
+            }
+            Some(_) => self.delete_slice(&slice.name),
+            None => {}
         }
         self.filed_under
             .insert(slice.name.clone(), slice.service.clone());
