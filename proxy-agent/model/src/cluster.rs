@@ -110,21 +110,12 @@ impl Cluster {
     }
 
     fn upsert_slice(&mut self, slice: EndpointSlice) {
-        match self.filed_under.get(&slice.name) {
-            Some(service) if *service == slice.service => {
-                // A source may repeat itself, when it lists everything again for example.
-                if self
-                    .slices
-                    .get(service)
-                    .and_then(|slices| slices.get(&slice.name))
-                    == Some(&slice)
-                {
-                    return;
-                }
-            }
-            Some(_) => self.delete_slice(&slice.name),
-            None => {}
+        // A source may repeat itself, when it lists everything again for example.
+        if self.slice(&slice.name) == Some(&slice) {
+            return;
         }
+        // It may be filed under another Service.
+        self.delete_slice(&slice.name);
         self.filed_under
             .insert(slice.name.clone(), slice.service.clone());
         self.touched.services.insert(slice.service.clone());
@@ -132,6 +123,10 @@ impl Cluster {
             .entry(slice.service.clone())
             .or_default()
             .insert(slice.name.clone(), slice);
+    }
+
+    fn slice(&self, name: &SliceName) -> Option<&EndpointSlice> {
+        self.slices.get(self.filed_under.get(name)?)?.get(name)
     }
 
     fn delete_slice(&mut self, name: &SliceName) {
