@@ -13,7 +13,7 @@ use proxy_model::{
 fn service(name: &str, address: &str, ports: &[(&str, u16)]) -> Service {
     Service {
         name: ServiceName::new("shop", name),
-        cluster_ips: vec![address.parse().unwrap()],
+        cluster_ips: vec![address.parse().expect("an IP address")],
         ports: ports
             .iter()
             .map(|&(name, port)| ServicePort {
@@ -29,7 +29,7 @@ fn service(name: &str, address: &str, ports: &[(&str, u16)]) -> Service {
 /// The slice `shop/{name}` of the Service of the same name, port `http` at 8080.
 fn slice(name: &str, addresses: &[&str]) -> EndpointSlice {
     let endpoint = |address: &&str| SliceEndpoint {
-        address: address.parse().unwrap(),
+        address: address.parse().expect("an IP address"),
         conditions: Conditions {
             ready: true,
             serving: true,
