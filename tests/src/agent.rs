@@ -35,6 +35,8 @@ pub const LIMIT: Duration = Duration::from_mins(1);
 pub struct AgentOptions {
     /// `--node-name`.
     pub node_name: String,
+    /// `--cgroup-path`, if not the world's cgroup.
+    pub cgroup_path: Option<PathBuf>,
     /// Further arguments of `run`.
     pub arguments: Vec<String>,
     /// A command that is given the agent's command line to execute, to start it in unusual
@@ -46,6 +48,7 @@ impl Default for AgentOptions {
     fn default() -> Self {
         Self {
             node_name: "node-a".to_owned(),
+            cgroup_path: None,
             arguments: Vec::new(),
             launcher: Vec::new(),
         }
@@ -132,7 +135,12 @@ impl<'w> Agent<'w> {
             .arg("--manifests")
             .arg(self.manifests.path())
             .arg("--cgroup-path")
-            .arg(self.world.cgroup().path())
+            .arg(
+                self.options
+                    .cgroup_path
+                    .as_deref()
+                    .unwrap_or(self.world.cgroup().path()),
+            )
             .args(["--node-name", &self.options.node_name])
             .args(["--log-format", "json"])
             .args(&self.options.arguments)
@@ -187,7 +195,19 @@ impl<'w> Agent<'w> {
     /// Waits for the next line with this message. Lines before it are passed over for good.
     pub fn wait_for(&mut self, message: &str) -> Result<LogLine> {
         let running = self.running.as_mut().context("the agent is not running")?;
-        running.log.wait_for(message, LIMIT)
+        running
+            .log
+            .wait_for(message, |line| line.message() == Some(message), LIMIT)
+    }
+
+    /// Waits for the next line that `wanted` accepts; `what` is what messages call it.
+    pub fn wait_for_line(
+        &mut self,
+        what: &str,
+        wanted: impl Fn(&LogLine) -> bool,
+    ) -> Result<LogLine> {
+        let running = self.running.as_mut().context("the agent is not running")?;
+        running.log.wait_for(what, wanted, LIMIT)
     }
 
     /// All lines so far of the agent that is running.

@@ -6,7 +6,7 @@
 
 use std::{env, fmt, path::Path};
 
-use crate::cgroup;
+use crate::{bpf, cgroup};
 
 /// Which skips are allowed: `SUITE NEED` per line.
 const ALLOWED: &str = include_str!("../allowed-skips.txt");
@@ -88,30 +88,8 @@ fn missing_bpf() -> Option<String> {
     if !Path::new(crate::bpffs::MOUNT_POINT).is_dir() {
         return Some(format!("this kernel has no {}", crate::bpffs::MOUNT_POINT));
     }
-    let mut attribute = [0_u32; 4];
-    #[expect(
-        unsafe_code,
-        reason = "asking the kernel is the only honest way to know"
-    )]
-    // SAFETY: BPF_PROG_GET_NEXT_ID reads and writes at most the sixteen bytes given.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_PROG_GET_NEXT_ID,
-            attribute.as_mut_ptr(),
-            size_of_val(&attribute),
-        )
-    };
-    let error = std::io::Error::last_os_error();
-    // ENOENT: there is no program yet.
-    if answer == 0 || error.raw_os_error() == Some(libc::ENOENT) {
-        return None;
-    }
-    Some(format!("the bpf system call fails: {error}"))
+    bpf::missing().map(|error| format!("the bpf system call fails: {error}"))
 }
-
-/// `enum bpf_cmd` of `linux/bpf.h`.
-const BPF_PROG_GET_NEXT_ID: libc::c_int = 11;
 
 #[cfg(test)]
 mod tests {

@@ -87,24 +87,29 @@ impl Log {
             .join("\n")
     }
 
-    pub(super) fn wait_for(&mut self, message: &str, limit: Duration) -> Result<LogLine> {
+    pub(super) fn wait_for(
+        &mut self,
+        what: &str,
+        wanted: impl Fn(&LogLine) -> bool,
+        limit: Duration,
+    ) -> Result<LogLine> {
         let deadline = Instant::now() + limit;
         loop {
             match self
                 .fresh
                 .recv_timeout(deadline.saturating_duration_since(Instant::now()))
             {
-                Ok(line) if line.message() == Some(message) => return Ok(line),
+                Ok(line) if wanted(&line) => return Ok(line),
                 Ok(_) => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     bail!(
-                        "the agent did not say {message:?} in {limit:?}; its log:\n{}",
+                        "the agent did not say {what:?} in {limit:?}; its log:\n{}",
                         self.tail()
                     )
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     bail!(
-                        "the agent ended and never said {message:?}; its log:\n{}",
+                        "the agent ended and never said {what:?}; its log:\n{}",
                         self.tail()
                     )
                 }
@@ -133,14 +138,15 @@ mod tests {
             {\"level\":\"INFO\",\"fields\":{\"message\":\"serving\",\"services\":3,\"adopted\":true}}\n\
             {\"level\":\"INFO\",\"fields\":{\"message\":\"bye\"}}\n";
         let mut log = Log::follow(text.as_bytes());
-        let line = log.wait_for("serving", Duration::from_secs(5)).unwrap();
+        let mut wait_for = |message: &str| {
+            let wanted = |line: &LogLine| line.message() == Some(message);
+            log.wait_for(message, wanted, Duration::from_secs(5))
+        };
+        let line = wait_for("serving").unwrap();
         assert_eq!(line.number("services"), Some(3));
         assert_eq!(line.flag("adopted"), Some(true));
         assert_eq!(line.level(), Some("INFO"));
-        let error = log
-            .wait_for("synced", Duration::from_secs(5))
-            .unwrap_err()
-            .to_string();
+        let error = wait_for("synced").unwrap_err().to_string();
         assert!(
             error.contains("never said \"synced\"") && error.contains("bye"),
             "{error}"

@@ -1,0 +1,154 @@
+//! Maps that are too small: the error says which Service and which limit, everything else goes
+//! on, and what did not fit is served once there is room. Needs root and BPF.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use proxy_common::names::MAPS;
+use proxy_tests::{
+    Agent, AgentOptions, Prober, Shop,
+    pod::Transport,
+    requires::{self, PRIVILEGED},
+    shop::{frontend, http, small_service},
+};
+
+const FILE: &str = "cluster.yaml";
+
+/// Which endpoints answer for the Service `number`, or the name of the error.
+fn answers(prober: &mut Prober, number: u8) -> Result<BTreeSet<SocketAddr>, String> {
+    let to = frontend(number, 80);
+    let attempts = prober.send(Transport::Tcp, to, 60).unwrap();
+    attempts
+        .iter()
+        .map(|attempt| match attempt.errno() {
+            Some(errno) => Err(errno.to_owned()),
+            None => attempt.answer_as(to),
+        })
+        .collect()
+}
+
+fn endpoints(numbers: &[u8]) -> Result<BTreeSet<SocketAddr>, String> {
+    Ok(numbers.iter().map(|number| http(*number)).collect())
+}
+
+/// Services with one frontend, one set and two endpoints each fill every map at its own rate.
+#[test]
+fn a_full_map_stops_one_service_and_no_other() {
+    if !requires::met("limits", PRIVILEGED) {
+        return;
+    }
+    for map in MAPS
+        .iter()
+        .filter(|shape| shape.sizable)
+        .map(|shape| shape.name)
+    {
+        let per_service = matches!(map, "SERVICES" | "FRONTENDS" | "SETS");
+        let entries = if per_service { 2 } else { 4 };
+        let shop = Shop::new().unwrap();
+        let arguments = vec![format!("--map-size={map}={entries}")];
+        let options = AgentOptions {
+            arguments,
+            ..AgentOptions::default()
+        };
+        let two = [small_service(1, &[1, 2]), small_service(2, &[3, 4])].concat();
+        let mut agent = Agent::start(&shop.world, options, &[(FILE, &two)]).unwrap();
+        let mut prober = Prober::start(&shop.client).unwrap();
+
+        // A third one does not fit. Nothing of it is there: no endpoint, but no refusal either.
+        let three = two.clone() + &small_service(3, &[5, 6]);
+        agent.apply(FILE, &three).unwrap();
+        let line = agent.wait_for("service not programmed").unwrap();
+        assert!(
+            line.text("service").unwrap().starts_with("shop/s3:http"),
+            "{map}: {}",
+            line.raw
+        );
+        let reason = line.text("reason").unwrap();
+        for part in [map, &entries.to_string(), "--map-size"] {
+            assert!(
+                reason.contains(part),
+                "{map}: {part:?} is missing in {reason:?}"
+            );
+        }
+        agent.wait_for("synced").unwrap();
+        assert_eq!(answers(&mut prober, 1), endpoints(&[1, 2]), "{map}");
+        assert_eq!(answers(&mut prober, 2), endpoints(&[3, 4]), "{map}");
+        assert_eq!(
+            answers(&mut prober, 3),
+            Err("ENETUNREACH".to_owned()),
+            "{map}"
+        );
+
+        // Changes of the others go on, as long as they need no more room.
+        let changed = [
+            small_service(1, &[7]),
+            small_service(2, &[3, 4]),
+            small_service(3, &[5, 6]),
+        ];
+        agent.apply_and_sync(FILE, &changed.concat()).unwrap();
+        assert_eq!(answers(&mut prober, 1), endpoints(&[7]), "{map}");
+
+        // Room again.
+        let changed = [small_service(1, &[7]), small_service(3, &[5, 6])];
+        agent.apply_and_sync(FILE, &changed.concat()).unwrap();
+        assert_eq!(answers(&mut prober, 1), endpoints(&[7]), "{map}");
+        assert_eq!(
+            answers(&mut prober, 2),
+            Err("ENETUNREACH".to_owned()),
+            "{map}"
+        );
+        assert_eq!(answers(&mut prober, 3), endpoints(&[5, 6]), "{map}");
+    }
+}
+
+#[test]
+fn endpoints_that_do_not_fit_leave_the_service_as_it_was() {
+    if !requires::met("limits", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let arguments = vec!["--map-size=SLOTS=3".to_owned()];
+    let options = AgentOptions {
+        arguments,
+        ..AgentOptions::default()
+    };
+    let fits = small_service(1, &[1, 2]);
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &fits)]).unwrap();
+    let mut prober = Prober::start(&shop.client).unwrap();
+    agent.apply(FILE, &small_service(1, &[1, 2, 3, 4])).unwrap();
+    agent.wait_for("service not programmed").unwrap();
+    agent.wait_for("synced").unwrap();
+    assert_eq!(answers(&mut prober, 1), endpoints(&[1, 2]));
+    agent
+        .apply_and_sync(FILE, &small_service(1, &[1, 2, 3]))
+        .unwrap();
+    assert_eq!(answers(&mut prober, 1), endpoints(&[1, 2, 3]));
+
+    // A larger map is a matter of one restart; the Service that did not fit is served then.
+    agent.apply(FILE, &small_service(1, &[1, 2, 3, 4])).unwrap();
+    agent.wait_for("service not programmed").unwrap();
+    agent.terminate().unwrap();
+    agent.options().arguments = vec!["--map-size=SLOTS=4".to_owned()];
+    agent.launch().unwrap();
+    assert_eq!(answers(&mut prober, 1), endpoints(&[1, 2, 3, 4]));
+}
+
+#[test]
+fn what_does_not_fit_at_start_is_told_and_the_rest_is_served() {
+    if !requires::met("limits", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let arguments = vec!["--map-size=FRONTENDS=1".to_owned()];
+    let options = AgentOptions {
+        arguments,
+        ..AgentOptions::default()
+    };
+    let two = [small_service(1, &[1]), small_service(2, &[2])].concat();
+    let agent = Agent::start(&shop.world, options, &[(FILE, &two)]).unwrap();
+    let mut prober = Prober::start(&shop.client).unwrap();
+    let served = [answers(&mut prober, 1), answers(&mut prober, 2)];
+    let working = served.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!(working, 1, "{served:?}");
+    drop(agent);
+}
