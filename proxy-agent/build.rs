@@ -24,14 +24,15 @@ const INPUTS: &[&str] = &[
 fn main() -> ExitCode {
     match embed() {
         Ok(()) => ExitCode::SUCCESS,
-        // Nothing of what the build script printed helps here: one line, and cargo stops.
-        Err(error) if error.is::<toolchain::Missing>() => {
-            println!("cargo::error={error}");
-            ExitCode::SUCCESS
-        }
         Err(error) => {
-            println!("cargo::error={}", format!("{error:#}").replace('\n', " "));
-            ExitCode::FAILURE
+            println!("cargo::error={}", error.to_string().replace('\n', " "));
+            // Cargo stops because of the line above. Success keeps it from printing the whole
+            // output of this script, which is of use only when a compilation failed.
+            if error.is::<toolchain::Missing>() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -50,7 +51,10 @@ fn embed() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
-    let built = ebpf::build(root, &arch)?;
+    let built = ebpf::build(root, &arch).map_err(|error| match error.downcast() {
+        Ok(missing) => Box::<toolchain::Missing>::new(missing) as Box<dyn Error>,
+        Err(other) => format!("{other:#}").into(),
+    })?;
     fs::copy(&built.object, &embedded)?;
     Ok(())
 }
