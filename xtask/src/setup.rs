@@ -95,12 +95,13 @@ pub(crate) fn ensure(needs: Needs) -> Result<()> {
 
 fn install(plan: &Plan, needs: Needs) -> Result<()> {
     if !plan.may_install() {
-        eprintln!("this needs root on a Debian system; as it is, run these commands yourself:\n");
+        let reason = plan.reason_it_may_not();
+        eprintln!("\nthis cannot be done from here ({reason}); run these commands yourself:\n");
         for line in plan.commands() {
             eprintln!("  {line}");
         }
         eprintln!();
-        bail!("setup is incomplete: {}", plan.reason_it_may_not());
+        bail!("setup is incomplete: {reason}");
     }
     let started = Instant::now();
     plan.carry_out()?;

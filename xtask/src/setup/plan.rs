@@ -88,11 +88,16 @@ impl Step {
                 )]
             }
             Self::RustSource => vec![progress::shell_line(&rust_source())],
+            // Debian's compiler and its LLVM come together; elsewhere the nightly decides.
+            Self::Linker { llvm_major: None } if !apt::is_debian() => vec![format!(
+                "cargo install bpf-linker --version {BPF_LINKER_VERSION}    # or a released \
+                 binary; for the LLVM that `rustc +nightly -vV` names"
+            )],
             Self::Linker { llvm_major } => {
                 vec![linker::shell_line(cache, llvm_major.unwrap_or(DEBIAN_LLVM))]
             }
             Self::Kernels(_) => {
-                vec!["cargo xtask setup --vm    # once more, after these".to_owned()]
+                vec!["cargo xtask setup --vm    # once more, on Debian".to_owned()]
             }
         }
     }
