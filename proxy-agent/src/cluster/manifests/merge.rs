@@ -95,9 +95,6 @@ fn place(file: &Path, object: &Object) -> String {
 
 impl Effective {
     fn change_from(&self, old: Option<&Self>, key: &Key, events: &mut Vec<ClusterEvent>) {
-        if old == Some(self) {
-            return;
-        }
         if old.is_none_or(|old| old.content != self.content) {
             let before = old.is_some_and(|old| old.content.value_is_some());
             match self.content.upserted() {

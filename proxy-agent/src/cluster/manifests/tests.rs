@@ -144,6 +144,9 @@ fn a_broken_file_keeps_its_last_good_objects_and_is_reported_once() {
             "{broken:?}"
         );
     }
+    // Broken anew, if in the same way: whoever edits it hears so after each attempt.
+    world.write("a.yaml", "# again\nkind: Service\n");
+    assert_eq!(world.poll(), rejected("a.yaml"));
     // Others still change.
     world.write("b.yaml", service("db", 3));
     assert_eq!(world.poll(), NOTHING);
@@ -231,16 +234,23 @@ fn a_file_given_twice_defines_nothing_twice() {
 }
 
 #[test]
-fn a_service_that_is_served_no_longer_is_deleted_and_its_diagnostics_are_cleared() {
-    let mut world = World::new(&["a.yaml"]);
-    world.write("a.yaml", service("web", 1) + "  \n".trim() + "");
+fn diagnostics_go_when_a_service_is_served_no_longer_or_is_gone() {
+    let mut world = World::new(&[""]);
     let sticky = service("web", 1).replace("spec: {", "spec: {sessionAffinity: ClientIP, ");
-    world.write("a.yaml", &sticky);
-    world.poll();
-    assert_eq!((world.services().len(), world.diagnostics().len()), (1, 1));
-    world.write("a.yaml", sticky.replace("10.96.0.1", "None"));
-    world.poll();
-    assert_eq!((world.services().len(), world.diagnostics().len()), (0, 0));
+    for (file, text) in [
+        ("a.yaml", Some(sticky.replace("10.96.0.1", "None"))),
+        ("a.yaml", None),
+    ] {
+        world.write(file, &sticky);
+        world.poll();
+        assert_eq!((world.services().len(), world.diagnostics().len()), (1, 1));
+        match text {
+            Some(text) => world.write(file, text),
+            None => world.remove(file),
+        }
+        world.poll();
+        assert_eq!((world.services().len(), world.diagnostics().len()), (0, 0));
+    }
 }
 
 #[test]

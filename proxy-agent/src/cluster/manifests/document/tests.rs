@@ -116,3 +116,11 @@ fn the_format_is_told_by_extension_then_by_content() {
     assert_eq!(Format::of(None, "\n{}"), Format::Json);
     assert_eq!(Format::of(Some("txt"), "a: 1"), Format::Yaml);
 }
+
+#[test]
+fn a_file_may_be_large() {
+    // More nodes than the parser accepts unless told otherwise: 250,000.
+    let text = format!("[{}a]", "a,".repeat(250_000));
+    let [document] = read(&text, Format::Yaml).try_into().unwrap();
+    assert_eq!(document.value.unwrap().as_array().unwrap().len(), 250_001);
+}

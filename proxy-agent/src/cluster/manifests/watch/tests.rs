@@ -78,6 +78,17 @@ async fn the_swap_of_a_mounted_config_map_is_reported() {
 }
 
 #[tokio::test]
+async fn a_link_is_followed_to_where_it_leads() {
+    let dir = dir_with(&[]);
+    let elsewhere = dir_with(&["a.yaml"]);
+    let link = dir.path().join("a.yaml");
+    std::os::unix::fs::symlink(elsewhere.path().join("a.yaml"), &link).unwrap();
+    let mut watch = watch(std::slice::from_ref(&link)).unwrap();
+    fs::write(elsewhere.path().join("a.yaml"), "written").unwrap();
+    expect_change(&mut watch, "a write to the target").await;
+}
+
+#[tokio::test]
 async fn a_directory_is_followed_through_replacement() {
     let dir = dir_with(&[]);
     let manifests = dir.path().join("manifests");
