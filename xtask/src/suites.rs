@@ -15,7 +15,7 @@ pub(crate) const PACKAGE: &str = "proxy-tests";
 const UNPRIVILEGED: &[&str] = &["abi", "reference", "scenarios_model", "scenarios_render"];
 
 /// Suites that depend on the kernel: loading, and traffic through the socket hooks.
-const ON_OTHER_KERNELS: &[&str] = &["restart", "traffic"];
+const ON_OTHER_KERNELS: &[&str] = &["load", "restart", "traffic"];
 
 /// A package of the workspace and its integration test programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
