@@ -7,7 +7,10 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// Writes lines as they come, until dropped.
 pub async fn forward(logger: EbpfLogger<&'static dyn log::Log>) -> io::Result<()> {
-    #[expect(unsafe_code, reason = "tokio cannot know that the logger owns its descriptor")]
+    #[expect(
+        unsafe_code,
+        reason = "tokio cannot know that the logger owns its descriptor"
+    )]
     // SAFETY: the logger owns the descriptor of its ring, never replaces it, and is dropped with
     // the `AsyncFd`.
     let logger = unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) };

@@ -23,11 +23,11 @@ pub fn to_ip(address: Address) -> IpAddr {
     }
 }
 
-/// The map form of an IPv4 address as the kernel stores it: four bytes in network order, read
-/// as a native integer.
+/// The map form of an IPv4 address as the kernel stores it (four bytes in network order, read as
+/// a native integer), as words of [`from_words`].
 #[inline(always)]
-pub const fn from_kernel_v4(address: u32) -> Address {
-    from_words([0, 0, 0xffff_u32.to_be(), address])
+pub const fn mapped_words(address: u32) -> [u32; 4] {
+    [0, 0, 0xffff_u32.to_be(), address]
 }
 
 /// The IPv4 address in the kernel's form, taken from the last four bytes.
@@ -91,7 +91,7 @@ mod tests {
     fn both_forms_of_an_ipv4_address_agree() {
         let ip: IpAddr = "10.96.0.1".parse().unwrap();
         let kernel = u32::from_ne_bytes([10, 96, 0, 1]);
-        assert_eq!(from_ip(ip), from_kernel_v4(kernel));
+        assert_eq!(from_ip(ip), from_words(mapped_words(kernel)));
         assert_eq!(to_kernel_v4(&from_ip(ip)), kernel);
         assert_eq!(to_ip(from_ip(ip)), ip);
     }

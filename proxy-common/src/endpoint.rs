@@ -1,32 +1,18 @@
-//! ENDPOINTS and the sets that hold them: SETS, SLOTS, MEMBERS.
+//! Sets of endpoints: SETS, SLOTS, MEMBERS.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::address::Address;
 
-/// Key of ENDPOINTS. Numbers are given out once and not reused soon.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
-pub struct EndpointKey {
-    /// Number of the endpoint, never 0.
-    pub endpoint: u32,
-}
-
-/// Value of ENDPOINTS.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
-pub struct EndpointValue {
-    /// Its own number. First, see the crate docs.
-    pub endpoint: u32,
-    /// The Service port it serves. An endpoint belongs to one: a pod behind two Services is two
-    /// endpoints, so that a Service is removed without asking who else needs its endpoints.
-    pub service: u32,
-    /// Address that traffic is sent to.
-    pub address: Address,
+/// Where traffic may land, as programs pass it around.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its number, never 0. Numbers are given out once and not reused soon.
+    pub number: u32,
     /// Target port, host order.
     pub port: u16,
-    /// Zero.
-    pub padding: u16,
+    /// Address that traffic is sent to.
+    pub address: Address,
 }
 
 /// Key of SETS.
@@ -58,13 +44,31 @@ pub struct SlotKey {
 }
 
 /// Value of SLOTS.
-#[repr(C)]
+#[repr(C, align(4))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct SlotValue {
     /// The set it belongs to. First, see the crate docs.
     pub set: u32,
-    /// The endpoint at this position.
+    /// Number of the endpoint at this position.
     pub endpoint: u32,
+    /// Address that traffic is sent to.
+    pub address: Address,
+    /// Target port, host order.
+    pub port: u16,
+    /// Zero.
+    pub padding: u16,
+}
+
+impl SlotValue {
+    /// The slot's endpoint.
+    #[inline(always)]
+    pub const fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            number: self.endpoint,
+            port: self.port,
+            address: self.address,
+        }
+    }
 }
 
 /// Key of MEMBERS.

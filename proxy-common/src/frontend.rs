@@ -2,7 +2,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::address::{self, Address};
+use crate::{
+    address::{self, Address},
+    check,
+};
 
 /// Key of FRONTENDS.
 #[repr(C, align(4))]
@@ -23,24 +26,30 @@ pub struct FrontendKey {
 pub const SCOPE_ANY: u8 = 0;
 
 impl FrontendKey {
+    /// The key of an address in the kernel's form (see [`address::from_words`]). Made of words:
+    /// field by field, the compiler writes single bytes, on every connect.
+    #[inline(always)]
+    pub fn new(address: [u32; 4], port: u16, protocol: u8) -> Self {
+        let [a, b, c, d] = address;
+        let [low, high] = port.to_ne_bytes();
+        bytemuck::cast([
+            a,
+            b,
+            c,
+            d,
+            u32::from_ne_bytes([low, high, protocol, SCOPE_ANY]),
+        ])
+    }
+
     /// A number that values carry to prove which key they belong to. Not a cryptographic hash: it
     /// tells a recycled element from the one that was looked up.
     #[inline(always)]
     pub const fn check(&self) -> u32 {
-        let words = address::to_words(&self.address);
+        let [a, b, c, d] = address::to_words(&self.address);
         let tail = (self.port as u32) << 16 | (self.protocol as u32) << 8 | self.scope as u32;
-        let mut check = tail.wrapping_mul(CHECK_MULTIPLIER);
-        let mut index = 0;
-        while index < 4 {
-            check = (check.rotate_left(5) ^ words[index]).wrapping_mul(CHECK_MULTIPLIER);
-            index += 1;
-        }
-        check
+        check::check([a, b, c, d, tail])
     }
 }
-
-/// 2^32 divided by the golden ratio, odd: spreads consecutive addresses over all bits.
-const CHECK_MULTIPLIER: u32 = 0x9e37_79b1;
 
 /// Value of FRONTENDS.
 #[repr(C)]

@@ -5,10 +5,8 @@ use core::mem::offset_of;
 
 use crate::{
     counters::Counters,
-    endpoint::{
-        EndpointKey, EndpointValue, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue,
-    },
-    flow::{TCP_PEERS, TcpPeer, Translation, UdpFlows},
+    endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
+    flow::{Flows, PEERS, Peer, Translation},
     frontend::{FrontendKey, FrontendValue},
     names::{MAPS, SOCKET_PROGRAMS},
     service::{ServiceKey, ServiceValue},
@@ -30,11 +28,9 @@ layout! {
     SetKey: 4 { set @ 0 }
     SetValue: 8 { set @ 0, count @ 4 }
     SlotKey: 8 { set @ 0, index @ 4 }
-    SlotValue: 8 { set @ 0, endpoint @ 4 }
+    SlotValue: 28 { set @ 0, endpoint @ 4, address @ 8, port @ 24, padding @ 26 }
     MemberKey: 8 { set @ 0, endpoint @ 4 }
     MemberValue: 4 { index @ 0 }
-    EndpointKey: 4 { endpoint @ 0 }
-    EndpointValue: 28 { endpoint @ 0, service @ 4, address @ 8, port @ 24 }
     ServiceKey: 4 { service @ 0 }
     ServiceValue: 200 { service @ 0, protocol @ 4, family @ 5, namespace @ 8, name @ 72,
         port_name @ 136 }
@@ -42,15 +38,15 @@ layout! {
         flow_replaced @ 32, flow_not_kept @ 40 }
     Translation: 44 { frontend @ 0, endpoint @ 16, frontend_port @ 32, endpoint_port @ 34,
         endpoint_id @ 36, check @ 40 }
-    UdpFlows: 360 { last @ 0, next @ 4, flows @ 8 }
-    TcpPeer: 56 { cookie @ 0, peer @ 8, padding @ 52 }
+    Flows: 360 { last @ 0, next @ 4, flows @ 8 }
+    Peer: 56 { cookie @ 0, translation @ 8, last_in_flows @ 52 }
 }
 
 /// `BPF_OBJ_NAME_LEN` is 16 with the final zero; a longer name is cut by the kernel.
 const LONGEST_NAME: usize = 15;
 
 const _: () = {
-    assert!(TCP_PEERS.is_power_of_two());
+    assert!(PEERS.is_power_of_two());
     let mut index = 0;
     while index < MAPS.len() {
         assert!(MAPS[index].name.len() <= LONGEST_NAME);
@@ -67,8 +63,8 @@ const _: () = {
 #[cfg(feature = "user")]
 mod user {
     use super::{
-        Counters, EndpointKey, EndpointValue, FrontendKey, FrontendValue, MemberKey, MemberValue,
-        ServiceKey, ServiceValue, SetKey, SetValue, SlotKey, SlotValue,
+        Counters, FrontendKey, FrontendValue, MemberKey, MemberValue, ServiceKey, ServiceValue,
+        SetKey, SetValue, SlotKey, SlotValue,
     };
 
     macro_rules! pod {
@@ -88,8 +84,6 @@ mod user {
 
     pod!(
         Counters,
-        EndpointKey,
-        EndpointValue,
         FrontendKey,
         FrontendValue,
         MemberKey,

@@ -4,8 +4,7 @@
 //! ```text
 //! FRONTENDS  address, port, protocol ──> service, cluster set, local set, flags
 //! SETS       set                     ──> count
-//! SLOTS      set, index < count      ──> endpoint
-//! ENDPOINTS  endpoint                ──> address, port
+//! SLOTS      set, index < count      ──> endpoint, its address and port
 //! MEMBERS    set, endpoint           ──> index of its slot
 //! SERVICES   service                 ──> namespace, name, port name
 //! ```
@@ -27,11 +26,13 @@
 extern crate std;
 
 pub mod address;
+mod check;
 pub mod counters;
 pub mod endpoint;
 pub mod flow;
 pub mod frontend;
 mod layout;
+pub mod memory;
 pub mod names;
 pub mod service;
 pub mod socket;

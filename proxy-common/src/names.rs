@@ -3,10 +3,8 @@
 
 use crate::{
     counters::Counters,
-    endpoint::{
-        EndpointKey, EndpointValue, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue,
-    },
-    flow::{TCP_PEERS, TcpPeer, UdpFlows},
+    endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
+    flow::{Flows, PEERS, Peer},
     frontend::{FrontendKey, FrontendValue},
     service::{ServiceKey, ServiceValue},
 };
@@ -51,22 +49,20 @@ const SK_STORAGE: u32 = 24;
 pub const NO_PREALLOC: u32 = 1;
 
 /// Default entries of SERVICES. An empty hash map costs 16 bytes for each entry it could hold, so
-/// these defaults (twice the largest cluster Kubernetes is tested with) take about 17 MiB.
+/// these defaults (twice the largest cluster Kubernetes is tested with) take about 12 MiB.
 pub const SERVICES: u32 = 1 << 16;
 /// Default entries of FRONTENDS.
 pub const FRONTENDS: u32 = 1 << 16;
 /// Default entries of SETS: two for each Service port.
 pub const SETS: u32 = 2 * SERVICES;
-/// Default entries of ENDPOINTS.
-pub const ENDPOINTS: u32 = 1 << 18;
-/// Default entries of SLOTS: one for each endpoint, and one more for each that is in both sets of
-/// its Service port.
-pub const SLOTS: u32 = ENDPOINTS;
+/// Default entries of SLOTS: one for each endpoint of a Service port, two for one that is in both
+/// of its sets.
+pub const SLOTS: u32 = 1 << 18;
 /// Default entries of MEMBERS.
 pub const MEMBERS: u32 = SLOTS;
 
 /// Every map, in the order they are documented.
-pub const MAPS: [MapShape; 10] = [
+pub const MAPS: [MapShape; 9] = [
     hash::<ServiceKey, ServiceValue>(
         "SERVICES",
         SERVICES,
@@ -78,13 +74,8 @@ pub const MAPS: [MapShape; 10] = [
         "address, port, protocol that clients dial -> Service port, sets, flags",
     ),
     hash::<SetKey, SetValue>("SETS", SETS, "set -> count of endpoints"),
-    hash::<SlotKey, SlotValue>("SLOTS", SLOTS, "set, index -> endpoint"),
+    hash::<SlotKey, SlotValue>("SLOTS", SLOTS, "set, index -> endpoint, address, port"),
     hash::<MemberKey, MemberValue>("MEMBERS", MEMBERS, "set, endpoint -> index of its slot"),
-    hash::<EndpointKey, EndpointValue>(
-        "ENDPOINTS",
-        ENDPOINTS,
-        "endpoint -> Service port, address, port",
-    ),
     MapShape {
         name: "COUNTERS",
         kind: PERCPU_ARRAY,
@@ -108,26 +99,26 @@ pub const MAPS: [MapShape; 10] = [
         about: "first number that no Service port, set or endpoint was ever given",
     },
     MapShape {
-        name: "UDP_FLOWS",
+        name: "PEERS",
+        kind: ARRAY,
+        key_size: 4,
+        value_size: size_of::<Peer>() as u32,
+        entries: PEERS,
+        flags: 0,
+        group: MapGroup::Flows,
+        sizable: false,
+        about: "by socket cookie: the frontend a socket dialled and the endpoint behind it",
+    },
+    MapShape {
+        name: "FLOWS",
         kind: SK_STORAGE,
         key_size: 4,
-        value_size: size_of::<UdpFlows>() as u32,
+        value_size: size_of::<Flows>() as u32,
         entries: 0,
         flags: NO_PREALLOC,
         group: MapGroup::Flows,
         sizable: false,
-        about: "UDP socket -> frontends it talks to, with their endpoints",
-    },
-    MapShape {
-        name: "TCP_PEERS",
-        kind: ARRAY,
-        key_size: 4,
-        value_size: size_of::<TcpPeer>() as u32,
-        entries: TCP_PEERS,
-        flags: 0,
-        group: MapGroup::Flows,
-        sizable: false,
-        about: "recent TCP sockets -> frontend they dialled, for getpeername",
+        about: "with the socket: what does not fit its place in PEERS",
     },
 ];
 
@@ -145,9 +136,10 @@ const fn hash<K, V>(name: &'static str, entries: u32, about: &'static str) -> Ma
     }
 }
 
-/// The socket programs in the order they are attached: what translates replies back comes before
-/// what sends requests away. Detached in the opposite order.
-pub const SOCKET_PROGRAMS: [&str; 8] = [
+/// The socket programs in the order they are attached: what frees and translates back comes
+/// before what sends requests away. Detached in the opposite order.
+pub const SOCKET_PROGRAMS: [&str; 9] = [
+    "culvert_close",
     "culvert_recv4",
     "culvert_recv6",
     "culvert_peer4",

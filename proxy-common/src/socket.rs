@@ -4,7 +4,7 @@
 
 use crate::{
     counters::Event,
-    endpoint::{EndpointValue, SetValue, SlotKey, SlotValue, pick},
+    endpoint::{Endpoint, SetValue, SlotKey, SlotValue, pick},
     frontend::{ENDPOINTS_EXIST, FrontendKey, FrontendValue},
 };
 
@@ -36,8 +36,6 @@ pub trait ServiceTables {
     fn set(&self, set: u32) -> Option<SetValue>;
     /// SLOTS.
     fn slot(&self, key: &SlotKey) -> Option<SlotValue>;
-    /// ENDPOINTS.
-    fn endpoint(&self, endpoint: u32) -> Option<EndpointValue>;
     /// MEMBERS.
     fn is_member(&self, set: u32, endpoint: u32) -> bool;
     /// A uniformly distributed number.
@@ -52,7 +50,7 @@ pub enum Route {
     /// Not a Service: leave it alone.
     Untouched,
     /// To this endpoint.
-    Endpoint(EndpointValue),
+    Endpoint(Endpoint),
     /// Refuse it: no endpoint could serve (the reject tier).
     Refused,
     /// Refuse it as unreachable: endpoints exist, but none this client may use (the drop tier).
@@ -69,7 +67,7 @@ const REPETITIONS: u32 = 2;
 /// A value found missing, or with another identity than it was looked up by, means that the agent
 /// changed the Service between two look-ups: everything is looked up again.
 #[inline(always)]
-pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<u32>) -> Route {
+pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpoint>) -> Route {
     let mut attempt = 0;
     while attempt <= REPETITIONS {
         if attempt > 0 {
@@ -98,21 +96,14 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<u32>)
             tables.count(Event::Unreachable);
             return Route::Unreachable;
         }
-        let endpoint_id = match kept {
-            Some(kept) if tables.is_member(set_id, kept) => kept,
-            _ => {
-                let index = pick(tables.random(), set.count);
-                match tables.slot(&SlotKey { set: set_id, index }) {
-                    Some(slot) if slot.set == set_id => slot.endpoint,
-                    _ => continue,
-                }
-            }
-        };
-        let Some(endpoint) = tables.endpoint(endpoint_id) else {
-            continue;
-        };
-        if endpoint.endpoint == endpoint_id && endpoint.service == frontend.service {
-            return Route::Endpoint(endpoint);
+        match kept {
+            Some(kept) if tables.is_member(set_id, kept.number) => return Route::Endpoint(kept),
+            _ => {}
+        }
+        let index = pick(tables.random(), set.count);
+        match tables.slot(&SlotKey { set: set_id, index }) {
+            Some(slot) if slot.set == set_id => return Route::Endpoint(slot.endpoint()),
+            _ => {}
         }
     }
     tables.count(Event::GaveUp);

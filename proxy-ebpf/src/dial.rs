@@ -1,17 +1,19 @@
 //! connect and sendmsg: where a socket is led, and what is remembered of it.
 
-use aya_ebpf::helpers::{bpf_get_socket_cookie, generated::bpf_set_retval};
+use aya_ebpf::helpers::generated::bpf_set_retval;
 use aya_log_ebpf::debug;
 use proxy_common::{
     counters::Event,
-    endpoint::EndpointValue,
-    flow::{Remembered, TcpPeer, Translation, UdpFlows, tcp_peer_index},
-    frontend::{FrontendKey, SCOPE_ANY},
+    endpoint::Endpoint,
+    flow::{Remembered, Translation},
+    frontend::FrontendKey,
+    memory,
     socket::{self, Route, UDP},
 };
 
 use crate::{
     PROCEED, maps,
+    places::Socket,
     sockaddr::SockAddr,
     tables::{Kernel, count},
 };
@@ -29,20 +31,12 @@ pub fn connect<S: SockAddr>(socket: &S) -> i32 {
     let key = frontend_key(socket, protocol);
     match socket::route(&Kernel, &key, None) {
         Route::Untouched => {
-            if protocol == UDP {
-                forget_udp(socket, &key);
-            } else {
-                forget_tcp(socket);
-            }
+            memory::forget(&mut Socket::of(socket), &key.address, key.port);
             PROCEED
         }
         Route::Endpoint(endpoint) => {
             let translation = translation(&key, &endpoint);
-            if protocol == UDP {
-                remember_udp(socket, translation);
-            } else {
-                remember_tcp(socket, translation);
-            }
+            note(memory::connected(&mut Socket::of(socket), translation));
             lead(socket, &key, &endpoint)
         }
         Route::Refused => refuse(socket, &key, ECONNREFUSED),
@@ -54,30 +48,20 @@ pub fn connect<S: SockAddr>(socket: &S) -> i32 {
 #[inline(always)]
 pub fn send<S: SockAddr>(socket: &S) -> i32 {
     let key = frontend_key(socket, UDP);
-    // SAFETY: the context is the kernel's.
-    let flows = unsafe { maps::UDP_FLOWS.get_ptr_mut(socket.ctx()) };
-    // SAFETY: not null; the kernel frees a socket's storage only after its programs have ended.
-    let flows: Option<&mut UdpFlows> = unsafe { flows.as_mut() };
-    let kept = flows
-        .as_ref()
-        .and_then(|flows| flows.endpoint_of(&key.address, key.port));
-    let kept_id = kept.as_ref().map(|flow| flow.endpoint_id);
-    match socket::route(&Kernel, &key, kept_id) {
+    let mut memory = Socket::of(socket);
+    let kept = memory::of_frontend(&mut memory, &key.address, key.port);
+    let kept_endpoint = kept.as_ref().map(Translation::endpoint);
+    match socket::route(&Kernel, &key, kept_endpoint) {
         Route::Untouched => {
-            if let Some(flows) = flows {
-                flows.forget(&key.address, key.port);
-            }
+            memory::forget(&mut memory, &key.address, key.port);
             PROCEED
         }
         Route::Endpoint(endpoint) => {
-            match (flows, kept) {
-                (Some(flows), Some(kept))
-                    if kept.endpoint_id == endpoint.endpoint
-                        && kept.leads_to(&endpoint.address, endpoint.port) =>
-                {
-                    flows.touch(&key.address, key.port);
+            match kept {
+                Some(kept) if kept.endpoint_id == endpoint.number => {
+                    memory::used(&mut memory, &kept)
                 }
-                _ => remember_udp(socket, translation(&key, &endpoint)),
+                _ => note(memory::sent(&mut memory, translation(&key, &endpoint))),
             }
             lead(socket, &key, &endpoint)
         }
@@ -86,30 +70,35 @@ pub fn send<S: SockAddr>(socket: &S) -> i32 {
     }
 }
 
+/// Counts what was not remembered as it should be.
 #[inline(always)]
-fn frontend_key<S: SockAddr>(socket: &S, protocol: u8) -> FrontendKey {
-    FrontendKey {
-        address: socket.address(),
-        port: socket.port(),
-        protocol,
-        scope: SCOPE_ANY,
+fn note(remembered: Remembered) {
+    match remembered {
+        Remembered::Kept => {}
+        Remembered::Replaced => count(Event::FlowReplaced),
+        Remembered::Lost => count(Event::FlowNotKept),
     }
 }
 
 #[inline(always)]
-fn translation(key: &FrontendKey, endpoint: &EndpointValue) -> Translation {
+fn frontend_key<S: SockAddr>(socket: &S, protocol: u8) -> FrontendKey {
+    FrontendKey::new(socket.words(), socket.port(), protocol)
+}
+
+#[inline(always)]
+fn translation(key: &FrontendKey, endpoint: &Endpoint) -> Translation {
     Translation {
         frontend: key.address,
         endpoint: endpoint.address,
         frontend_port: key.port,
         endpoint_port: endpoint.port,
-        endpoint_id: endpoint.endpoint,
+        endpoint_id: endpoint.number,
         check: 0,
     }
 }
 
 #[inline(always)]
-fn lead<S: SockAddr>(socket: &S, key: &FrontendKey, endpoint: &EndpointValue) -> i32 {
+fn lead<S: SockAddr>(socket: &S, key: &FrontendKey, endpoint: &Endpoint) -> i32 {
     debug!(
         socket.ctx(),
         "{:i} port {} protocol {} leads to {:i} port {}",
@@ -141,65 +130,4 @@ fn refuse<S: SockAddr>(socket: &S, key: &FrontendKey, errno: i32) -> i32 {
         unsafe { bpf_set_retval(-errno) };
     }
     REFUSE
-}
-
-#[inline(always)]
-fn remember_udp<S: SockAddr>(socket: &S, translation: Translation) {
-    // SAFETY: the context is the kernel's; new storage is zeroed, which means empty.
-    let flows = unsafe { maps::UDP_FLOWS.get_or_insert_ptr_mut(socket.ctx(), None) };
-    // SAFETY: not null; the kernel frees a socket's storage only after its programs have ended.
-    match unsafe { flows.as_mut() } {
-        Some(flows) => {
-            if flows.remember(translation) == Remembered::Replaced {
-                count(Event::FlowReplaced);
-            }
-        }
-        None => count(Event::FlowNotKept),
-    }
-}
-
-/// The socket now talks to an address itself that may also be an endpoint it was led to before.
-#[inline(always)]
-fn forget_udp<S: SockAddr>(socket: &S, key: &FrontendKey) {
-    // SAFETY: the context is the kernel's.
-    let flows = unsafe { maps::UDP_FLOWS.get_ptr_mut(socket.ctx()) };
-    // SAFETY: not null; the kernel frees a socket's storage only after its programs have ended.
-    if let Some(flows) = unsafe { flows.as_mut() } {
-        flows.forget(&key.address, key.port);
-    }
-}
-
-#[inline(always)]
-fn remember_tcp<S: SockAddr>(socket: &S, translation: Translation) {
-    let cookie = cookie(socket);
-    if let Some(place) = maps::TCP_PEERS.get_ptr_mut(tcp_peer_index(cookie)) {
-        let value = TcpPeer {
-            cookie,
-            peer: translation.sealed(cookie),
-            padding: 0,
-        };
-        // SAFETY: the map returned a live value. Another CPU may write it too; the record's check
-        // voids a mixture.
-        unsafe { place.write(value) };
-    }
-}
-
-#[inline(always)]
-fn forget_tcp<S: SockAddr>(socket: &S) {
-    let cookie = cookie(socket);
-    if let Some(place) = maps::TCP_PEERS.get_ptr_mut(tcp_peer_index(cookie)) {
-        // SAFETY: the map returned a live value.
-        unsafe {
-            if (*place).cookie == cookie {
-                (*place).cookie = 0;
-            }
-        }
-    }
-}
-
-/// The socket's cookie: unique on this host until it restarts.
-#[inline(always)]
-pub fn cookie<S: SockAddr>(socket: &S) -> u64 {
-    // SAFETY: the context is the kernel's.
-    unsafe { bpf_get_socket_cookie(socket.ctx().sock_addr.cast()) }
 }

@@ -8,10 +8,8 @@ use aya_ebpf::{
 };
 use proxy_common::{
     counters::Counters,
-    endpoint::{
-        EndpointKey, EndpointValue, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue,
-    },
-    flow::{self, TcpPeer, UdpFlows},
+    endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
+    flow::{self, Flows, Peer},
     frontend::{FrontendKey, FrontendValue},
     names,
     service::{ServiceKey, ServiceValue},
@@ -38,14 +36,6 @@ pub static SLOTS: HashMap<SlotKey, SlotValue, { names::SLOTS as usize }, NO_PREA
 pub static MEMBERS: HashMap<MemberKey, MemberValue, { names::MEMBERS as usize }, NO_PREALLOC> =
     HashMap::new();
 
-#[btf_map]
-pub static ENDPOINTS: HashMap<
-    EndpointKey,
-    EndpointValue,
-    { names::ENDPOINTS as usize },
-    NO_PREALLOC,
-> = HashMap::new();
-
 /// For the agent's next start and for people; no program reads it.
 #[btf_map]
 pub static SERVICES: HashMap<ServiceKey, ServiceValue, { names::SERVICES as usize }, NO_PREALLOC> =
@@ -59,10 +49,10 @@ pub static NUMBERS: Array<u32, 1> = Array::new();
 pub static COUNTERS: PerCpuArray<Counters, 1> = PerCpuArray::new();
 
 #[btf_map]
-pub static UDP_FLOWS: SkStorage<UdpFlows> = SkStorage::new();
+pub static PEERS: Array<Peer, { flow::PEERS as usize }> = Array::new();
 
 #[btf_map]
-pub static TCP_PEERS: Array<TcpPeer, { flow::TCP_PEERS as usize }> = Array::new();
+pub static FLOWS: SkStorage<Flows> = SkStorage::new();
 
 /// Set by the loader; read-only and frozen, so that the verifier removes what it rules out.
 #[unsafe(no_mangle)]

@@ -11,8 +11,14 @@ pub trait SockAddr {
     /// The context.
     fn ctx(&self) -> &SockAddrContext;
 
+    /// The address as four words in memory order.
+    fn words(&self) -> [u32; 4];
+
     /// The address.
-    fn address(&self) -> Address;
+    #[inline(always)]
+    fn address(&self) -> Address {
+        address::from_words(self.words())
+    }
 
     /// Replaces the address. For an `AF_INET` socket it must be an IPv4 one, which holds because
     /// frontends of a family have endpoints of that family.
@@ -24,7 +30,10 @@ pub trait SockAddr {
         // SAFETY: the kernel passes a valid context; `user_port` is a readable four byte field
         // that holds the port in network order in its first two bytes.
         let port = unsafe { addr_of!((*self.ctx().sock_addr).user_port).read_volatile() };
-        #[expect(clippy::cast_possible_truncation, reason = "the other two bytes are unused")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the other two bytes are unused"
+        )]
         u16::from_be(port as u16)
     }
 
@@ -55,9 +64,9 @@ impl SockAddr for V4 {
     }
 
     #[inline(always)]
-    fn address(&self) -> Address {
+    fn words(&self) -> [u32; 4] {
         // SAFETY: the kernel passes a valid context; the field is readable in IPv4 hooks.
-        address::from_kernel_v4(unsafe { addr_of!((*self.0.sock_addr).user_ip4).read_volatile() })
+        address::mapped_words(unsafe { addr_of!((*self.0.sock_addr).user_ip4).read_volatile() })
     }
 
     #[inline(always)]
@@ -80,10 +89,10 @@ impl SockAddr for V6 {
     }
 
     #[inline(always)]
-    fn address(&self) -> Address {
+    fn words(&self) -> [u32; 4] {
         // SAFETY: the kernel passes a valid context; four readable words in IPv6 hooks, one
         // access each, as the verifier wants.
-        address::from_words(unsafe {
+        unsafe {
             let field = addr_of!((*self.0.sock_addr).user_ip6).cast::<u32>();
             [
                 field.read_volatile(),
@@ -91,7 +100,7 @@ impl SockAddr for V6 {
                 field.add(2).read_volatile(),
                 field.add(3).read_volatile(),
             ]
-        })
+        }
     }
 
     #[inline(always)]

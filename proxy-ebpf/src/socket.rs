@@ -2,7 +2,7 @@
 //! connects or sends, so that no packet of it is ever touched.
 //!
 //! Thin by rule: context access and map access. Decisions are in `proxy_common::socket`, what
-//! sockets remember in `proxy_common::flow`.
+//! sockets remember in `proxy_common::memory`.
 #![no_std]
 #![no_main]
 #![expect(
@@ -17,10 +17,14 @@
 mod dial;
 mod maps;
 mod peer;
+mod places;
 mod sockaddr;
 mod tables;
 
-use aya_ebpf::{macros::cgroup_sock_addr, programs::SockAddrContext};
+use aya_ebpf::{
+    macros::{cgroup_sock, cgroup_sock_addr},
+    programs::{SockAddrContext, SockContext},
+};
 use sockaddr::{V4, V6};
 
 /// What a hook that must not refuse returns.
@@ -75,6 +79,13 @@ pub fn culvert_peer4(ctx: SockAddrContext) -> i32 {
 #[cgroup_sock_addr(getpeername6)]
 pub fn culvert_peer6(ctx: SockAddrContext) -> i32 {
     peer::asked(&V6(ctx));
+    PROCEED
+}
+
+/// `close` of any IPv4 or IPv6 socket.
+#[cgroup_sock(sock_release)]
+pub fn culvert_close(ctx: SockContext) -> i32 {
+    places::closed(&ctx);
     PROCEED
 }
 

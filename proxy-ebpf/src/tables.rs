@@ -3,7 +3,7 @@
 use aya_ebpf::helpers::bpf_get_prandom_u32;
 use proxy_common::{
     counters::Event,
-    endpoint::{EndpointKey, EndpointValue, MemberKey, SetKey, SetValue, SlotKey, SlotValue},
+    endpoint::{MemberKey, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     socket::ServiceTables,
 };
@@ -56,14 +56,6 @@ impl ServiceTables for Kernel {
         // SAFETY: the map returned a live value of this type.
         maps::SLOTS
             .get_ptr(key)
-            .map(|value| unsafe { copy_back_to_front(value) })
-    }
-
-    #[inline(always)]
-    fn endpoint(&self, endpoint: u32) -> Option<EndpointValue> {
-        maps::ENDPOINTS
-            .get_ptr(EndpointKey { endpoint })
-            // SAFETY: the map returned a live value of this type.
             .map(|value| unsafe { copy_back_to_front(value) })
     }
 

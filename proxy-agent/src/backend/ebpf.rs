@@ -307,6 +307,5 @@ fn capacity(sizes: &BTreeMap<String, u32>) -> Capacity {
         frontends: entries("FRONTENDS"),
         sets: entries("SETS"),
         slots: entries("SLOTS").min(entries("MEMBERS")),
-        endpoints: entries("ENDPOINTS"),
     }
 }

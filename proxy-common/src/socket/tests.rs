@@ -10,13 +10,12 @@ struct Tables {
     frontend: Option<FrontendValue>,
     sets: HashMap<u32, SetValue>,
     slots: HashMap<SlotKey, SlotValue>,
-    endpoints: HashMap<u32, EndpointValue>,
     members: Vec<(u32, u32)>,
     random: Cell<u32>,
     looked_again: Cell<u32>,
     gave_up: Cell<u32>,
-    /// Endpoint look-ups that find nothing before the first that does.
-    endpoint_missing_for: Cell<u32>,
+    /// Slot look-ups that find nothing before the first that does.
+    slot_missing_for: Cell<u32>,
 }
 
 impl ServiceTables for Tables {
@@ -27,14 +26,11 @@ impl ServiceTables for Tables {
         self.sets.get(&set).copied()
     }
     fn slot(&self, key: &SlotKey) -> Option<SlotValue> {
-        self.slots.get(key).copied()
-    }
-    fn endpoint(&self, endpoint: u32) -> Option<EndpointValue> {
-        if let Some(left) = self.endpoint_missing_for.get().checked_sub(1) {
-            self.endpoint_missing_for.set(left);
+        if let Some(left) = self.slot_missing_for.get().checked_sub(1) {
+            self.slot_missing_for.set(left);
             return None;
         }
-        self.endpoints.get(&endpoint).copied()
+        self.slots.get(key).copied()
     }
     fn is_member(&self, set: u32, endpoint: u32) -> bool {
         self.members.contains(&(set, endpoint))
@@ -60,14 +56,18 @@ fn key() -> FrontendKey {
     }
 }
 
-fn endpoint(endpoint: u32) -> EndpointValue {
-    EndpointValue {
+fn slot(set: u32, endpoint: u32) -> SlotValue {
+    SlotValue {
+        set,
         endpoint,
-        service: 1,
         address: [0; 16],
         port: 8080,
         padding: 0,
     }
+}
+
+fn endpoint(number: u32) -> Endpoint {
+    slot(0, number).endpoint()
 }
 
 /// Service 1 with cluster set 2 of endpoints 10 and 11.
@@ -84,14 +84,7 @@ fn tables() -> Tables {
     };
     tables.sets.insert(2, SetValue { set: 2, count: 2 });
     for (index, id) in [(0, 10), (1, 11)] {
-        tables.slots.insert(
-            SlotKey { set: 2, index },
-            SlotValue {
-                set: 2,
-                endpoint: id,
-            },
-        );
-        tables.endpoints.insert(id, endpoint(id));
+        tables.slots.insert(SlotKey { set: 2, index }, slot(2, id));
         tables.members.push((2, id));
     }
     tables
@@ -114,12 +107,12 @@ fn the_random_number_chooses_the_endpoint() {
 fn a_kept_endpoint_stays_until_it_leaves_the_set() {
     let mut tables = tables();
     assert_eq!(
-        route(&tables, &key(), Some(11)),
+        route(&tables, &key(), Some(endpoint(11))),
         Route::Endpoint(endpoint(11))
     );
     tables.members.retain(|member| *member != (2, 11));
     assert_eq!(
-        route(&tables, &key(), Some(11)),
+        route(&tables, &key(), Some(endpoint(11))),
         Route::Endpoint(endpoint(10))
     );
 }
@@ -140,24 +133,20 @@ fn a_local_frontend_leads_to_the_local_set() {
     frontend.flags |= crate::frontend::LEADS_TO_LOCAL;
     frontend.local_set = 3;
     tables.sets.insert(3, SetValue { set: 3, count: 1 });
-    tables.slots.insert(
-        SlotKey { set: 3, index: 0 },
-        SlotValue {
-            set: 3,
-            endpoint: 11,
-        },
-    );
+    tables
+        .slots
+        .insert(SlotKey { set: 3, index: 0 }, slot(3, 11));
     assert_eq!(route(&tables, &key(), None), Route::Endpoint(endpoint(11)));
 }
 
 #[test]
 fn what_vanished_for_a_moment_is_looked_up_again() {
     let tables = tables();
-    tables.endpoint_missing_for.set(2);
+    tables.slot_missing_for.set(2);
     assert_eq!(route(&tables, &key(), None), Route::Endpoint(endpoint(10)));
     assert_eq!((tables.looked_again.get(), tables.gave_up.get()), (2, 0));
 
-    tables.endpoint_missing_for.set(3);
+    tables.slot_missing_for.set(3);
     assert_eq!(route(&tables, &key(), None), Route::Refused);
     assert_eq!(tables.gave_up.get(), 1);
 }
@@ -167,16 +156,10 @@ type Mutation = fn(&mut Tables);
 
 #[test]
 fn a_recycled_element_never_leads_to_another_service() {
-    let mutations: [(&str, Mutation); 5] = [
+    let mutations: [(&str, Mutation); 3] = [
         ("frontend", |t| t.frontend.as_mut().unwrap().key_check ^= 1),
         ("set", |t| t.sets.get_mut(&2).unwrap().set = 9),
         ("slot", |t| t.slots.values_mut().for_each(|s| s.set = 9)),
-        ("endpoint", |t| {
-            t.endpoints.values_mut().for_each(|e| e.endpoint = 9);
-        }),
-        ("service", |t| {
-            t.endpoints.values_mut().for_each(|e| e.service = 9);
-        }),
     ];
     for (name, mutate) in mutations {
         let mut tables = tables();

@@ -4,13 +4,10 @@
 //! An agent can die between any two writes. What it left always serves correctly (see `program`),
 //! but may hold entries that nothing points to, or an endpoint in two slots.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    net::SocketAddr,
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use proxy_common::{
-    endpoint::{EndpointValue, SlotKey, SlotValue},
+    endpoint::{SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
 };
 use proxy_model::ServicePortKey;
@@ -39,7 +36,6 @@ struct Found {
     frontends: HashMap<FrontendKey, FrontendValue>,
     counts: HashMap<u32, u32>,
     slots: HashMap<SlotKey, SlotValue>,
-    endpoints: HashMap<u32, (EndpointValue, SocketAddr)>,
 }
 
 /// Makes sense of the entries.
@@ -101,11 +97,6 @@ impl Found {
                         found.slots.insert(*key, *value);
                     }
                 }
-                Entry::Endpoint(key, value) => {
-                    if let Some(address) = encode::endpoint_address(*key, value) {
-                        found.endpoints.insert(key.endpoint, (*value, address));
-                    }
-                }
                 // Follows from the slots.
                 Entry::Member(..) => {}
             }
@@ -138,12 +129,10 @@ impl Found {
             let Some(slot) = self.slots.get(&SlotKey { set: number, index }) else {
                 continue;
             };
-            let Some((value, address)) = self.endpoints.get(&slot.endpoint) else {
-                continue;
-            };
-            if value.service == service.number && seen.insert(*address) {
-                set.push(*address);
-                service.endpoints.insert(*address, slot.endpoint);
+            let address = encode::slot_address(slot);
+            if seen.insert(address) {
+                set.push(address);
+                service.endpoints.insert(address, slot.endpoint);
             }
         }
         Some(set)

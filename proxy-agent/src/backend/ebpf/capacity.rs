@@ -57,18 +57,14 @@ fn needed(
             .count(),
         ..Usage::default()
     };
-    let mut new_endpoints = std::collections::BTreeSet::new();
     for (wanted, set) in wanted {
         let Some(wanted) = wanted else { continue };
         needed.sets += usize::from(set.is_none());
-        for endpoint in wanted.iter().filter(|endpoint| !holds(set, endpoint)) {
-            needed.slots += 1;
-            if !service.endpoints.contains_key(&endpoint.address) {
-                new_endpoints.insert(endpoint.address);
-            }
-        }
+        needed.slots += wanted
+            .iter()
+            .filter(|endpoint| !holds(set, endpoint))
+            .count();
     }
-    needed.endpoints = new_endpoints.len();
     needed
 }
 

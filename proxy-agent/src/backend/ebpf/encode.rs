@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use proxy_common::{
     address,
-    endpoint::{EndpointKey, EndpointValue},
+    endpoint::SlotValue,
     frontend::{ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, SCOPE_ANY},
     service::{ServiceKey, ServiceValue, from_text, to_text},
     socket,
@@ -84,19 +84,18 @@ pub fn service_key(key: ServiceKey, value: &ServiceValue) -> Option<ServicePortK
     })
 }
 
-/// Value of ENDPOINTS.
-pub fn endpoint_value(endpoint: u32, service: u32, at: SocketAddr) -> EndpointValue {
-    EndpointValue {
+/// Value of SLOTS.
+pub fn slot_value(set: u32, endpoint: u32, at: SocketAddr) -> SlotValue {
+    SlotValue {
+        set,
         endpoint,
-        service,
         address: address::from_ip(at.ip()),
         port: at.port(),
         padding: 0,
     }
 }
 
-/// Where an entry of ENDPOINTS leads; `None` when it makes no sense.
-pub fn endpoint_address(key: EndpointKey, value: &EndpointValue) -> Option<SocketAddr> {
-    (key.endpoint == value.endpoint)
-        .then(|| SocketAddr::new(address::to_ip(value.address), value.port))
+/// Where a slot leads.
+pub fn slot_address(value: &SlotValue) -> SocketAddr {
+    SocketAddr::new(address::to_ip(value.address), value.port)
 }

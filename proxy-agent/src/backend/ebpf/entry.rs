@@ -1,9 +1,7 @@
 //! One entry of the Service maps, and the maps as a place to write entries to.
 
 use proxy_common::{
-    endpoint::{
-        EndpointKey, EndpointValue, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue,
-    },
+    endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     service::{ServiceKey, ServiceValue},
 };
@@ -14,8 +12,6 @@ use thiserror::Error;
 pub enum Key {
     /// In SERVICES.
     Service(ServiceKey),
-    /// In ENDPOINTS.
-    Endpoint(EndpointKey),
     /// In SLOTS.
     Slot(SlotKey),
     /// In MEMBERS.
@@ -31,8 +27,6 @@ pub enum Key {
 pub enum Entry {
     /// In SERVICES.
     Service(ServiceKey, ServiceValue),
-    /// In ENDPOINTS.
-    Endpoint(EndpointKey, EndpointValue),
     /// In SLOTS.
     Slot(SlotKey, SlotValue),
     /// In MEMBERS.
@@ -48,7 +42,6 @@ impl Entry {
     pub const fn key(&self) -> Key {
         match self {
             Self::Service(key, _) => Key::Service(*key),
-            Self::Endpoint(key, _) => Key::Endpoint(*key),
             Self::Slot(key, _) => Key::Slot(*key),
             Self::Member(key, _) => Key::Member(*key),
             Self::Set(key, _) => Key::Set(*key),
@@ -57,7 +50,7 @@ impl Entry {
     }
 }
 
-/// The six Service maps and the number that outlives a restart. Every write is atomic for readers.
+/// The five Service maps and the number that outlives a restart. Every write is atomic for readers.
 pub trait ServiceMaps {
     /// Inserts or replaces an entry.
     fn put(&mut self, entry: &Entry) -> Result<(), MapError>;

@@ -7,9 +7,7 @@ use aya::{
     maps::{Array, HashMap, MapData},
 };
 use proxy_common::{
-    endpoint::{
-        EndpointKey, EndpointValue, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue,
-    },
+    endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     service::{ServiceKey, ServiceValue},
 };
@@ -27,7 +25,6 @@ pub struct KernelMaps {
     sets: HashMap<MapData, SetKey, SetValue>,
     slots: HashMap<MapData, SlotKey, SlotValue>,
     members: HashMap<MapData, MemberKey, MemberValue>,
-    endpoints: HashMap<MapData, EndpointKey, EndpointValue>,
     numbers: Array<MapData, u32>,
 }
 
@@ -49,7 +46,6 @@ impl KernelMaps {
             sets: take!("SETS"),
             slots: take!("SLOTS"),
             members: take!("MEMBERS"),
-            endpoints: take!("ENDPOINTS"),
             numbers: take!("NUMBERS"),
         })
     }
@@ -64,7 +60,6 @@ macro_rules! for_map {
             $enum::Set $parts => { let ($map, name) = (&mut $self.sets, "SETS"); (name, $body) }
             $enum::Slot $parts => { let ($map, name) = (&mut $self.slots, "SLOTS"); (name, $body) }
             $enum::Member $parts => { let ($map, name) = (&mut $self.members, "MEMBERS"); (name, $body) }
-            $enum::Endpoint $parts => { let ($map, name) = (&mut $self.endpoints, "ENDPOINTS"); (name, $body) }
         }
     };
 }
@@ -101,7 +96,6 @@ impl ServiceMaps for KernelMaps {
         collect!(sets, Set, "SETS");
         collect!(slots, Slot, "SLOTS");
         collect!(members, Member, "MEMBERS");
-        collect!(endpoints, Endpoint, "ENDPOINTS");
         Ok(entries)
     }
 

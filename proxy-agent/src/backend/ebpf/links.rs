@@ -2,13 +2,17 @@
 //! programs in the place of old ones without a gap.
 
 use std::{
+    error::Error,
     fs, io,
     path::{Path, PathBuf},
 };
 
 use aya::{
     Ebpf,
-    programs::{CgroupAttachMode, CgroupSockAddr, links::FdLink},
+    programs::{
+        CgroupAttachMode, CgroupSock, CgroupSockAddr, Program, ProgramError, ProgramFd,
+        links::FdLink,
+    },
 };
 use proxy_common::names::SOCKET_PROGRAMS;
 
@@ -29,27 +33,75 @@ pub fn attach(ebpf: &mut Ebpf, cgroup: &Cgroup, directory: &Path) -> Result<Atta
         .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
     let mut attached = Attached::default();
     for name in SOCKET_PROGRAMS {
-        let program = program(ebpf, name)?;
+        let mut program = program(ebpf, name)?;
         let pin = directory.join(name);
-        if swap(program, cgroup, &pin)? {
+        if swap(&program, cgroup, &pin)? {
             attached.swapped += 1;
         } else {
-            link(program, cgroup, &pin)?;
+            link(&mut program, cgroup, &pin)?;
             attached.fresh += 1;
         }
     }
     Ok(attached)
 }
 
-/// The loaded program `name`.
-pub fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut CgroupSockAddr, OpenError> {
-    ebpf.program_mut(name)
-        .and_then(|program| program.try_into().ok())
-        .ok_or_else(|| OpenError::Other(format!("the kernel object has no program {name}")))
+/// A program of the object.
+pub enum SocketProgram<'a> {
+    /// On a hook that may rewrite an address.
+    Address(&'a mut CgroupSockAddr),
+    /// On a hook that only looks at the socket.
+    Socket(&'a mut CgroupSock),
+}
+
+/// The program `name`.
+pub fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<SocketProgram<'a>, OpenError> {
+    match ebpf.program_mut(name) {
+        Some(Program::CgroupSockAddr(program)) => Ok(SocketProgram::Address(program)),
+        Some(Program::CgroupSock(program)) => Ok(SocketProgram::Socket(program)),
+        _ => Err(OpenError::Other(format!(
+            "the kernel object has no program {name}"
+        ))),
+    }
+}
+
+impl SocketProgram<'_> {
+    /// Loads the program into the kernel.
+    pub fn load(&mut self) -> Result<(), ProgramError> {
+        match self {
+            Self::Address(program) => program.load(),
+            Self::Socket(program) => program.load(),
+        }
+    }
+
+    fn fd(&self) -> Result<&ProgramFd, ProgramError> {
+        match self {
+            Self::Address(program) => program.fd(),
+            Self::Socket(program) => program.fd(),
+        }
+    }
+
+    /// A new link to the cgroup, ours to keep.
+    fn attach(&mut self, cgroup: &Cgroup) -> Result<FdLink, Box<dyn Error>> {
+        // A link always allows others beside it; this mode says nothing more, and the kernel
+        // refuses any that does.
+        const MODE: CgroupAttachMode = CgroupAttachMode::Single;
+        let link = match self {
+            Self::Address(program) => {
+                let id = program.attach(&cgroup.directory, MODE)?;
+                FdLink::try_from(program.take_link(id)?)
+            }
+            Self::Socket(program) => {
+                let id = program.attach(&cgroup.directory, MODE)?;
+                FdLink::try_from(program.take_link(id)?)
+            }
+        };
+        // Since Linux 5.7 every attachment is a link.
+        Ok(link?)
+    }
 }
 
 /// Replaces the program behind a pinned link, if there is one that still serves this cgroup.
-fn swap(program: &CgroupSockAddr, cgroup: &Cgroup, pin: &Path) -> Result<bool, OpenError> {
+fn swap(program: &SocketProgram<'_>, cgroup: &Cgroup, pin: &Path) -> Result<bool, OpenError> {
     let failed = |what: &str, error: &io::Error| {
         OpenError::io(error, &format!("{what} link {}", pin.display()))
     };
@@ -81,8 +133,8 @@ fn swap(program: &CgroupSockAddr, cgroup: &Cgroup, pin: &Path) -> Result<bool, O
 
 /// Makes a new link and pins it, over what may be pinned there: the old link ends when the new
 /// one already works.
-fn link(program: &mut CgroupSockAddr, cgroup: &Cgroup, pin: &Path) -> Result<(), OpenError> {
-    let failed = |what: &str, error: &dyn std::error::Error| {
+fn link(program: &mut SocketProgram<'_>, cgroup: &Cgroup, pin: &Path) -> Result<(), OpenError> {
+    let failed = |what: &str, error: &dyn Error| {
         let causes = super::with_causes(error);
         OpenError::Other(format!(
             "{what} {} at cgroup {}: {causes}",
@@ -90,13 +142,9 @@ fn link(program: &mut CgroupSockAddr, cgroup: &Cgroup, pin: &Path) -> Result<(),
             cgroup.path.display()
         ))
     };
-    let id = program
-        .attach(&cgroup.directory, CgroupAttachMode::Single)
-        .map_err(|error| failed("attaching", &error))?;
     let link = program
-        .take_link(id)
-        .map_err(|error| failed("attaching", &error))?;
-    let link = FdLink::try_from(link).map_err(|error| failed("attaching", &error))?;
+        .attach(cgroup)
+        .map_err(|error| failed("attaching", &*error))?;
     let beside = beside(pin);
     pins::remove_tree(&beside).map_err(OpenError::Other)?;
     link.pin(&beside)

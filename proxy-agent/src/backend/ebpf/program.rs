@@ -2,22 +2,19 @@
 //! torn: what is pointed to is written before what points to it, and removed after it.
 //!
 //! ```text
-//! upsert:  SERVICES, ENDPOINTS, SLOTS, MEMBERS, SETS   (what is new)
-//!          FRONTENDS                                   (new and changed)
-//!          MEMBERS, SLOTS, SETS, ENDPOINTS             (what is gone)
-//! settle:  FRONTENDS                                   (what no Service of the sync took over)
+//! upsert:  SERVICES, SLOTS, MEMBERS, SETS   (what is new)
+//!          FRONTENDS                        (new and changed)
+//!          MEMBERS, SLOTS, SETS             (what is gone)
+//! settle:  FRONTENDS                        (what no Service of the sync took over)
 //! ```
 //!
 //! Adding or removing one endpoint takes the same few writes, however large the set is.
 
-use std::{collections::HashMap, net::SocketAddr};
-
 use proxy_common::{
-    endpoint::{EndpointKey, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     service::ServiceKey,
 };
-use proxy_model::{Endpoint, ServicePortKey, ServiceState};
+use proxy_model::{ServicePortKey, ServiceState};
 
 use super::{
     adopt,
@@ -27,6 +24,10 @@ use super::{
     numbers::Numbers,
     programmed::{Programmed, ProgrammedService, ProgrammedSet},
 };
+
+mod sets;
+
+use sets::POLICIES;
 
 /// Writes desired Service ports to the maps.
 #[derive(Debug)]
@@ -56,15 +57,6 @@ impl From<MapError> for ProgramError {
         Self::Map(error)
     }
 }
-
-/// Which of a Service port's two sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Policy {
-    Cluster,
-    Local,
-}
-
-const POLICIES: [Policy; 2] = [Policy::Cluster, Policy::Local];
 
 impl<M: ServiceMaps> Programmer<M> {
     /// Starts with maps that are taken to be empty; see [`Self::adopt`].
@@ -171,7 +163,8 @@ impl<M: ServiceMaps> Programmer<M> {
         for policy in POLICIES {
             self.remove_endpoints(service, policy, policy.wanted(state))?;
         }
-        self.drop_unused_endpoints(service)
+        self.release_endpoints(service);
+        Ok(())
     }
 
     /// Removes a Service port and all that belongs to it.
@@ -193,98 +186,12 @@ impl<M: ServiceMaps> Programmer<M> {
         for policy in POLICIES {
             self.remove_endpoints(service, policy, None)?;
         }
-        self.drop_unused_endpoints(service)?;
+        self.release_endpoints(service);
         self.delete(Key::Service(ServiceKey {
             service: service.number,
         }))?;
         self.numbers.release(service.number);
         Ok(())
-    }
-
-    fn add_endpoints(
-        &mut self,
-        service: &mut ProgrammedService,
-        policy: Policy,
-        wanted: &[Endpoint],
-    ) -> Result<(), MapError> {
-        let mut set = if let Some(set) = policy.programmed(service).take() {
-            set
-        } else {
-            let set = ProgrammedSet::new(self.number()?);
-            let (key, value) = (
-                SetKey { set: set.number },
-                SetValue {
-                    set: set.number,
-                    count: 0,
-                },
-            );
-            self.put(Entry::Set(key, value), true)?;
-            set
-        };
-        let result = self.extend(service, &mut set, wanted);
-        *policy.programmed(service) = Some(set);
-        result
-    }
-
-    /// Adds what is missing, and only then raises the count: programs see all of it at once.
-    fn extend(
-        &mut self,
-        service: &mut ProgrammedService,
-        set: &mut ProgrammedSet,
-        wanted: &[Endpoint],
-    ) -> Result<(), MapError> {
-        let (before, number) = (set.count(), set.number);
-        for Endpoint { address } in wanted {
-            if set.index.contains_key(address) {
-                continue;
-            }
-            let endpoint = self.endpoint(service, *address)?;
-            let index = set.count();
-            self.put(
-                Entry::Slot(
-                    SlotKey { set: number, index },
-                    SlotValue {
-                        set: number,
-                        endpoint,
-                    },
-                ),
-                true,
-            )?;
-            self.put(
-                Entry::Member(
-                    MemberKey {
-                        set: number,
-                        endpoint,
-                    },
-                    MemberValue { index },
-                ),
-                true,
-            )?;
-            set.push(*address);
-        }
-        if set.count() != before {
-            let value = SetValue {
-                set: number,
-                count: set.count(),
-            };
-            self.put(Entry::Set(SetKey { set: number }, value), false)?;
-        }
-        Ok(())
-    }
-
-    fn endpoint(
-        &mut self,
-        service: &mut ProgrammedService,
-        address: SocketAddr,
-    ) -> Result<u32, MapError> {
-        if let Some(endpoint) = service.endpoints.get(&address) {
-            return Ok(*endpoint);
-        }
-        let endpoint = self.number()?;
-        let value = encode::endpoint_value(endpoint, service.number, address);
-        self.put(Entry::Endpoint(EndpointKey { endpoint }, value), true)?;
-        service.endpoints.insert(address, endpoint);
-        Ok(endpoint)
     }
 
     fn write_frontends(
@@ -349,134 +256,6 @@ impl<M: ServiceMaps> Programmer<M> {
         Ok(())
     }
 
-    /// Removes the endpoints that are not wanted; the set too, if no frontend uses it any more.
-    fn remove_endpoints(
-        &mut self,
-        service: &mut ProgrammedService,
-        policy: Policy,
-        wanted: Option<&[Endpoint]>,
-    ) -> Result<(), MapError> {
-        let Some(mut set) = policy.programmed(service).take() else {
-            return Ok(());
-        };
-        let result = match wanted {
-            Some(wanted) => self.shrink(service, &mut set, wanted),
-            None => self.drop_set(service, &set),
-        };
-        if wanted.is_some() || result.is_err() {
-            *policy.programmed(service) = Some(set);
-        }
-        result
-    }
-
-    fn shrink(
-        &mut self,
-        service: &ProgrammedService,
-        set: &mut ProgrammedSet,
-        wanted: &[Endpoint],
-    ) -> Result<(), MapError> {
-        // Both lists are usually equal but for one entry; `wanted` is ordered and unique.
-        let gone: Vec<SocketAddr> = set
-            .slots
-            .iter()
-            .filter(|at| wanted.binary_search(&Endpoint { address: **at }).is_err())
-            .copied()
-            .collect();
-        for address in gone {
-            self.remove_from_set(service, set, address)?;
-        }
-        Ok(())
-    }
-
-    /// Removes one endpoint in O(1): the last slot moves into its place.
-    fn remove_from_set(
-        &mut self,
-        service: &ProgrammedService,
-        set: &mut ProgrammedSet,
-        address: SocketAddr,
-    ) -> Result<(), MapError> {
-        let number = set.number;
-        let (index, last_index) = (set.index[&address], set.count() - 1);
-        self.delete(Key::Member(MemberKey {
-            set: number,
-            endpoint: service.endpoints[&address],
-        }))?;
-        if index != last_index {
-            let last = set.slots[last_index as usize];
-            let endpoint = service.endpoints[&last];
-            self.put(
-                Entry::Slot(
-                    SlotKey { set: number, index },
-                    SlotValue {
-                        set: number,
-                        endpoint,
-                    },
-                ),
-                false,
-            )?;
-            self.put(
-                Entry::Member(
-                    MemberKey {
-                        set: number,
-                        endpoint,
-                    },
-                    MemberValue { index },
-                ),
-                false,
-            )?;
-            set.index.insert(last, index);
-        }
-        let value = SetValue {
-            set: number,
-            count: last_index,
-        };
-        self.put(Entry::Set(SetKey { set: number }, value), false)?;
-        self.delete(Key::Slot(SlotKey {
-            set: number,
-            index: last_index,
-        }))?;
-        set.slots.swap_remove(index as usize);
-        set.index.remove(&address);
-        Ok(())
-    }
-
-    fn drop_set(
-        &mut self,
-        service: &ProgrammedService,
-        set: &ProgrammedSet,
-    ) -> Result<(), MapError> {
-        let number = set.number;
-        self.delete(Key::Set(SetKey { set: number }))?;
-        for (address, index) in &set.index {
-            let endpoint = service.endpoints[address];
-            self.delete(Key::Member(MemberKey {
-                set: number,
-                endpoint,
-            }))?;
-            self.delete(Key::Slot(SlotKey {
-                set: number,
-                index: *index,
-            }))?;
-        }
-        self.numbers.release(number);
-        Ok(())
-    }
-
-    fn drop_unused_endpoints(&mut self, service: &mut ProgrammedService) -> Result<(), MapError> {
-        let unused: HashMap<SocketAddr, u32> = service
-            .endpoints
-            .iter()
-            .filter(|(address, _)| !service.sets().any(|set| set.index.contains_key(address)))
-            .map(|(address, endpoint)| (*address, *endpoint))
-            .collect();
-        for (address, endpoint) in unused {
-            self.delete(Key::Endpoint(EndpointKey { endpoint }))?;
-            service.endpoints.remove(&address);
-            self.numbers.release(endpoint);
-        }
-        Ok(())
-    }
-
     fn number(&mut self) -> Result<u32, MapError> {
         if let Some(end) = self.numbers.block_to_reserve() {
             self.maps.reserve_numbers(end)?;
@@ -499,21 +278,5 @@ impl<M: ServiceMaps> Programmer<M> {
         self.writes += 1;
         self.programmed.note(&key, false);
         Ok(())
-    }
-}
-
-impl Policy {
-    fn wanted(self, state: &ServiceState) -> Option<&[Endpoint]> {
-        match self {
-            Self::Cluster => state.cluster_endpoints.as_deref(),
-            Self::Local => state.local_endpoints.as_deref(),
-        }
-    }
-
-    fn programmed(self, service: &mut ProgrammedService) -> &mut Option<ProgrammedSet> {
-        match self {
-            Self::Cluster => &mut service.cluster,
-            Self::Local => &mut service.local,
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use proxy_common::{
-    endpoint::{EndpointKey, MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
+    endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey},
     frontend::{FrontendKey, FrontendValue},
     service::ServiceKey,
 };
@@ -87,20 +87,17 @@ pub struct Usage {
     pub sets: usize,
     /// Entries of SLOTS, and of MEMBERS.
     pub slots: usize,
-    /// Entries of ENDPOINTS.
-    pub endpoints: usize,
 }
 
 impl Usage {
     /// Pairs of map name and entries.
-    pub fn by_map(&self) -> [(&'static str, usize); 6] {
+    pub fn by_map(&self) -> [(&'static str, usize); 5] {
         [
             ("SERVICES", self.services),
             ("FRONTENDS", self.frontends),
             ("SETS", self.sets),
             ("SLOTS", self.slots),
             ("MEMBERS", self.slots),
-            ("ENDPOINTS", self.endpoints),
         ]
     }
 }
@@ -114,7 +111,6 @@ impl Programmed {
             Key::Frontend(_) => &mut used.frontends,
             Key::Set(_) => &mut used.sets,
             Key::Slot(_) => &mut used.slots,
-            Key::Endpoint(_) => &mut used.endpoints,
             Key::Member(_) => return,
         };
         *count = if added {
@@ -143,14 +139,6 @@ impl Programmed {
             if let Some(value) = encode::service_value(number, key) {
                 entries.push(Entry::Service(ServiceKey { service: number }, value));
             }
-            for (address, endpoint) in &service.endpoints {
-                entries.push(Entry::Endpoint(
-                    EndpointKey {
-                        endpoint: *endpoint,
-                    },
-                    encode::endpoint_value(*endpoint, number, *address),
-                ));
-            }
             for set in service.sets() {
                 service.set_entries(set, &mut entries);
             }
@@ -176,10 +164,7 @@ impl ProgrammedService {
             let (index, endpoint) = (*index, self.endpoints[address]);
             entries.push(Entry::Slot(
                 SlotKey { set: number, index },
-                SlotValue {
-                    set: number,
-                    endpoint,
-                },
+                encode::slot_value(number, endpoint, *address),
             ));
             entries.push(Entry::Member(
                 MemberKey {

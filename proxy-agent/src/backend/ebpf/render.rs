@@ -40,7 +40,6 @@ const UNLIMITED: Capacity = Capacity {
     frontends: usize::MAX,
     sets: usize::MAX,
     slots: usize::MAX,
-    endpoints: usize::MAX,
 };
 
 fn line(text: &mut String, line: &str) {
@@ -53,18 +52,10 @@ fn describe(entry: &Entry) -> String {
             Some(name) => format!("SERVICES {} {name}", key.service),
             None => format!("SERVICES {} unreadable", key.service),
         },
-        Entry::Endpoint(key, value) => {
-            let at = std::net::SocketAddr::new(address::to_ip(value.address), value.port);
-            format!(
-                "ENDPOINTS {} service {} at {at}",
-                key.endpoint, value.service
-            )
-        }
         Entry::Slot(key, value) => {
-            format!(
-                "SLOTS set {} index {} endpoint {}",
-                key.set, key.index, value.endpoint
-            )
+            let (set, index, endpoint) = (key.set, key.index, value.endpoint);
+            let at = encode::slot_address(value);
+            format!("SLOTS set {set} index {index} endpoint {endpoint} at {at}")
         }
         Entry::Member(key, value) => {
             format!(

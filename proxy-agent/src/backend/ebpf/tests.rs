@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proxy_common::{
     address,
     counters::Event,
-    endpoint::{EndpointKey, EndpointValue, MemberKey, SetKey, SetValue, SlotKey, SlotValue},
+    endpoint::{MemberKey, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     socket::{self, Route, ServiceTables},
 };
@@ -55,9 +55,6 @@ impl ServiceTables for View<'_> {
     }
     fn slot(&self, key: &SlotKey) -> Option<SlotValue> {
         read!(self, Slot, *key)
-    }
-    fn endpoint(&self, endpoint: u32) -> Option<EndpointValue> {
-        read!(self, Endpoint, EndpointKey { endpoint })
     }
     fn is_member(&self, set: u32, endpoint: u32) -> bool {
         self.maps
@@ -184,7 +181,6 @@ const ROOM: Capacity = Capacity {
     frontends: 100,
     sets: 200,
     slots: 1000,
-    endpoints: 1000,
 };
 
 fn resume<M: ServiceMaps>(maps: M, capacity: Capacity) -> Programmer<M> {
@@ -366,16 +362,13 @@ fn one_endpoint_costs_the_same_writes_in_a_set_of_any_size() {
             .unwrap();
         assert_eq!(programmer.take_writes(), 0, "nothing changed");
     }
-    // Added: endpoint, slot, member, count. Removed last: member, count, slot, endpoint.
-    assert_eq!(costs.into_iter().collect::<Vec<_>>(), [(4, 4)]);
+    // Added: slot, member, count. Removed: member, count, slot (the last slot was the one).
+    assert_eq!(costs.into_iter().collect::<Vec<_>>(), [(3, 3)]);
 }
 
 #[test]
 fn a_full_map_names_the_limit_and_changes_nothing() {
-    let room = Capacity {
-        endpoints: 3,
-        ..ROOM
-    };
+    let room = Capacity { slots: 3, ..ROOM };
     let mut programmer = resume(MemoryMaps::default(), room);
     let two = BTreeSet::from([1, 2]);
     programmer.upsert(&key(1), &service(1, &two, None)).unwrap();
@@ -387,10 +380,10 @@ fn a_full_map_names_the_limit_and_changes_nothing() {
         match programmer.upsert(&name, &state) {
             Err(ProgramError::Refused(reason)) => {
                 assert!(
-                    reason.contains("ENDPOINTS") && reason.contains("of 3"),
+                    reason.contains("SLOTS") && reason.contains("of 3"),
                     "{reason}"
                 );
-                assert!(reason.contains("--map-size ENDPOINTS="), "{reason}");
+                assert!(reason.contains("--map-size SLOTS="), "{reason}");
             }
             other => panic!("{other:?}"),
         }
@@ -432,10 +425,7 @@ fn foreign_entries_are_removed() {
     maps.put(&Entry::Frontend(key, value)).unwrap();
     maps.put(&Entry::Slot(
         SlotKey { set: 4, index: 0 },
-        SlotValue {
-            set: 4,
-            endpoint: 5,
-        },
+        encode::slot_value(4, 5, SocketAddr::from(([10, 244, 0, 1], 80))),
     ))
     .unwrap();
     assert!(resume(maps, ROOM).maps().entries.is_empty());
@@ -451,8 +441,7 @@ fn rendering_is_stable_text() {
     );
     let expected = "\
 SERVICES 1 shop/s1:http/TCP/IPv4
-ENDPOINTS 3 service 1 at 10.244.0.3:8080
-SLOTS set 2 index 0 endpoint 3
+SLOTS set 2 index 0 endpoint 3 at 10.244.0.3:8080
 MEMBERS set 2 endpoint 3 index 0
 SETS 2 count 1
 FRONTENDS 10.96.0.1:80/TCP service 1 local-set 2 leads-to-local endpoints-exist
