@@ -117,6 +117,8 @@ fn parse_yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
             max_total_comment_bytes: usize::MAX,
         },
         emit_comments: false,
+        // What aliases may add to a document; machines write none, people a handful.
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 50_000 },
     };
     serde_saphyr::from_str_with_options(text, options)
 }
