@@ -22,12 +22,16 @@ pub(super) fn install(cache: &Path, llvm_major: u32) -> Command {
     environment::forget_outer_cargo(&mut command, paths::workspace_root());
     // Outside the workspace, so that neither its toolchain file nor its configuration counts.
     command.current_dir("/");
+    let root = paths::bpf_linker_root(cache, BPF_LINKER_VERSION, llvm_major);
     let prefix = apt::llvm_prefix(llvm_major);
-    if Path::new(&prefix).is_dir() {
-        let bin = Path::new(&prefix).join("bin");
-        command
-            .env("LLVM_PREFIX", &prefix)
-            .env("PATH", environment::path_with(&[&bin]));
+    let llvm_tools = Path::new(&prefix).join("bin");
+    // Its place is on PATH so that cargo does not advise to put it there: we find it anyway.
+    command.env(
+        "PATH",
+        environment::path_with(&[&llvm_tools, &root.join("bin")]),
+    );
+    if llvm_tools.is_dir() {
+        command.env("LLVM_PREFIX", &prefix);
     }
     command
         .args([
@@ -40,11 +44,7 @@ pub(super) fn install(cache: &Path, llvm_major: u32) -> Command {
         .args(["--no-default-features", "--features"])
         .arg(format!("llvm-{llvm_major}"))
         .arg("--root")
-        .arg(paths::bpf_linker_root(
-            cache,
-            BPF_LINKER_VERSION,
-            llvm_major,
-        ));
+        .arg(root);
     command
 }
 
