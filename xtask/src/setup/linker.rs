@@ -20,8 +20,12 @@ pub(super) fn install(cache: &Path, llvm_major: u32) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     environment::forget_outer_cargo(&mut command, paths::workspace_root());
-    // Outside the workspace, so that neither its toolchain file nor its configuration counts.
+    // Outside the workspace, whose configuration must not count; with its host toolchain, which
+    // may be the only one that rustup has.
     command.current_dir("/");
+    if let Some(toolchain) = env::var_os("RUSTUP_TOOLCHAIN") {
+        command.env("RUSTUP_TOOLCHAIN", toolchain);
+    }
     let root = paths::bpf_linker_root(cache, BPF_LINKER_VERSION, llvm_major);
     let prefix = apt::llvm_prefix(llvm_major);
     let llvm_tools = Path::new(&prefix).join("bin");
