@@ -64,6 +64,13 @@ impl Pinned {
         Ok(self.info()?[1])
     }
 
+    /// Type, key size, value size, entries and flags of a map.
+    pub fn map_shape(&self) -> Result<[u32; 5]> {
+        // struct bpf_map_info: type, id, key_size, value_size, max_entries, map_flags, name.
+        let [kind, _, rest @ ..] = self.info()?;
+        Ok([kind, rest[0], rest[1], rest[2], rest[3]])
+    }
+
     /// Id of the program that a link leads to.
     pub fn program_id(&self) -> Result<u32> {
         // struct bpf_link_info: type, id, prog_id, …

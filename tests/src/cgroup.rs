@@ -123,7 +123,9 @@ pub(crate) fn is_stale(name: &str) -> bool {
         .is_some_and(|pid: u32| !process::is_alive(pid))
 }
 
-fn sweep(root: &Path) {
+/// Removes what killed runs left in the hierarchy mounted at `root`. The first
+/// [`Cgroup::new`] of a process does it.
+pub fn sweep(root: &Path) {
     for path in children(root) {
         let stale = path
             .file_name()

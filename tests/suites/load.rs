@@ -1,7 +1,6 @@
 //! Every variant of the kernel programs passes the verifier of this kernel. Needs root and BPF.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use proxy_common::names::SOCKET_PROGRAMS;
+use proxy_common::names::{MAPS, MapGroup, SOCKET_PROGRAMS};
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
     bpf::Pinned,
@@ -24,6 +23,23 @@ fn every_program_loads_and_is_attached() {
     for name in SOCKET_PROGRAMS {
         let link = Pinned::open(&agent.pins().path().join("links").join(name)).unwrap();
         assert_ne!(link.program_id().unwrap(), 0, "{name}");
+    }
+    // The kernel made the maps as proxy-common says.
+    for shape in &MAPS {
+        assert!(shape.name.len() <= 15, "{}", shape.name);
+        let group = match shape.group {
+            MapGroup::Services => "services-v1",
+            MapGroup::Flows => "flows-v1",
+        };
+        let map = Pinned::open(&agent.pins().path().join(group).join(shape.name)).unwrap();
+        let expected = [
+            shape.kind,
+            shape.key_size,
+            shape.value_size,
+            shape.entries,
+            shape.flags,
+        ];
+        assert_eq!(map.map_shape().unwrap(), expected, "{}", shape.name);
     }
     let refusal = agent.refusal().unwrap();
     assert!(["ECONNREFUSED", "EPERM"].contains(&refusal), "{refusal}");

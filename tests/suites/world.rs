@@ -1,10 +1,19 @@
 //! The harness itself: worlds connect their hosts and leave nothing behind.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
+use nix::sys::signal::Signal;
 use proxy_tests::{
-    Prober, Server, World,
+    Prober, Server, World, cgroup,
     pod::{Listen, Load, Transport},
+    process::Process,
     requires::{self, PRIVILEGED},
 };
 
@@ -117,7 +126,7 @@ fn open_sockets_and_loads_are_kept_until_closed() {
             transport,
             to,
             threads: 2,
-            pause: std::time::Duration::from_micros(100),
+            pause: Duration::from_micros(100),
             keep,
         };
         prober.load_start(load("tcp", Transport::Http)).unwrap();
@@ -148,5 +157,62 @@ fn a_world_takes_its_cgroups_and_processes_with_it() {
     drop(world);
     assert!(!cgroup.exists());
     drop(prober);
-    assert!(!std::path::Path::new(&process).exists());
+    assert!(!Path::new(&process).exists());
+}
+
+/// Not a test: what the next one kills. Builds a world, says so, and waits.
+#[test]
+#[ignore = "run by a_killed_run_leaves_no_process_and_is_swept"]
+fn hold_a_world() {
+    let world = World::new().unwrap();
+    let pod = world.pod("client", &[ip("10.244.0.2")]).unwrap();
+    let prober = Prober::start(&pod).unwrap();
+    let mut stdout = std::io::stdout();
+    writeln!(
+        stdout,
+        "HOLDING {} {}",
+        prober.process().pid(),
+        world.cgroup().path().display()
+    )
+    .unwrap();
+    stdout.flush().unwrap();
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+#[test]
+fn a_killed_run_leaves_no_process_and_is_swept() {
+    if !requires::met("world", PRIVILEGED) {
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "hold_a_world", "--ignored", "--nocapture"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut run = Process::spawn("a run to kill", command).unwrap();
+    let stdout = BufReader::new(run.child().stdout.take().unwrap());
+    let line = stdout
+        .lines()
+        .map(Result::unwrap)
+        .find(|line| line.contains("HOLDING "))
+        .unwrap();
+    let (_, held) = line.split_once("HOLDING ").unwrap();
+    let (pid, cgroup) = held.split_once(' ').unwrap();
+    let (process, cgroup) = (Path::new("/proc").join(pid), PathBuf::from(cgroup));
+    assert!(process.exists() && cgroup.exists());
+    run.signal(Signal::SIGKILL).unwrap();
+    run.wait(Duration::from_mins(1)).unwrap();
+    // Its children get their own SIGKILL, and init reaps them: nobody tells us when.
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let gone =
+        || std::fs::read_to_string(process.join("cmdline")).is_ok_and(|line| line.is_empty());
+    while process.exists() && !gone() {
+        assert!(
+            Instant::now() < deadline,
+            "{} is still there",
+            process.display()
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(run);
+    cgroup::sweep(&cgroup::mount_point().unwrap());
+    assert!(!cgroup.exists());
 }
