@@ -53,13 +53,17 @@ pub fn send<S: SockAddr>(socket: &S) -> i32 {
     let kept_endpoint = kept.as_ref().map(Translation::endpoint);
     match socket::route(&Kernel, &key, kept_endpoint) {
         Route::Untouched => {
-            memory::forget(&mut memory, &key.address, key.port);
+            // The kernel passes what a connected AF_INET6 socket sends to its IPv4 peer through
+            // this hook as if it had named the peer itself.
+            if !socket.is_connected() {
+                memory::forget(&mut memory, &key.address, key.port);
+            }
             PROCEED
         }
         Route::Endpoint(endpoint) => {
             match kept {
                 Some(kept) if kept.endpoint_id == endpoint.number => {
-                    memory::used(&mut memory, &kept)
+                    memory::used(&mut memory, &kept);
                 }
                 _ => note(memory::sent(&mut memory, translation(&key, &endpoint))),
             }

@@ -46,6 +46,17 @@ pub trait SockAddr {
         }
     }
 
+    /// Whether the socket is connected.
+    #[inline(always)]
+    fn is_connected(&self) -> bool {
+        // SAFETY: the kernel passes a valid context with a valid socket; its destination port is
+        // zero as long as it has no peer.
+        unsafe {
+            let sk = addr_of!((*self.ctx().sock_addr).__bindgen_anon_1.sk).read_volatile();
+            addr_of!((*sk).dst_port).read_volatile() != 0
+        }
+    }
+
     /// The socket's protocol number.
     #[inline(always)]
     fn protocol(&self) -> u32 {

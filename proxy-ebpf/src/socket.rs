@@ -84,6 +84,10 @@ pub fn culvert_peer6(ctx: SockAddrContext) -> i32 {
 
 /// `close` of any IPv4 or IPv6 socket.
 #[cgroup_sock(sock_release)]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the macro passes a context of its own"
+)]
 pub fn culvert_close(ctx: SockContext) -> i32 {
     places::closed(&ctx);
     PROCEED
