@@ -79,15 +79,14 @@ fn rename(btf: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(Some(renamed))
 }
 
-/// Where, among the types, the one-byte integer called `i8` starts.
+/// Where, among the types, the integer called `i8` starts.
 fn find_byte_type(types: &[u8], strings: &[u8]) -> Result<Option<usize>> {
     let mut at = 0;
     while at < types.len() {
         let name = read_u32(types, at)? as usize;
         let info = read_u32(types, at + 4)?;
-        let size = read_u32(types, at + 8)?;
         let kind = info >> 24 & 0x1f;
-        if kind == KIND_INT && size == 1 && string_at(strings, name)? == RUST_NAME {
+        if kind == KIND_INT && string_at(strings, name)? == RUST_NAME {
             return Ok(Some(at));
         }
         at += 12 + length_after_header(kind, (info & 0xffff) as usize)?;

@@ -237,4 +237,39 @@ pub(super) mod tests {
                 .any(|function| function.name == "main" && function.section == ".text")
         );
     }
+
+    #[test]
+    fn a_section_that_reaches_past_the_end_is_an_error() {
+        let mut file = object_with(&[("maps", b"abc")]);
+        let section = sections(&file).unwrap().remove(1);
+        let length = file.len();
+        section.place(&mut file, length, 1).unwrap();
+        let said = sections(&file).unwrap_err().to_string();
+        assert!(said.contains("section 1 reaches past the end"), "{said}");
+    }
+
+    #[test]
+    fn functions_have_their_section_and_length() {
+        // Name at 1, a global function, in section 1, 24 bytes long.
+        let mut symbol = [0u8; 24];
+        symbol[0] = 1;
+        symbol[4] = 1 << 4 | STT_FUNC;
+        symbol[6] = 1;
+        symbol[16] = 24;
+        let contents: &[(&str, &[u8])] = &[
+            ("cgroup/connect4", b""),
+            ("strings", b"\0lead\0"),
+            ("symbols", &symbol),
+        ];
+        let mut file = object_with(contents);
+        let header = sections(&file).unwrap()[3].header;
+        file[header + 4] = 2;
+        file[header + 0x28] = 2;
+        let expected = Function {
+            name: "lead".to_owned(),
+            section: "cgroup/connect4".to_owned(),
+            instructions: 3,
+        };
+        assert_eq!(functions(&file).unwrap(), [expected]);
+    }
 }
