@@ -69,8 +69,12 @@ type Job = (Command, mpsc::Sender<io::Result<Child>>);
 ///
 /// The death signal of a child comes when the *thread* that forked it ends, and the threads of
 /// a test runner end with their test.
-pub fn fork(command: Command) -> io::Result<Child> {
+///
+/// The child gets a process group of its own: Ctrl-C on a terminal reaches this process only,
+/// which then ends its children in order.
+pub fn fork(mut command: Command) -> io::Result<Child> {
     static FORKER: OnceLock<Mutex<mpsc::Sender<Job>>> = OnceLock::new();
+    command.process_group(0);
     let forker = FORKER.get_or_init(|| {
         let (sender, jobs) = mpsc::channel::<Job>();
         thread::spawn(move || {

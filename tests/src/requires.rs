@@ -35,6 +35,11 @@ impl fmt::Display for Need {
 /// What privileged suites need.
 pub const PRIVILEGED: &[Need] = &[Need::Root, Need::Bpf, Need::Tool("ip")];
 
+/// The first of `needs` that is not met here, and why.
+pub fn unmet(needs: &[Need]) -> Option<(Need, String)> {
+    needs.iter().find_map(|need| Some((*need, missing(*need)?)))
+}
+
 /// Whether the tests of `suite` can run here. If not, says so on stderr.
 ///
 /// # Panics
@@ -42,13 +47,13 @@ pub const PRIVILEGED: &[Need] = &[Need::Root, Need::Bpf, Need::Tool("ip")];
 /// If a skip is not allowed.
 #[must_use]
 pub fn met(suite: &str, needs: &[Need]) -> bool {
-    let Some((need, reason)) = needs.iter().find_map(|need| Some((need, missing(*need)?))) else {
+    let Some((need, reason)) = unmet(needs) else {
         return true;
     };
     eprintln!("SKIPPED: {suite} needs {need}: {reason}");
     let strict = env::var("CI").is_ok_and(|ci| ci == "true") || is_root();
     assert!(
-        !strict || is_allowed(ALLOWED, suite, *need),
+        !strict || is_allowed(ALLOWED, suite, need),
         "{suite} cannot be skipped here: {reason}; provide it, or list `{suite} {need}` in \
          tests/allowed-skips.txt"
     );

@@ -45,6 +45,11 @@ impl LogLine {
         self.json["fields"][field].as_u64()
     }
 
+    /// A field that is a number, perhaps with a fraction (`duration_ms`).
+    pub fn decimal(&self, field: &str) -> Option<f64> {
+        self.json["fields"][field].as_f64()
+    }
+
     /// A field that is true or false.
     pub fn flag(&self, field: &str) -> Option<bool> {
         self.json["fields"][field].as_bool()
