@@ -14,6 +14,7 @@ use xtask::toolchain::BpfToolchain;
 use crate::cargo::{Object, cargo};
 use crate::progress::{self, seconds};
 use crate::setup::{self, Needs};
+use crate::stop::Stopped;
 use crate::tally::Tally;
 use crate::vm::kernels;
 use crate::{test, tidy};
@@ -37,15 +38,17 @@ pub(crate) fn run() -> ExitCode {
     for (number, (name, action)) in (1..).zip(steps) {
         println!("\n==> [{number}/{count}] {name}");
         let started = Instant::now();
+        let mut stopped = false;
         let passed = action(&mut tally).unwrap_or_else(|error| {
             println!("error: {error:#}");
+            stopped = error.is::<Stopped>();
             false
         });
         let took = started.elapsed();
         println!("==> {name}: {} in {}", verdict(passed), seconds(took));
         let first = outcomes.is_empty();
         outcomes.push(Outcome { name, passed, took });
-        if first && !passed {
+        if stopped || first && !passed {
             // Without what set-up installs, all that follows would fail for the same reason.
             break;
         }

@@ -1,9 +1,23 @@
 //! Being asked to stop (Ctrl-C, SIGTERM, SIGHUP) without dying on the spot, so that what was
 //! started can be ended in order.
 
+use std::fmt;
+
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// The error of work that somebody asked to stop. Nothing more should be started after it.
+#[derive(Debug)]
+pub(crate) struct Stopped(pub(crate) Signal);
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stopped by {}", self.0)
+    }
+}
+
+impl std::error::Error for Stopped {}
 
 /// The signals that ask a program to stop, held back while this value lives.
 ///

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use xtask::paths;
 
 use crate::progress::seconds;
-use crate::stop::StopSignals;
+use crate::stop::{StopSignals, Stopped};
 
 mod cpio;
 pub(crate) mod hypervisor;
@@ -188,7 +188,7 @@ fn pump(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(signal) = stop.pending()? {
-            bail!("stopped by {signal}");
+            return Err(Stopped(signal).into());
         }
         if started.elapsed() > job.time_limit {
             let limit = seconds(job.time_limit);
