@@ -2,6 +2,7 @@
 //! so that every mistake is reported at once.
 
 pub mod cli;
+pub mod reference;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 

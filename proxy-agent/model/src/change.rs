@@ -10,8 +10,8 @@ pub struct ChangeSet {
     /// The changes are the whole state: what a backend holds and this does not name is stale.
     /// True on the first sync and after any error.
     pub whole: bool,
-    /// Upserts first, then deletes, each in key order. An address that moves from one Service to
-    /// another is therefore taken over before it is given up, never absent in between.
+    /// Upserts first, then deletes, each in key order. A backend gives up no address before all
+    /// upserts are done: one that moves from Service to Service is then never absent.
     pub changes: Vec<Change>,
 }
 

@@ -1,3 +1,5 @@
+//! What one record, and one socket's records, promise.
+
 use super::*;
 
 const COOKIE: u64 = 7;

@@ -1,3 +1,5 @@
+//! What a socket remembers, wherever it is kept.
+
 use super::*;
 use crate::address;
 

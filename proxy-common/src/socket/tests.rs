@@ -1,3 +1,5 @@
+//! Where a dial goes, also while the maps change under it.
+
 use core::cell::Cell;
 use std::{collections::HashMap, vec::Vec};
 

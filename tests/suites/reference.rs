@@ -1,0 +1,30 @@
+//! The reference pages are what the code generates. `CULVERT_BLESS=1` (`cargo xtask docs`) writes
+//! them.
+
+use std::{env, fs, path::Path};
+
+use proxy_agent::config::reference;
+
+fn check(page: &str, generated: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference").join(page);
+    if env::var_os("CULVERT_BLESS").is_some() {
+        fs::create_dir_all(path.parent().expect("joined above")).unwrap();
+        fs::write(&path, generated).unwrap();
+        return;
+    }
+    let present = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        present, generated,
+        "docs/reference/{page} is not what the code says: run `cargo xtask docs`"
+    );
+}
+
+#[test]
+fn the_command_line_page_is_fresh() {
+    check("cli.md", &reference::cli());
+}
+
+#[test]
+fn the_map_page_is_fresh() {
+    check("maps.md", &reference::maps());
+}
