@@ -26,7 +26,7 @@ const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 
 /// The part of `union bpf_attr` that these commands use, as 64-bit words: two u32 each where the
 /// kernel has such.
-type Attribute = [u64; 16];
+pub(crate) type Attribute = [u64; 16];
 
 /// Bytes of `struct bpf_map_info` and `struct bpf_link_info` that are asked for.
 const INFO_BYTES: u32 = 32;
@@ -175,14 +175,15 @@ fn exists(command: libc::c_int, id: u32) -> Result<bool> {
 }
 
 /// Two u32 of an attribute, in memory order.
-fn pair(first: u32, second: u32) -> u64 {
+pub(crate) fn pair(first: u32, second: u32) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&first.to_ne_bytes());
     bytes[4..].copy_from_slice(&second.to_ne_bytes());
     u64::from_ne_bytes(bytes)
 }
 
-fn call(command: libc::c_int, attribute: &mut Attribute) -> io::Result<i32> {
+/// The system call; its result is a descriptor, or 0.
+pub(crate) fn call(command: libc::c_int, attribute: &mut Attribute) -> io::Result<i32> {
     #[expect(unsafe_code, reason = "there is no safe bpf system call")]
     // SAFETY: the kernel reads and writes the attribute within the size given. The pointers in it
     // are to buffers of the caller that live through the call and have the map's sizes.
@@ -200,7 +201,8 @@ fn call(command: libc::c_int, attribute: &mut Attribute) -> io::Result<i32> {
     Ok(i32::try_from(result).expect("the bpf system call returns an int"))
 }
 
-fn own(fd: i32) -> OwnedFd {
+/// Owns a descriptor that [`call`] returned.
+pub(crate) fn own(fd: i32) -> OwnedFd {
     #[expect(unsafe_code, reason = "the descriptor comes from a raw system call")]
     // SAFETY: the kernel has just returned this descriptor to us and nobody else knows it.
     unsafe {

@@ -12,6 +12,7 @@
 //! `proxy-agent` themselves.
 
 pub mod agent;
+pub mod bench;
 pub mod bpf;
 pub mod bpffs;
 pub mod cgroup;
