@@ -1,12 +1,15 @@
 //! The reference pages are what the code generates. `CULVERT_BLESS=1` (`cargo xtask docs`) writes
 //! them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{env, fs, path::Path};
 
 use proxy_agent::config::reference;
 
 fn check(page: &str, generated: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference").join(page);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../docs/reference")
+        .join(page);
     if env::var_os("CULVERT_BLESS").is_some() {
         fs::create_dir_all(path.parent().expect("joined above")).unwrap();
         fs::write(&path, generated).unwrap();
