@@ -1,0 +1,98 @@
+//! The table of figures that a bench ends with.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::figures::{Figure, Goal};
+
+/// An aligned table; a bench and a case are named where they begin.
+pub(super) fn render(figures: &[Figure]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header([
+        "BENCH", "CASE", "METRIC", "MEDIAN", "MIN", "MAX", "UNIT", "RUNS", "GOAL",
+    ]);
+    let mut last: Option<&Figure> = None;
+    for figure in figures {
+        let same_bench = last.is_some_and(|last| last.bench == figure.bench);
+        let same_case = same_bench && last.is_some_and(|last| last.case == figure.case);
+        last = Some(figure);
+        let shown = |text: &str, hidden: bool| {
+            if hidden {
+                String::new()
+            } else {
+                text.to_owned()
+            }
+        };
+        table.add_row([
+            shown(figure.bench, same_bench),
+            shown(&figure.case, same_case),
+            figure.metric.clone(),
+            number(figure.median, figure.unit),
+            number(figure.min, figure.unit),
+            number(figure.max, figure.unit),
+            figure.unit.to_owned(),
+            figure.runs.to_string(),
+            goal(figure),
+        ]);
+    }
+    let count = table.column_count();
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if index + 1 == count { 0 } else { 2 }));
+        if (3..6).contains(&index) || index == 7 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+        .lines()
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
+
+fn goal(figure: &Figure) -> String {
+    let Some(goal) = figure.goal else {
+        return String::new();
+    };
+    let wanted = match goal {
+        Goal::AtLeast(least) => format!("≥ {least}"),
+        Goal::AtMost(most) => format!("≤ {most}"),
+    };
+    let met = if goal.is_met(figure.median) {
+        "met"
+    } else {
+        "NOT MET"
+    };
+    format!("{wanted} {met}")
+}
+
+fn number(value: f64, unit: &str) -> String {
+    match unit {
+        "ratio" => format!("{value:.3}"),
+        _ if value.abs() < 100.0 => format!("{value:.2}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_judged_by_the_median() {
+        let mut figure = Figure {
+            bench: "tcp-connect",
+            case: "10 services".to_owned(),
+            metric: "ratio to direct".to_owned(),
+            unit: "ratio",
+            median: 0.99,
+            min: 0.5,
+            max: 1.5,
+            runs: 3,
+            goal: Some(Goal::AtLeast(0.98)),
+        };
+        assert!(render(std::slice::from_ref(&figure)).contains("≥ 0.98 met"));
+        figure.median = 0.97;
+        let text = render(&[figure.clone(), figure]);
+        assert!(text.contains("≥ 0.98 NOT MET"), "{text}");
+        assert_eq!(text.matches("tcp-connect").count(), 1, "{text}");
+    }
+}
