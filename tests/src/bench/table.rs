@@ -1,31 +1,19 @@
 //! The table of figures that a bench ends with.
 
+use std::iter;
+
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::figures::{Figure, Goal};
 
-/// An aligned table; a bench and a case are named where they begin.
+/// Aligned figures, with a heading for each bench and each case.
 pub(super) fn render(figures: &[Figure]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header([
-        "BENCH", "CASE", "METRIC", "MEDIAN", "MIN", "MAX", "UNIT", "RUNS", "GOAL",
-    ]);
-    let mut last: Option<&Figure> = None;
+    table.set_header(["", "METRIC", "MEDIAN", "MIN", "MAX", "UNIT", "RUNS", "GOAL"]);
     for figure in figures {
-        let same_bench = last.is_some_and(|last| last.bench == figure.bench);
-        let same_case = same_bench && last.is_some_and(|last| last.case == figure.case);
-        last = Some(figure);
-        let shown = |text: &str, hidden: bool| {
-            if hidden {
-                String::new()
-            } else {
-                text.to_owned()
-            }
-        };
         table.add_row([
-            shown(figure.bench, same_bench),
-            shown(&figure.case, same_case),
+            String::new(),
             figure.metric.clone(),
             number(figure.median, figure.unit),
             number(figure.min, figure.unit),
@@ -37,15 +25,33 @@ pub(super) fn render(figures: &[Figure]) -> String {
     }
     let count = table.column_count();
     for (index, column) in table.column_iter_mut().enumerate() {
+        // The first column is empty and makes room for the headings.
         column.set_padding((0, if index + 1 == count { 0 } else { 2 }));
-        if (3..6).contains(&index) || index == 7 {
+        if (2..5).contains(&index) || index == 6 {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table
+    let mut text = String::new();
+    let mut last: Option<&Figure> = None;
+    // The first line is the header, then there is one for each figure.
+    for (line, figure) in table
         .lines()
-        .map(|line| line.trim_end().to_owned() + "\n")
-        .collect()
+        .zip(iter::once(None).chain(figures.iter().map(Some)))
+    {
+        if let Some(figure) = figure {
+            let same_bench = last.is_some_and(|last| last.bench == figure.bench);
+            if !same_bench {
+                text.extend(["\n", figure.bench, "\n"]);
+            }
+            if !same_bench || last.is_some_and(|last| last.case != figure.case) {
+                text.extend([" ", &figure.case, "\n"]);
+            }
+            last = Some(figure);
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 fn goal(figure: &Figure) -> String {
@@ -93,6 +99,11 @@ mod tests {
         figure.median = 0.97;
         let text = render(&[figure.clone(), figure]);
         assert!(text.contains("≥ 0.98 NOT MET"), "{text}");
-        assert_eq!(text.matches("tcp-connect").count(), 1, "{text}");
+        assert_eq!(
+            text.matches("\ntcp-connect\n 10 services\n").count(),
+            1,
+            "{text}"
+        );
+        assert_eq!(text.matches("10 services").count(), 1, "{text}");
     }
 }
