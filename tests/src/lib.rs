@@ -10,6 +10,8 @@
 //! (empty cgroups, pins) names the process that made it and is swept by the next run. The
 //! harness knows the agent's command line, never its code: suites that look inside depend on
 //! `proxy-agent` themselves.
+//!
+//! Two programs that are no tests use it as well: [`demo`] and [`bench`].
 
 pub mod agent;
 pub mod bench;

@@ -1,6 +1,6 @@
 //! The throw-away node with its pods, its agent and the traffic: everything the demo makes.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::Path};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -76,7 +76,7 @@ impl<'w> Stage<'w> {
             format!("cgroup   {}", self.world.cgroup().path().display()),
             "cluster  tests/data/cluster-mixed.yaml: three nodes, as kubectl printed them"
                 .to_owned(),
-            format!("agent    {}", crate::agent::path()?.display()),
+            format!("agent    {}", short(crate::agent::path()?).display()),
             format!(
                 "         serves {} Service ports as node-a, {:.0} ms after its start, from {} KiB \
                  of maps",
@@ -124,6 +124,12 @@ impl<'w> Stage<'w> {
             .collect();
         bail!("requests failed: {}", told.join("; "))
     }
+}
+
+/// A path as one would type it here.
+fn short(path: &Path) -> &Path {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path)
 }
 
 impl Pod {
