@@ -190,12 +190,13 @@ fn replaced(show: &mut Show, stage: &mut Stage<'_>, length: Duration) -> Result<
         *first = began.elapsed();
     }
     stage.agent.wait_for("synced")?;
-    // What was under way at that moment was meant for the old pod, and has ended long before
-    // the first of these two watches is over.
-    let status = "shop/web: the pod on node-b drains, its successor serves";
-    show.watch(stage, status, length / 4)?;
+    // What is under way at this moment may be meant for the old pod; nothing after it is.
+    for stream in WEB {
+        stage.traffic.wait(stream, 1)?;
+    }
     let drained = WEB.map(|stream| count(stage, stream, &cluster::replacement(stream).old));
-    show.watch(stage, status, length / 4)?;
+    let status = "shop/web: the pod on node-b drains, its successor serves";
+    show.watch(stage, status, length / 2)?;
     for (stream, drained) in WEB.into_iter().zip(drained) {
         let old = cluster::replacement(stream).old;
         let now = count(stage, stream, &old);

@@ -18,7 +18,7 @@ use crate::{
 
 /// Between two requests of one stream: a steady flow that leaves the machine idle most of the
 /// time.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(1);
 /// Rates are taken over this time.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -56,8 +56,10 @@ impl Traffic {
                     name: name(index),
                     transport: stream.transport,
                     to: stream.to(),
-                    threads: if index == EMPTY { 1 } else { 2 },
-                    pause: if index == EMPTY { 10 * PAUSE } else { PAUSE },
+                    // With one at a time, the next one to finish is the one that is under way:
+                    // waiting for one is enough to know that what was under way has ended.
+                    threads: 1,
+                    pause: if index == EMPTY { 20 * PAUSE } else { PAUSE },
                     keep: false,
                 })
                 .with_context(|| format!("cannot send to {}", stream.service))?;
