@@ -38,40 +38,46 @@ pub struct Translation {
 
 const WORDS: usize = size_of::<Translation>() / size_of::<u32>();
 
+/// Index of `check` among the words.
+const CHECK: usize = WORDS - 1;
+
 impl Translation {
     /// The record with its check set, valid only for the socket with cookie `owner`.
     #[inline(always)]
-    pub const fn sealed(mut self, owner: u64) -> Self {
-        self.check = self.seal(owner);
-        self
+    pub fn sealed(self, owner: u64) -> Self {
+        let mut words = self.words();
+        words[CHECK] = seal(&words, owner);
+        bytemuck::cast(words)
     }
 
     /// Whether the record was written whole, and for `owner`. An empty record never is.
     #[inline(always)]
-    pub const fn holds_for(&self, owner: u64) -> bool {
-        self.endpoint_id != 0 && self.check == self.seal(owner)
+    pub fn holds_for(&self, owner: u64) -> bool {
+        self.endpoint_id != 0 && self.check == seal(&self.words(), owner)
     }
 
+    /// A copy that no later write can change, so that what is used is what was checked.
     #[inline(always)]
-    const fn seal(&self, owner: u64) -> u32 {
-        let [f0, f1, f2, f3] = address::to_words(&self.frontend);
-        let [e0, e1, e2, e3] = address::to_words(&self.endpoint);
-        let ports = (self.frontend_port as u32) << 16 | self.endpoint_port as u32;
-        let (low, high) = (owner as u32, (owner >> 32) as u32);
-        check::check([
-            f0,
-            f1,
-            f2,
-            f3,
-            e0,
-            e1,
-            e2,
-            e3,
-            ports,
-            self.endpoint_id,
-            low,
-            high,
-        ])
+    pub fn snapshot(&self) -> Self {
+        bytemuck::cast(self.words())
+    }
+
+    /// The record as words, each read once. The compiler would read addresses byte by byte.
+    #[inline(always)]
+    fn words(&self) -> [u32; WORDS] {
+        let from = core::ptr::from_ref(self).cast::<u32>();
+        let mut words = [0; WORDS];
+        let mut index = 0;
+        while index < WORDS {
+            // SAFETY: `Translation` is `WORDS` aligned words without padding, any bit pattern of
+            // which is a value; volatile, because another CPU may write it meanwhile.
+            #[expect(unsafe_code, reason = "one volatile read per word")]
+            unsafe {
+                words[index] = from.add(index).read_volatile();
+            }
+            index += 1;
+        }
+        words
     }
 
     /// Makes the record void, and its place free.
@@ -103,24 +109,14 @@ impl Translation {
     pub const fn is_of(&self, frontend: &Address, port: u16) -> bool {
         self.frontend_port == port && address::same(&self.frontend, frontend)
     }
+}
 
-    /// A copy that no later write can change, so that what is used is what was checked.
-    #[inline(always)]
-    pub fn snapshot(&self) -> Self {
-        let from = core::ptr::from_ref(self).cast::<u32>();
-        let mut words = [0u32; WORDS];
-        let mut index = 0;
-        while index < WORDS {
-            // SAFETY: `Translation` is `WORDS` aligned words without padding, any bit pattern of
-            // which is a value; volatile, because another CPU may write it meanwhile.
-            #[expect(unsafe_code, reason = "one volatile read per word")]
-            unsafe {
-                words[index] = from.add(index).read_volatile();
-            }
-            index += 1;
-        }
-        bytemuck::cast(words)
-    }
+/// The check over a record's other words and its owner.
+#[inline(always)]
+const fn seal(words: &[u32; WORDS], owner: u64) -> u32 {
+    let [w0, w1, w2, w3, w4, w5, w6, w7, ports, endpoint, _] = *words;
+    let (low, high) = (owner as u32, (owner >> 32) as u32);
+    check::check([w0, w1, w2, w3, w4, w5, w6, w7, ports, endpoint, low, high])
 }
 
 /// Value of PEERS: what one socket remembers first.
@@ -147,27 +143,9 @@ pub const fn peer_index(cookie: u64) -> u32 {
     cookie as u32 & (PEERS - 1)
 }
 
-impl Peer {
-    /// The translation, if it is of this socket and whole.
-    #[inline(always)]
-    pub fn translation_of(&self, cookie: u64) -> Option<Translation> {
-        if self.cookie != cookie {
-            return None;
-        }
-        let translation = self.translation.snapshot();
-        if translation.holds_for(cookie) {
-            Some(translation)
-        } else {
-            None
-        }
-    }
-}
-
 /// How many frontends FLOWS holds for one socket. A resolver talks to one or two at a time; the
 /// next one takes the place of the oldest, and that is counted.
 pub const FLOWS_PER_SOCKET: usize = 8;
-
-const SLOT_MASK: u32 = FLOWS_PER_SOCKET as u32 - 1;
 
 /// Value of FLOWS: what one socket remembers beyond its place in PEERS. Freed by the kernel with
 /// the socket.
@@ -194,17 +172,19 @@ pub enum Remembered {
     Lost,
 }
 
+// These are functions of their own in the programs, too: few sockets need them, and what they keep
+// on the stack (512 bytes for all that is inlined) would stand there for every socket.
 impl Flows {
-    /// The translation of `frontend`.
-    #[inline(always)]
-    pub fn to_frontend(&self, frontend: &Address, port: u16, cookie: u64) -> Option<Translation> {
+    /// The endpoint used for `frontend`.
+    #[inline(never)]
+    pub fn endpoint_of(&self, frontend: &Address, port: u16, cookie: u64) -> Option<Endpoint> {
         let mut index = 0;
         while index < FLOWS_PER_SOCKET {
             let flow = &self.flows[index];
             if flow.is_of(frontend, port) {
                 let flow = flow.snapshot();
                 if flow.is_of(frontend, port) && flow.holds_for(cookie) {
-                    return Some(flow);
+                    return Some(flow.endpoint());
                 }
             }
             index += 1;
@@ -212,53 +192,56 @@ impl Flows {
         None
     }
 
-    /// The translation that leads to `endpoint`, the one used last if there are several.
-    #[inline(always)]
-    pub fn from_endpoint(&self, endpoint: &Address, port: u16, cookie: u64) -> Option<Translation> {
-        let last = self.flows[(self.last & SLOT_MASK) as usize].snapshot();
-        if last.leads_to(endpoint, port) && last.holds_for(cookie) {
-            return Some(last);
-        }
-        let mut index = 0;
-        while index < FLOWS_PER_SOCKET {
-            let flow = &self.flows[index];
+    /// The frontend, address and port, behind `endpoint`; the one used last if there are several.
+    #[inline(never)]
+    pub fn frontend_of(
+        &self,
+        endpoint: &Address,
+        port: u16,
+        cookie: u64,
+    ) -> Option<(Address, u16)> {
+        // One more than there are: the one used last comes first.
+        let mut step = 0;
+        while step <= FLOWS_PER_SOCKET {
+            let index = if step == 0 { self.last as usize } else { step };
+            let flow = &self.flows[index % FLOWS_PER_SOCKET];
             if flow.leads_to(endpoint, port) {
                 let flow = flow.snapshot();
                 if flow.leads_to(endpoint, port) && flow.holds_for(cookie) {
-                    return Some(flow);
+                    return Some((flow.frontend, flow.frontend_port));
                 }
             }
-            index += 1;
+            step += 1;
         }
         None
     }
 
     /// Keeps a sealed translation, as the one used last.
-    #[inline(always)]
-    pub fn remember(&mut self, flow: Translation) -> Remembered {
+    #[inline(never)]
+    pub fn remember(&mut self, flow: &Translation) -> Remembered {
+        let mut place = FLOWS_PER_SOCKET;
         let mut index = 0;
         while index < FLOWS_PER_SOCKET {
             if self.flows[index].is_of(&flow.frontend, flow.frontend_port) {
-                self.flows[index] = flow;
-                self.last = index as u32;
-                return Remembered::Kept;
+                place = index;
             }
             index += 1;
         }
-        let place = self.next & SLOT_MASK;
-        let old = self.flows[place as usize].endpoint_id;
-        self.flows[place as usize] = flow;
-        self.last = place;
-        self.next = place + 1;
-        if old == 0 {
-            Remembered::Kept
-        } else {
-            Remembered::Replaced
+        let mut remembered = Remembered::Kept;
+        if place == FLOWS_PER_SOCKET {
+            place = self.next as usize % FLOWS_PER_SOCKET;
+            self.next = place as u32 + 1;
+            if self.flows[place].endpoint_id != 0 {
+                remembered = Remembered::Replaced;
+            }
         }
+        self.flows[place % FLOWS_PER_SOCKET] = *flow;
+        self.last = place as u32;
+        remembered
     }
 
     /// Marks the record of `frontend` as the one used last.
-    #[inline(always)]
+    #[inline(never)]
     pub fn touch(&mut self, frontend: &Address, port: u16) {
         let mut index = 0;
         while index < FLOWS_PER_SOCKET {
@@ -271,7 +254,7 @@ impl Flows {
     }
 
     /// Forgets every frontend behind `endpoint`.
-    #[inline(always)]
+    #[inline(never)]
     pub fn forget(&mut self, endpoint: &Address, port: u16) {
         let mut index = 0;
         while index < FLOWS_PER_SOCKET {

@@ -2,6 +2,7 @@
 
 use crate::{
     address::Address,
+    endpoint::Endpoint,
     flow::{Flows, Peer, Remembered, Translation},
 };
 
@@ -20,70 +21,64 @@ pub trait Places {
 /// Remembers where the socket now connects to. A connected socket has one peer: its own place is
 /// taken over whatever it held.
 #[inline(always)]
-pub fn connected<P: Places>(places: &mut P, translation: Translation) -> Remembered {
-    remember(places, translation, |_| true)
+pub fn connected<P: Places>(places: &mut P, translation: &Translation) -> Remembered {
+    remember(places, translation, true)
 }
 
 /// Remembers where an unconnected socket now sends to.
 #[inline(always)]
-pub fn sent<P: Places>(places: &mut P, translation: Translation) -> Remembered {
-    remember(places, translation, |held| {
-        held.endpoint_id == 0 || held.is_of(&translation.frontend, translation.frontend_port)
-    })
+pub fn sent<P: Places>(places: &mut P, translation: &Translation) -> Remembered {
+    remember(places, translation, false)
 }
 
-#[inline(always)]
-fn remember<P: Places>(
-    places: &mut P,
-    translation: Translation,
-    may_replace: impl Fn(&Translation) -> bool,
-) -> Remembered {
+// A function of its own in the programs: see `Flows`.
+#[inline(never)]
+fn remember<P: Places>(places: &mut P, translation: &Translation, connects: bool) -> Remembered {
     let cookie = places.cookie();
     let translation = translation.sealed(cookie);
     if let Some(peer) = places.peer() {
-        let free = peer.cookie == 0;
-        if free || (peer.cookie == cookie && may_replace(&peer.translation)) {
-            *peer = Peer {
-                cookie,
-                translation,
-                last_in_flows: 0,
-            };
+        let held = &peer.translation;
+        let ours = peer.cookie == cookie
+            && (connects
+                || held.endpoint_id == 0
+                || held.is_of(&translation.frontend, translation.frontend_port));
+        if ours || peer.cookie == 0 {
+            peer.cookie = cookie;
+            peer.translation = translation;
+            peer.last_in_flows = 0;
             return Remembered::Kept;
         }
     }
     let Some(flows) = places.flows(true) else {
         return Remembered::Lost;
     };
-    let remembered = flows.remember(translation);
+    let remembered = flows.remember(&translation);
     set_last_in_flows(places, cookie, 1);
     remembered
 }
 
-/// The translation of `frontend` that the socket used before.
-#[inline(always)]
-pub fn of_frontend<P: Places>(
-    places: &mut P,
-    frontend: &Address,
-    port: u16,
-) -> Option<Translation> {
-    let cookie = places.cookie();
-    if let Some(translation) = places.peer().and_then(|peer| peer.translation_of(cookie))
-        && translation.is_of(frontend, port)
-    {
-        return Some(translation);
-    }
-    places.flows(false)?.to_frontend(frontend, port, cookie)
-}
-
-/// Notes that the socket sends through a translation that [`of_frontend`] returned.
-#[inline(always)]
-pub fn used<P: Places>(places: &mut P, translation: &Translation) {
+/// The endpoint that the socket used for `frontend` before.
+#[inline(never)]
+pub fn endpoint_of<P: Places>(places: &mut P, frontend: &Address, port: u16) -> Option<Endpoint> {
     let cookie = places.cookie();
     if let Some(peer) = places.peer()
         && peer.cookie == cookie
-        && peer
-            .translation
-            .is_of(&translation.frontend, translation.frontend_port)
+    {
+        let held = peer.translation.snapshot();
+        if held.is_of(frontend, port) && held.holds_for(cookie) {
+            return Some(held.endpoint());
+        }
+    }
+    places.flows(false)?.endpoint_of(frontend, port, cookie)
+}
+
+/// Notes that the socket sends to the endpoint that [`endpoint_of`] returned.
+#[inline(always)]
+pub fn used<P: Places>(places: &mut P, frontend: &Address, port: u16) {
+    let cookie = places.cookie();
+    if let Some(peer) = places.peer()
+        && peer.cookie == cookie
+        && peer.translation.is_of(frontend, port)
     {
         if peer.last_in_flows != 0 {
             peer.last_in_flows = 0;
@@ -91,18 +86,18 @@ pub fn used<P: Places>(places: &mut P, translation: &Translation) {
         return;
     }
     if let Some(flows) = places.flows(false) {
-        flows.touch(&translation.frontend, translation.frontend_port);
+        flows.touch(frontend, port);
         set_last_in_flows(places, cookie, 1);
     }
 }
 
-/// The translation that leads to `endpoint`; the one used last if there are several.
+/// The frontend, address and port, behind `endpoint`; the one used last if there are several.
 #[inline(always)]
-pub fn to_endpoint<P: Places>(
+pub fn frontend_of<P: Places>(
     places: &mut P,
     endpoint: &Address,
     port: u16,
-) -> Option<Translation> {
+) -> Option<(Address, u16)> {
     let cookie = places.cookie();
     let mut held = None;
     let mut last_in_flows = true;
@@ -110,16 +105,17 @@ pub fn to_endpoint<P: Places>(
         && peer.cookie == cookie
     {
         last_in_flows = peer.last_in_flows != 0;
-        held = peer
-            .translation_of(cookie)
-            .filter(|held| held.leads_to(endpoint, port));
+        let translation = peer.translation.snapshot();
+        if translation.leads_to(endpoint, port) && translation.holds_for(cookie) {
+            held = Some((translation.frontend, translation.frontend_port));
+        }
     }
     if held.is_some() && !last_in_flows {
         return held;
     }
     let flows = places.flows(false);
     flows
-        .and_then(|flows| flows.from_endpoint(endpoint, port, cookie))
+        .and_then(|flows| flows.frontend_of(endpoint, port, cookie))
         .or(held)
 }
 

@@ -36,7 +36,7 @@ pub fn connect<S: SockAddr>(socket: &S) -> i32 {
         }
         Route::Endpoint(endpoint) => {
             let translation = translation(&key, &endpoint);
-            note(memory::connected(&mut Socket::of(socket), translation));
+            note(memory::connected(&mut Socket::of(socket), &translation));
             lead(socket, &key, &endpoint)
         }
         Route::Refused => refuse(socket, &key, ECONNREFUSED),
@@ -49,9 +49,9 @@ pub fn connect<S: SockAddr>(socket: &S) -> i32 {
 pub fn send<S: SockAddr>(socket: &S) -> i32 {
     let key = frontend_key(socket, UDP);
     let mut memory = Socket::of(socket);
-    let kept = memory::of_frontend(&mut memory, &key.address, key.port);
-    let kept_endpoint = kept.as_ref().map(Translation::endpoint);
-    match socket::route(&Kernel, &key, kept_endpoint) {
+    let kept = memory::endpoint_of(&mut memory, &key.address, key.port);
+    let kept_number = kept.map(|endpoint| endpoint.number);
+    match socket::route(&Kernel, &key, kept) {
         Route::Untouched => {
             // The kernel passes what a connected AF_INET6 socket sends to its IPv4 peer through
             // this hook as if it had named the peer itself.
@@ -61,11 +61,10 @@ pub fn send<S: SockAddr>(socket: &S) -> i32 {
             PROCEED
         }
         Route::Endpoint(endpoint) => {
-            match kept {
-                Some(kept) if kept.endpoint_id == endpoint.number => {
-                    memory::used(&mut memory, &kept);
-                }
-                _ => note(memory::sent(&mut memory, translation(&key, &endpoint))),
+            if kept_number == Some(endpoint.number) {
+                memory::used(&mut memory, &key.address, key.port);
+            } else {
+                note(memory::sent(&mut memory, &translation(&key, &endpoint)));
             }
             lead(socket, &key, &endpoint)
         }

@@ -9,9 +9,10 @@ use crate::{places::Socket, sockaddr::SockAddr};
 #[inline(always)]
 pub fn received<S: SockAddr>(socket: &S) {
     let (endpoint, port) = (socket.address(), socket.port());
-    if let Some(flow) = memory::to_endpoint(&mut Socket::of(socket), &endpoint, port) {
-        socket.set_address(&flow.frontend);
-        socket.set_port(flow.frontend_port);
+    let memory = &mut Socket::of(socket);
+    if let Some((frontend, port)) = memory::frontend_of(memory, &endpoint, port) {
+        socket.set_address(&frontend);
+        socket.set_port(port);
     }
 }
 

@@ -306,6 +306,7 @@ fn capacity(sizes: &BTreeMap<String, u32>) -> Capacity {
         services: entries("SERVICES"),
         frontends: entries("FRONTENDS"),
         sets: entries("SETS"),
-        slots: entries("SLOTS").min(entries("MEMBERS")),
+        slots: entries("SLOTS"),
+        members: entries("MEMBERS"),
     }
 }

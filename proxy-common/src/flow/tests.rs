@@ -24,31 +24,30 @@ fn flow(frontend: u8, endpoint: u8) -> Translation {
 fn endpoint_of(flows: &Flows, frontend: u8) -> Option<u32> {
     let frontend = flow(frontend, 0).frontend;
     flows
-        .to_frontend(&frontend, 53, COOKIE)
-        .map(|flow| flow.endpoint_id)
+        .endpoint_of(&frontend, 53, COOKIE)
+        .map(|endpoint| endpoint.number)
 }
 
 fn frontend_of(flows: &Flows, endpoint: u8) -> Option<Address> {
     let endpoint = flow(0, endpoint).endpoint;
     flows
-        .from_endpoint(&endpoint, 5353, COOKIE)
-        .map(|flow| flow.frontend)
+        .frontend_of(&endpoint, 5353, COOKIE)
+        .map(|(frontend, _)| frontend)
 }
 
 #[test]
 fn an_empty_record_is_no_record() {
     let flows = Flows::default();
-    assert_eq!(flows.to_frontend(&[0; 16], 0, 0), None);
-    assert_eq!(flows.from_endpoint(&[0; 16], 0, 0), None);
+    assert_eq!(flows.endpoint_of(&[0; 16], 0, 0), None);
+    assert_eq!(flows.frontend_of(&[0; 16], 0, 0), None);
     assert!(!Translation::default().sealed(0).holds_for(0));
-    assert_eq!(Peer::default().translation_of(0), None);
 }
 
 #[test]
 fn every_endpoint_leads_back_to_its_frontend() {
     let mut flows = Flows::default();
     for n in 1..=8 {
-        assert_eq!(flows.remember(flow(n, n + 100)), Remembered::Kept);
+        assert_eq!(flows.remember(&flow(n, n + 100)), Remembered::Kept);
     }
     for n in 1..=8 {
         assert_eq!(
@@ -57,7 +56,7 @@ fn every_endpoint_leads_back_to_its_frontend() {
             "frontend {n}"
         );
         assert_eq!(
-            flows.from_endpoint(&flow(n, n + 100).endpoint, 5354, COOKIE),
+            flows.frontend_of(&flow(n, n + 100).endpoint, 5354, COOKIE),
             None
         );
     }
@@ -67,9 +66,9 @@ fn every_endpoint_leads_back_to_its_frontend() {
 fn the_ninth_frontend_takes_the_place_of_the_oldest() {
     let mut flows = Flows::default();
     for n in 1..=8 {
-        flows.remember(flow(n, n + 100));
+        flows.remember(&flow(n, n + 100));
     }
-    assert_eq!(flows.remember(flow(9, 109)), Remembered::Replaced);
+    assert_eq!(flows.remember(&flow(9, 109)), Remembered::Replaced);
     assert_eq!(endpoint_of(&flows, 1), None);
     for n in 2..=9 {
         assert_eq!(endpoint_of(&flows, n), Some(u32::from(n) + 100));
@@ -79,8 +78,8 @@ fn the_ninth_frontend_takes_the_place_of_the_oldest() {
 #[test]
 fn a_frontend_that_moves_to_another_endpoint_keeps_one_record() {
     let mut flows = Flows::default();
-    flows.remember(flow(1, 101));
-    flows.remember(flow(1, 102));
+    flows.remember(&flow(1, 101));
+    flows.remember(&flow(1, 102));
     assert_eq!(endpoint_of(&flows, 1), Some(102));
     assert_eq!(frontend_of(&flows, 101), None);
 }
@@ -88,8 +87,8 @@ fn a_frontend_that_moves_to_another_endpoint_keeps_one_record() {
 #[test]
 fn the_frontend_used_last_decides_between_two_with_one_endpoint() {
     let mut flows = Flows::default();
-    flows.remember(flow(1, 101));
-    flows.remember(flow(2, 101));
+    flows.remember(&flow(1, 101));
+    flows.remember(&flow(2, 101));
     assert_eq!(frontend_of(&flows, 101), Some(flow(2, 0).frontend));
     flows.touch(&flow(1, 0).frontend, 53);
     assert_eq!(frontend_of(&flows, 101), Some(flow(1, 0).frontend));
@@ -98,11 +97,11 @@ fn the_frontend_used_last_decides_between_two_with_one_endpoint() {
 #[test]
 fn a_forgotten_endpoint_leads_nowhere() {
     let mut flows = Flows::default();
-    flows.remember(flow(1, 101));
+    flows.remember(&flow(1, 101));
     flows.forget(&flow(1, 101).endpoint, 5353);
     assert_eq!(frontend_of(&flows, 101), None);
     assert_eq!(endpoint_of(&flows, 1), None);
-    assert_eq!(flows.remember(flow(1, 101)), Remembered::Kept);
+    assert_eq!(flows.remember(&flow(1, 101)), Remembered::Kept);
 }
 
 #[test]

@@ -43,18 +43,20 @@ fn flow(frontend: u8, endpoint: u8) -> Translation {
 }
 
 fn frontend_of(memory: &mut Memory, endpoint: u8) -> Option<Address> {
-    to_endpoint(memory, &flow(0, endpoint).endpoint, 5353).map(|flow| flow.frontend)
+    let endpoint = flow(0, endpoint).endpoint;
+    super::frontend_of(memory, &endpoint, 5353).map(|(frontend, _)| frontend)
 }
 
 fn endpoint_of(memory: &mut Memory, frontend: u8) -> Option<u32> {
-    of_frontend(memory, &flow(frontend, 0).frontend, 53).map(|flow| flow.endpoint_id)
+    let frontend = flow(frontend, 0).frontend;
+    super::endpoint_of(memory, &frontend, 53).map(|endpoint| endpoint.number)
 }
 
 #[test]
 fn one_frontend_needs_no_storage() {
     let mut memory = Memory::default();
-    assert_eq!(sent(&mut memory, flow(1, 101)), Remembered::Kept);
-    assert_eq!(sent(&mut memory, flow(1, 102)), Remembered::Kept);
+    assert_eq!(sent(&mut memory, &flow(1, 101)), Remembered::Kept);
+    assert_eq!(sent(&mut memory, &flow(1, 102)), Remembered::Kept);
     assert_eq!(frontend_of(&mut memory, 102), Some(flow(1, 0).frontend));
     assert_eq!(frontend_of(&mut memory, 101), None);
     assert_eq!(endpoint_of(&mut memory, 1), Some(102));
@@ -66,7 +68,7 @@ fn nine_frontends_at_once_are_kept_exactly() {
     let mut memory = Memory::default();
     for n in 1..=9 {
         assert_eq!(
-            sent(&mut memory, flow(n, n + 100)),
+            sent(&mut memory, &flow(n, n + 100)),
             Remembered::Kept,
             "frontend {n}"
         );
@@ -79,7 +81,7 @@ fn nine_frontends_at_once_are_kept_exactly() {
         );
         assert_eq!(endpoint_of(&mut memory, n), Some(u32::from(n) + 100));
     }
-    assert_eq!(sent(&mut memory, flow(10, 110)), Remembered::Replaced);
+    assert_eq!(sent(&mut memory, &flow(10, 110)), Remembered::Replaced);
 }
 
 #[test]
@@ -90,7 +92,7 @@ fn a_place_that_another_socket_holds_is_left_to_it() {
         ..Peer::default()
     };
     memory.peer = theirs;
-    assert_eq!(connected(&mut memory, flow(1, 101)), Remembered::Kept);
+    assert_eq!(connected(&mut memory, &flow(1, 101)), Remembered::Kept);
     assert_eq!(frontend_of(&mut memory, 101), Some(flow(1, 0).frontend));
     assert_eq!(memory.peer, theirs);
     forget(&mut memory, &flow(1, 101).endpoint, 5353);
@@ -102,7 +104,7 @@ fn a_place_that_another_socket_holds_is_left_to_it() {
 #[test]
 fn a_closed_socket_frees_its_place() {
     let mut memory = Memory::default();
-    connected(&mut memory, flow(1, 101));
+    connected(&mut memory, &flow(1, 101));
     closed(&mut memory.peer, COOKIE);
     assert_eq!(memory.peer.cookie, 0);
     assert_eq!(frontend_of(&mut memory, 101), None);
@@ -111,8 +113,8 @@ fn a_closed_socket_frees_its_place() {
 #[test]
 fn a_socket_that_connects_elsewhere_remembers_the_new_peer() {
     let mut memory = Memory::default();
-    connected(&mut memory, flow(1, 101));
-    connected(&mut memory, flow(2, 102));
+    connected(&mut memory, &flow(1, 101));
+    connected(&mut memory, &flow(2, 102));
     assert_eq!(frontend_of(&mut memory, 101), None);
     assert_eq!(frontend_of(&mut memory, 102), Some(flow(2, 0).frontend));
 }
@@ -120,26 +122,26 @@ fn a_socket_that_connects_elsewhere_remembers_the_new_peer() {
 #[test]
 fn the_frontend_used_last_decides_wherever_it_is_kept() {
     let mut memory = Memory::default();
-    sent(&mut memory, flow(1, 101));
-    sent(&mut memory, flow(2, 101));
+    sent(&mut memory, &flow(1, 101));
+    sent(&mut memory, &flow(2, 101));
     assert_eq!(frontend_of(&mut memory, 101), Some(flow(2, 0).frontend));
-    used(&mut memory, &flow(1, 101));
+    used(&mut memory, &flow(1, 0).frontend, 53);
     assert_eq!(frontend_of(&mut memory, 101), Some(flow(1, 0).frontend));
-    used(&mut memory, &flow(2, 101));
+    used(&mut memory, &flow(2, 0).frontend, 53);
     assert_eq!(frontend_of(&mut memory, 101), Some(flow(2, 0).frontend));
 }
 
 #[test]
 fn talking_to_the_endpoint_itself_forgets_the_frontend() {
     let mut memory = Memory::default();
-    sent(&mut memory, flow(1, 101));
-    sent(&mut memory, flow(2, 102));
+    sent(&mut memory, &flow(1, 101));
+    sent(&mut memory, &flow(2, 102));
     for endpoint in [101, 102] {
         forget(&mut memory, &flow(0, endpoint).endpoint, 5353);
         assert_eq!(frontend_of(&mut memory, endpoint), None);
     }
     assert_eq!(endpoint_of(&mut memory, 1), None);
-    assert_eq!(sent(&mut memory, flow(3, 103)), Remembered::Kept);
+    assert_eq!(sent(&mut memory, &flow(3, 103)), Remembered::Kept);
 }
 
 #[test]
@@ -148,7 +150,7 @@ fn without_memory_the_loss_is_told() {
         exhausted: true,
         ..Memory::default()
     };
-    sent(&mut memory, flow(1, 101));
-    assert_eq!(sent(&mut memory, flow(2, 102)), Remembered::Lost);
+    sent(&mut memory, &flow(1, 101));
+    assert_eq!(sent(&mut memory, &flow(2, 102)), Remembered::Lost);
     assert_eq!(frontend_of(&mut memory, 101), Some(flow(1, 0).frontend));
 }

@@ -65,6 +65,7 @@ fn needed(
             .filter(|endpoint| !holds(set, endpoint))
             .count();
     }
+    needed.members = needed.slots;
     needed
 }
 

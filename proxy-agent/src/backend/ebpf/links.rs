@@ -146,11 +146,17 @@ fn link(program: &mut SocketProgram<'_>, cgroup: &Cgroup, pin: &Path) -> Result<
         .attach(cgroup)
         .map_err(|error| failed("attaching", &*error))?;
     let beside = beside(pin);
-    pins::remove_tree(&beside).map_err(OpenError::Other)?;
+    remove(&beside).map_err(OpenError::Other)?;
+    let old = syscalls::open_pinned(pin).ok();
     link.pin(&beside)
         .map_err(|error| failed("pinning", &error))?;
     fs::rename(&beside, pin)
-        .map_err(|error| OpenError::io(&error, &format!("pinning link {}", pin.display())))
+        .map_err(|error| OpenError::io(&error, &format!("pinning link {}", pin.display())))?;
+    if let Some(old) = old {
+        syscalls::detach(&old)
+            .map_err(|error| failed("detaching the link that was pinned before as", &error))?;
+    }
+    Ok(())
 }
 
 fn beside(pin: &Path) -> PathBuf {
@@ -165,9 +171,23 @@ pub fn detach(directory: &Path) -> Vec<String> {
         .iter()
         .rev()
         .map(|name| directory.join(name));
+    // What a run that died while it replaced a link left.
+    let unfinished = SOCKET_PROGRAMS
+        .iter()
+        .map(|name| beside(&directory.join(name)));
     let mut problems: Vec<String> = programs
-        .filter_map(|pin| pins::remove_tree(&pin).err())
+        .chain(unfinished)
+        .filter_map(|pin| remove(&pin).err())
         .collect();
     problems.extend(pins::remove_tree(directory).err());
     problems
+}
+
+/// Detaches and unpins a link. When this returns, its program runs no more.
+fn remove(pin: &Path) -> Result<(), String> {
+    if let Ok(link) = syscalls::open_pinned(pin) {
+        syscalls::detach(&link)
+            .map_err(|error| format!("detaching link {}: {error}", pin.display()))?;
+    }
+    pins::remove_tree(pin)
 }

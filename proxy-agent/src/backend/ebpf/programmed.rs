@@ -85,8 +85,10 @@ pub struct Usage {
     pub frontends: usize,
     /// Entries of SETS.
     pub sets: usize,
-    /// Entries of SLOTS, and of MEMBERS.
+    /// Entries of SLOTS.
     pub slots: usize,
+    /// Entries of MEMBERS.
+    pub members: usize,
 }
 
 impl Usage {
@@ -97,7 +99,7 @@ impl Usage {
             ("FRONTENDS", self.frontends),
             ("SETS", self.sets),
             ("SLOTS", self.slots),
-            ("MEMBERS", self.slots),
+            ("MEMBERS", self.members),
         ]
     }
 }
@@ -111,7 +113,7 @@ impl Programmed {
             Key::Frontend(_) => &mut used.frontends,
             Key::Set(_) => &mut used.sets,
             Key::Slot(_) => &mut used.slots,
-            Key::Member(_) => return,
+            Key::Member(_) => &mut used.members,
         };
         *count = if added {
             *count + 1

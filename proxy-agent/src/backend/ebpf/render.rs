@@ -40,6 +40,7 @@ const UNLIMITED: Capacity = Capacity {
     frontends: usize::MAX,
     sets: usize::MAX,
     slots: usize::MAX,
+    members: usize::MAX,
 };
 
 fn line(text: &mut String, line: &str) {

@@ -1,5 +1,5 @@
-//! The three bpf(2) commands that aya does not offer for `sock_addr` links: opening a pinned link,
-//! asking what it is attached to, and putting another program behind it in place.
+//! The bpf(2) commands that aya does not offer for cgroup links: opening a pinned link, asking what
+//! it is attached to, putting another program behind it in place, and detaching it at once.
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper for these commands")]
 
@@ -17,6 +17,7 @@ use std::{
 const BPF_OBJ_GET: libc::c_long = 7;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_UPDATE: libc::c_long = 29;
+const BPF_LINK_DETACH: libc::c_long = 34;
 const BPF_LINK_TYPE_CGROUP: u32 = 3;
 
 /// Size that attributes are padded to; the kernel accepts more than it knows if the rest is zero.
@@ -88,4 +89,11 @@ pub fn replace_program(link: impl AsFd, program: impl AsFd) -> io::Result<()> {
     let link = link.as_fd().as_raw_fd().to_ne_bytes();
     let program = program.as_fd().as_raw_fd().to_ne_bytes();
     bpf(BPF_LINK_UPDATE, &mut attr(&[(0, &link), (4, &program)])).map(drop)
+}
+
+/// Detaches `link` (Linux 5.9). Removing its last pin would do so too, but some time later: the
+/// kernel leaves that to a worker.
+pub fn detach(link: impl AsFd) -> io::Result<()> {
+    let link = link.as_fd().as_raw_fd().to_ne_bytes();
+    bpf(BPF_LINK_DETACH, &mut attr(&[(0, &link)])).map(drop)
 }

@@ -181,6 +181,7 @@ const ROOM: Capacity = Capacity {
     frontends: 100,
     sets: 200,
     slots: 1000,
+    members: 1000,
 };
 
 fn resume<M: ServiceMaps>(maps: M, capacity: Capacity) -> Programmer<M> {
