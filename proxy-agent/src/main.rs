@@ -19,6 +19,7 @@ use proxy_agent::{
     run::{self, RunError},
     start_logging,
 };
+use proxy_model::FatalCause;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("proxy-agent: {error:#}");
-            exit_code(&error)
+            exit_code(&error).into()
         }
     }
 }
@@ -80,21 +81,49 @@ fn print(text: &str) -> Result<(), Error> {
 }
 
 /// See `EXIT_CODES` in the command line's definition.
-fn exit_code(error: &Error) -> ExitCode {
-    let open = error
-        .downcast_ref::<OpenError>()
-        .or_else(|| match error.downcast_ref() {
-            Some(RunError::Open(error)) => Some(error),
-            _ => None,
-        });
-    let bad_input = error.is::<ConfigError>()
-        || error.is::<LogLevelError>()
-        || error.is::<ManifestError>()
-        || matches!(error.downcast_ref(), Some(RunError::Manifests(_)));
-    ExitCode::from(match open {
-        _ if bad_input => 2,
+fn exit_code(error: &Error) -> u8 {
+    if error.is::<ConfigError>() || error.is::<LogLevelError>() || error.is::<ManifestError>() {
+        return 2;
+    }
+    let open = match error.downcast_ref() {
+        Some(RunError::Manifests(_)) => return 2,
+        Some(RunError::Sync(fatal)) if fatal.cause == FatalCause::Host => return 3,
+        Some(RunError::Open(error)) => Some(error),
+        _ => error.downcast_ref::<OpenError>(),
+    };
+    match open {
         Some(OpenError::Host(_)) => 3,
         Some(OpenError::Locked(_)) => 4,
-        _ => 1,
-    })
+        Some(OpenError::Other(_)) | None => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proxy_agent::run::Fatal;
+
+    use super::*;
+
+    #[test]
+    fn the_exit_code_tells_a_host_that_cannot_from_a_failure() {
+        let sync = |cause| {
+            Error::from(RunError::Sync(Fatal {
+                cause,
+                reason: "attaching".to_owned(),
+            }))
+        };
+        assert_eq!(exit_code(&sync(FatalCause::Host)), 3);
+        assert_eq!(exit_code(&sync(FatalCause::Other)), 1);
+        let host = || OpenError::Host("no BPF".to_owned());
+        assert_eq!(exit_code(&RunError::Open(host()).into()), 3);
+        assert_eq!(exit_code(&host().into()), 3);
+        let locked = || OpenError::Locked("pins".into());
+        assert_eq!(exit_code(&RunError::Open(locked()).into()), 4);
+        assert_eq!(exit_code(&locked().into()), 4);
+        let other = OpenError::Other("odd".to_owned());
+        assert_eq!(exit_code(&RunError::Open(other).into()), 1);
+        let mistakes = ConfigError { mistakes: vec![] };
+        assert_eq!(exit_code(&mistakes.into()), 2);
+        assert_eq!(exit_code(&Error::msg("anything")), 1);
+    }
 }

@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use proxy_model::{Backend, Change, ChangeSet, ClusterEvent, Model, SyncError, SyncReport};
+use proxy_model::{
+    Backend, Change, ChangeSet, ClusterEvent, FatalCause, Model, SyncError, SyncReport,
+};
 use thiserror::Error;
 
 use crate::logging::milliseconds;
@@ -25,8 +27,13 @@ pub struct Pipeline<B> {
 
 /// A sync that no retry can mend.
 #[derive(Debug, Error)]
-#[error("{0}")]
-pub struct Fatal(String);
+#[error("{reason}")]
+pub struct Fatal {
+    /// Whose matter it is.
+    pub cause: FatalCause,
+    /// What was attempted, on what, what stopped it, and what to do.
+    pub reason: String,
+}
 
 impl<B: Backend> Pipeline<B> {
     /// A pipeline that has synced nothing yet.
@@ -68,7 +75,7 @@ impl<B: Backend> Pipeline<B> {
                 tracing::error!(reason, retry_in_ms = wait.as_millis(), "sync failed");
                 Ok(Some(wait))
             }
-            Err(SyncError::Fatal { reason }) => Err(Fatal(reason)),
+            Err(SyncError::Fatal { cause, reason }) => Err(Fatal { cause, reason }),
         }
     }
 

@@ -14,9 +14,11 @@ use crate::{
     cluster::manifests::{ManifestError, ManifestSource, WatchError, watch},
     config::Run,
     kernel_log,
-    pipeline::{Fatal, Pipeline},
+    pipeline::Pipeline,
 };
 use proxy_model::Model;
+
+pub use crate::pipeline::Fatal;
 
 /// Why the agent stopped, or did not start.
 #[derive(Debug, Error)]

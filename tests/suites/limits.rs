@@ -2,7 +2,12 @@
 //! on, and what did not fit is served once there is room. Needs root and BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{
+    collections::BTreeSet,
+    fs::{self, Permissions},
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt as _,
+};
 
 use proxy_common::names::MAPS;
 use proxy_tests::{
@@ -156,4 +161,31 @@ fn what_does_not_fit_at_start_is_told_and_the_rest_is_served() {
     let working = served.iter().filter(|answer| answer.is_ok()).count();
     assert_eq!(working, 1, "{served:?}");
     drop(agent);
+}
+
+/// The last step of a start fails, when everything is loaded and programmed already.
+#[test]
+fn links_that_may_not_be_touched_are_a_matter_of_the_host() {
+    if !requires::met("limits", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let files = [(FILE, &*small_service(1, &[1]))];
+    let mut agent = Agent::start(&shop.world, AgentOptions::default(), &files).unwrap();
+    let mut prober = Prober::start(&shop.client).unwrap();
+    agent.terminate().unwrap();
+    let links = agent.pins().path().join("links");
+    fs::set_permissions(&links, Permissions::from_mode(0o000)).unwrap();
+    // Root that may use BPF, but may not pass over the permissions of files.
+    let less = "-dac_override,-dac_read_search";
+    agent.options().launcher = ["setpriv", "--bounding-set", less].map(str::to_owned).into();
+    agent.spawn().unwrap();
+    let ended = agent.wait_for_exit();
+    fs::set_permissions(&links, Permissions::from_mode(0o700)).unwrap();
+    let (code, log) = ended.unwrap();
+    assert_eq!(code, Some(3), "{log:#?}");
+    let last = log.last().unwrap();
+    assert!(last.raw.contains(links.to_str().unwrap()), "{}", last.raw);
+    // What served before still does.
+    assert_eq!(answers(&mut prober, 1), Ok(endpoints(&[1])));
 }

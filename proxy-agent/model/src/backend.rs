@@ -60,7 +60,19 @@ pub enum SyncError {
     /// No later call can succeed on this host; the agent must stop and say why.
     #[error("{reason}")]
     Fatal {
+        /// Whose matter it is.
+        cause: FatalCause,
         /// What was attempted, on what, what stopped it, and what to do.
         reason: String,
     },
+}
+
+/// Whose matter a [`SyncError::Fatal`] is. Whoever starts agents acts on it: a host that cannot
+/// must be changed first, anything else may be worth another start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FatalCause {
+    /// This host, or the rights of this process, do not allow it.
+    Host,
+    /// Anything else.
+    Other,
 }
