@@ -2,17 +2,19 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::address::Address;
+use crate::{address::Address, check};
 
-/// Where traffic may land, as programs pass it around.
+/// Where traffic may land, as programs pass it around. `repr(C)`, so that the address is aligned
+/// and copied by words.
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoint {
     /// Its number, never 0. Numbers are given out once and not reused soon.
     pub number: u32,
-    /// Target port, host order.
-    pub port: u16,
     /// Address that traffic is sent to.
     pub address: Address,
+    /// Target port, host order.
+    pub port: u16,
 }
 
 /// Key of SETS.
@@ -27,10 +29,27 @@ pub struct SetKey {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct SetValue {
-    /// Its own number. First, see the crate docs.
-    pub set: u32,
     /// How many slots are valid: indices 0 to `count - 1`.
     pub count: u32,
+    /// Proves that the value is whole and of its key, see the crate docs.
+    pub check: u32,
+}
+
+impl SetValue {
+    /// The value of the set with number `set`.
+    #[inline(always)]
+    pub const fn new(set: u32, count: u32) -> Self {
+        Self {
+            count,
+            check: check::check([set, count]),
+        }
+    }
+
+    /// Whether the value is whole, and of the set with number `set`.
+    #[inline(always)]
+    pub const fn holds_for(&self, set: u32) -> bool {
+        self.check == check::check([set, self.count])
+    }
 }
 
 /// Key of SLOTS.
@@ -47,8 +66,6 @@ pub struct SlotKey {
 #[repr(C, align(4))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct SlotValue {
-    /// The set it belongs to. First, see the crate docs.
-    pub set: u32,
     /// Number of the endpoint at this position.
     pub endpoint: u32,
     /// Address that traffic is sent to.
@@ -57,9 +74,36 @@ pub struct SlotValue {
     pub port: u16,
     /// Zero.
     pub padding: u16,
+    /// Proves that the value is whole and of its set, see the crate docs.
+    pub check: u32,
 }
 
 impl SlotValue {
+    /// The value of a slot of the set with number `set`.
+    #[inline(always)]
+    pub fn new(set: u32, endpoint: &Endpoint) -> Self {
+        let Endpoint {
+            number,
+            address,
+            port,
+        } = *endpoint;
+        let mut value = Self {
+            endpoint: number,
+            address,
+            port,
+            padding: 0,
+            check: 0,
+        };
+        value.check = value.seal(set);
+        value
+    }
+
+    /// Whether the value is whole, and of a slot of the set with number `set`.
+    #[inline(always)]
+    pub fn holds_for(&self, set: u32) -> bool {
+        self.check == self.seal(set)
+    }
+
     /// The slot's endpoint.
     #[inline(always)]
     pub const fn endpoint(&self) -> Endpoint {
@@ -68,6 +112,12 @@ impl SlotValue {
             port: self.port,
             address: self.address,
         }
+    }
+
+    #[inline(always)]
+    fn seal(&self, set: u32) -> u32 {
+        let [number, a, b, c, d, port, _]: [u32; 7] = bytemuck::cast(*self);
+        check::check([set, number, a, b, c, d, port])
     }
 }
 

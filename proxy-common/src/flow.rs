@@ -18,6 +18,16 @@ use crate::{
     endpoint::Endpoint,
 };
 
+/// What a socket dialled. Aligned, so that it is copied by words.
+#[repr(C, align(4))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialled {
+    /// Address.
+    pub address: Address,
+    /// Port, host order.
+    pub port: u16,
+}
+
 /// One socket's translation of a frontend to an endpoint.
 #[repr(C, align(4))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Pod, Zeroable)]
@@ -30,7 +40,7 @@ pub struct Translation {
     pub frontend_port: u16,
     /// Port it was translated to, host order.
     pub endpoint_port: u16,
-    /// Number of the endpoint in ENDPOINTS.
+    /// Number of the endpoint.
     pub endpoint_id: u32,
     /// Check over the other fields and the owner, see [`Translation::sealed`].
     pub check: u32,
@@ -88,6 +98,15 @@ impl Translation {
         self.check = 0;
     }
 
+    /// What was dialled.
+    #[inline(always)]
+    pub const fn dialled(&self) -> Dialled {
+        Dialled {
+            address: self.frontend,
+            port: self.frontend_port,
+        }
+    }
+
     /// The endpoint it leads to.
     #[inline(always)]
     pub const fn endpoint(&self) -> Endpoint {
@@ -128,13 +147,20 @@ pub struct Peer {
     pub cookie: u64,
     /// The translation.
     pub translation: Translation,
-    /// 1 when the socket sent last through a record in FLOWS: that record decides when two
-    /// frontends lead to the same endpoint.
-    pub last_in_flows: u32,
+    /// [`LAST_IN_FLOWS`], [`MAY_GIVE_WAY`].
+    pub state: u32,
 }
 
-/// Entries of PEERS, a power of two. Cookies are given out in sequence, so that as many sockets
-/// as this can be open before two of them want one place.
+/// The socket sent last through a record in FLOWS: that record decides when two frontends lead to
+/// the same endpoint.
+pub const LAST_IN_FLOWS: u32 = 1 << 0;
+
+/// Another socket may take the place. TCP needs it for `getpeername` only, and some TCP sockets
+/// are never seen to close: those of the kernel's own clients, and the subflows of MPTCP.
+pub const MAY_GIVE_WAY: u32 = 1 << 1;
+
+/// Entries of PEERS, a power of two. Each CPU gives out cookies in sequence from blocks of its
+/// own, so that two open sockets seldom want one place.
 pub const PEERS: u32 = 1 << 16;
 
 /// Index in PEERS of the place for the socket with `cookie`.
@@ -192,14 +218,9 @@ impl Flows {
         None
     }
 
-    /// The frontend, address and port, behind `endpoint`; the one used last if there are several.
+    /// The frontend behind `endpoint`; the one used last if there are several.
     #[inline(never)]
-    pub fn frontend_of(
-        &self,
-        endpoint: &Address,
-        port: u16,
-        cookie: u64,
-    ) -> Option<(Address, u16)> {
+    pub fn frontend_of(&self, endpoint: &Address, port: u16, cookie: u64) -> Option<Dialled> {
         // One more than there are: the one used last comes first.
         let mut step = 0;
         while step <= FLOWS_PER_SOCKET {
@@ -208,7 +229,7 @@ impl Flows {
             if flow.leads_to(endpoint, port) {
                 let flow = flow.snapshot();
                 if flow.leads_to(endpoint, port) && flow.holds_for(cookie) {
-                    return Some((flow.frontend, flow.frontend_port));
+                    return Some(flow.dialled());
                 }
             }
             step += 1;

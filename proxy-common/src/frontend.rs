@@ -2,10 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{
-    address::{self, Address},
-    check,
-};
+use crate::{address::Address, check};
 
 /// Key of FRONTENDS.
 #[repr(C, align(4))]
@@ -26,7 +23,7 @@ pub struct FrontendKey {
 pub const SCOPE_ANY: u8 = 0;
 
 impl FrontendKey {
-    /// The key of an address in the kernel's form (see [`address::from_words`]). Made of words:
+    /// The key of an address in the kernel's form (see [`crate::address::from_words`]). Made of words:
     /// field by field, the compiler writes single bytes, on every connect.
     #[inline(always)]
     pub fn new(address: [u32; 4], port: u16, protocol: u8) -> Self {
@@ -40,24 +37,13 @@ impl FrontendKey {
             u32::from_ne_bytes([low, high, protocol, SCOPE_ANY]),
         ])
     }
-
-    /// A number that values carry to prove which key they belong to. Not a cryptographic hash: it
-    /// tells a recycled element from the one that was looked up.
-    #[inline(always)]
-    pub const fn check(&self) -> u32 {
-        let [a, b, c, d] = address::to_words(&self.address);
-        let tail = (self.port as u32) << 16 | (self.protocol as u32) << 8 | self.scope as u32;
-        check::check([a, b, c, d, tail])
-    }
 }
 
 /// Value of FRONTENDS.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct FrontendValue {
-    /// [`FrontendKey::check`] of the key this value was written for. First, see the crate docs.
-    pub key_check: u32,
-    /// The Service port it belongs to; every endpoint it leads to carries the same number.
+    /// The Service port it belongs to.
     pub service: u32,
     /// Endpoints of the whole cluster, 0 when the Service does not use that set.
     pub cluster_set: u32,
@@ -65,6 +51,8 @@ pub struct FrontendValue {
     pub local_set: u32,
     /// [`LEADS_TO_LOCAL`], [`ENDPOINTS_EXIST`].
     pub flags: u32,
+    /// Proves that the value is whole and of its key, see the crate docs.
+    pub check: u32,
 }
 
 /// Clients are led to the local set, otherwise to the cluster set.
@@ -75,6 +63,26 @@ pub const LEADS_TO_LOCAL: u32 = 1 << 0;
 pub const ENDPOINTS_EXIST: u32 = 1 << 1;
 
 impl FrontendValue {
+    /// The value with its check set, valid for `key` only.
+    #[inline(always)]
+    pub fn sealed(mut self, key: &FrontendKey) -> Self {
+        self.check = self.seal(key);
+        self
+    }
+
+    /// Whether the value is whole, and `key`'s.
+    #[inline(always)]
+    pub fn holds_for(&self, key: &FrontendKey) -> bool {
+        self.check == self.seal(key)
+    }
+
+    #[inline(always)]
+    fn seal(&self, key: &FrontendKey) -> u32 {
+        let [a, b, c, d, tail]: [u32; 5] = bytemuck::cast(*key);
+        let (sets, flags) = ([self.cluster_set, self.local_set], self.flags);
+        check::check([a, b, c, d, tail, self.service, sets[0], sets[1], flags])
+    }
+
     /// The set that a client is led to.
     #[inline(always)]
     pub const fn set(&self) -> u32 {
@@ -89,19 +97,26 @@ impl FrontendValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address;
 
     #[test]
-    fn the_check_sees_every_part_of_the_key() {
-        let key = FrontendKey {
-            address: address::from_ip("10.96.0.1".parse().unwrap()),
-            port: 80,
-            protocol: 6,
-            scope: SCOPE_ANY,
-        };
-        let mut address = key;
-        address.address[15] ^= 1;
-        let others = [
-            address,
+    fn a_value_holds_for_its_key_only_and_only_whole() {
+        let address = address::from_ip("10.96.0.1".parse().unwrap());
+        let key = FrontendKey::new(address::to_words(&address), 80, 6);
+        let value = FrontendValue {
+            service: 1,
+            cluster_set: 2,
+            local_set: 3,
+            flags: ENDPOINTS_EXIST,
+            check: 0,
+        }
+        .sealed(&key);
+        assert!(value.holds_for(&key));
+
+        let mut other = key;
+        other.address[15] ^= 1;
+        let keys = [
+            other,
             FrontendKey { port: 81, ..key },
             FrontendKey {
                 protocol: 17,
@@ -109,8 +124,26 @@ mod tests {
             },
             FrontendKey { scope: 1, ..key },
         ];
-        for other in others {
-            assert_ne!(key.check(), other.check(), "{other:?}");
+        for key in keys {
+            assert!(!value.holds_for(&key), "{key:?}");
+        }
+        let values = [
+            FrontendValue {
+                service: 9,
+                ..value
+            },
+            FrontendValue {
+                cluster_set: 9,
+                ..value
+            },
+            FrontendValue {
+                local_set: 9,
+                ..value
+            },
+            FrontendValue { flags: 0, ..value },
+        ];
+        for value in values {
+            assert!(!value.holds_for(&key), "{value:?}");
         }
     }
 }

@@ -24,11 +24,11 @@ macro_rules! layout {
 
 layout! {
     FrontendKey: 20 { address @ 0, port @ 16, protocol @ 18, scope @ 19 }
-    FrontendValue: 20 { key_check @ 0, service @ 4, cluster_set @ 8, local_set @ 12, flags @ 16 }
+    FrontendValue: 20 { service @ 0, cluster_set @ 4, local_set @ 8, flags @ 12, check @ 16 }
     SetKey: 4 { set @ 0 }
-    SetValue: 8 { set @ 0, count @ 4 }
+    SetValue: 8 { count @ 0, check @ 4 }
     SlotKey: 8 { set @ 0, index @ 4 }
-    SlotValue: 28 { set @ 0, endpoint @ 4, address @ 8, port @ 24, padding @ 26 }
+    SlotValue: 28 { endpoint @ 0, address @ 4, port @ 20, padding @ 22, check @ 24 }
     MemberKey: 8 { set @ 0, endpoint @ 4 }
     MemberValue: 4 { index @ 0 }
     ServiceKey: 4 { service @ 0 }
@@ -39,7 +39,7 @@ layout! {
     Translation: 44 { frontend @ 0, endpoint @ 16, frontend_port @ 32, endpoint_port @ 34,
         endpoint_id @ 36, check @ 40 }
     Flows: 360 { last @ 0, next @ 4, flows @ 8 }
-    Peer: 56 { cookie @ 0, translation @ 8, last_in_flows @ 52 }
+    Peer: 56 { cookie @ 0, translation @ 8, state @ 52 }
 }
 
 /// `BPF_OBJ_NAME_LEN` is 16 with the final zero; a longer name is cut by the kernel.

@@ -12,10 +12,10 @@
 //! Byte order: addresses are 16 bytes in network order, IPv4 mapped into IPv6; everything else,
 //! ports included, is in host order, so that `bpftool map dump` prints port 80 as 80.
 //!
-//! A hash element may be recycled for another key while a program still reads it (immediately,
-//! since kernel 6.1 allocates elements from a per-CPU cache). Every value therefore starts with
-//! the identity of its key. The kernel writes a value front to back and programs read it back to
-//! front, so that a value whose identity is right was read whole. See [`socket::route`].
+//! A hash element may be recycled for another key while a program still reads it (at once, since
+//! kernel 6.1 allocates elements from a per-CPU cache), and nothing orders the bytes of such a
+//! write. Every value that programs read therefore carries a check over itself and its key: one
+//! that does not hold was caught in between, and is looked up again. See [`socket::route`].
 #![no_std]
 #![expect(
     clippy::cast_possible_truncation,

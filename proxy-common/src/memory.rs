@@ -3,7 +3,7 @@
 use crate::{
     address::Address,
     endpoint::Endpoint,
-    flow::{Flows, Peer, Remembered, Translation},
+    flow::{Dialled, Flows, LAST_IN_FLOWS, MAY_GIVE_WAY, Peer, Remembered, Translation},
 };
 
 /// The two places of one socket.
@@ -18,34 +18,41 @@ pub trait Places {
     fn flows(&mut self, create: bool) -> Option<&mut Flows>;
 }
 
-/// Remembers where the socket now connects to. A connected socket has one peer: its own place is
+/// How a socket came to a new peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// A TCP socket connects. Its place may be taken from it later.
+    TcpConnect,
+    /// A UDP socket connects.
+    UdpConnect,
+    /// An unconnected UDP socket sends.
+    UdpSend,
+}
+
+/// Remembers where the socket now leads to. A connected socket has one peer: its own place is
 /// taken over whatever it held.
-#[inline(always)]
-pub fn connected<P: Places>(places: &mut P, translation: &Translation) -> Remembered {
-    remember(places, translation, true)
-}
-
-/// Remembers where an unconnected socket now sends to.
-#[inline(always)]
-pub fn sent<P: Places>(places: &mut P, translation: &Translation) -> Remembered {
-    remember(places, translation, false)
-}
-
 // A function of its own in the programs: see `Flows`.
 #[inline(never)]
-fn remember<P: Places>(places: &mut P, translation: &Translation, connects: bool) -> Remembered {
+pub fn remember<P: Places>(places: &mut P, translation: &Translation, by: By) -> Remembered {
     let cookie = places.cookie();
     let translation = translation.sealed(cookie);
     if let Some(peer) = places.peer() {
         let held = &peer.translation;
-        let ours = peer.cookie == cookie
-            && (connects
+        let usable = if peer.cookie == cookie {
+            by != By::UdpSend
                 || held.endpoint_id == 0
-                || held.is_of(&translation.frontend, translation.frontend_port));
-        if ours || peer.cookie == 0 {
+                || held.is_of(&translation.frontend, translation.frontend_port)
+        } else {
+            peer.cookie == 0 || peer.state & MAY_GIVE_WAY != 0
+        };
+        if usable {
             peer.cookie = cookie;
             peer.translation = translation;
-            peer.last_in_flows = 0;
+            peer.state = if by == By::TcpConnect {
+                MAY_GIVE_WAY
+            } else {
+                0
+            };
             return Remembered::Kept;
         }
     }
@@ -53,7 +60,7 @@ fn remember<P: Places>(places: &mut P, translation: &Translation, connects: bool
         return Remembered::Lost;
     };
     let remembered = flows.remember(&translation);
-    set_last_in_flows(places, cookie, 1);
+    note_last_in_flows(places, cookie);
     remembered
 }
 
@@ -80,34 +87,30 @@ pub fn used<P: Places>(places: &mut P, frontend: &Address, port: u16) {
         && peer.cookie == cookie
         && peer.translation.is_of(frontend, port)
     {
-        if peer.last_in_flows != 0 {
-            peer.last_in_flows = 0;
+        if peer.state & LAST_IN_FLOWS != 0 {
+            peer.state &= !LAST_IN_FLOWS;
         }
         return;
     }
     if let Some(flows) = places.flows(false) {
         flows.touch(frontend, port);
-        set_last_in_flows(places, cookie, 1);
+        note_last_in_flows(places, cookie);
     }
 }
 
-/// The frontend, address and port, behind `endpoint`; the one used last if there are several.
+/// The frontend behind `endpoint`; the one used last if there are several.
 #[inline(always)]
-pub fn frontend_of<P: Places>(
-    places: &mut P,
-    endpoint: &Address,
-    port: u16,
-) -> Option<(Address, u16)> {
+pub fn frontend_of<P: Places>(places: &mut P, endpoint: &Address, port: u16) -> Option<Dialled> {
     let cookie = places.cookie();
     let mut held = None;
     let mut last_in_flows = true;
     if let Some(peer) = places.peer()
         && peer.cookie == cookie
     {
-        last_in_flows = peer.last_in_flows != 0;
+        last_in_flows = peer.state & LAST_IN_FLOWS != 0;
         let translation = peer.translation.snapshot();
         if translation.leads_to(endpoint, port) && translation.holds_for(cookie) {
-            held = Some((translation.frontend, translation.frontend_port));
+            held = Some(translation.dialled());
         }
     }
     if held.is_some() && !last_in_flows {
@@ -143,11 +146,11 @@ pub fn closed(place: &mut Peer, cookie: u64) {
 }
 
 #[inline(always)]
-fn set_last_in_flows<P: Places>(places: &mut P, cookie: u64, value: u32) {
+fn note_last_in_flows<P: Places>(places: &mut P, cookie: u64) {
     if let Some(peer) = places.peer()
         && peer.cookie == cookie
     {
-        peer.last_in_flows = value;
+        peer.state |= LAST_IN_FLOWS;
     }
 }
 

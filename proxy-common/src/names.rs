@@ -94,7 +94,8 @@ pub const MAPS: [MapShape; 9] = [
         value_size: 4,
         entries: 1,
         flags: 0,
-        group: MapGroup::Services,
+        // Sockets remember endpoints by number: what may be reused is known as long as they are.
+        group: MapGroup::Flows,
         sizable: false,
         about: "first number that no Service port, set or endpoint was ever given",
     },

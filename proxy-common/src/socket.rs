@@ -28,7 +28,7 @@ pub const fn service_protocol(protocol: u32) -> Option<u8> {
     }
 }
 
-/// The Service maps as a program reads them. Each method copies the value out, last field first.
+/// The Service maps as a program reads them. Each method copies the value out, each word once.
 pub trait ServiceTables {
     /// FRONTENDS.
     fn frontend(&self, key: &FrontendKey) -> Option<FrontendValue>;
@@ -78,14 +78,14 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpo
         let Some(frontend) = tables.frontend(key) else {
             return Route::Untouched;
         };
-        if frontend.key_check != key.check() {
+        if !frontend.holds_for(key) {
             continue;
         }
         let set_id = frontend.set();
         let Some(set) = tables.set(set_id) else {
             continue;
         };
-        if set.set != set_id {
+        if !set.holds_for(set_id) {
             continue;
         }
         if set.count == 0 {
@@ -102,7 +102,7 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpo
         }
         let index = pick(tables.random(), set.count);
         match tables.slot(&SlotKey { set: set_id, index }) {
-            Some(slot) if slot.set == set_id => return Route::Endpoint(slot.endpoint()),
+            Some(slot) if slot.holds_for(set_id) => return Route::Endpoint(slot.endpoint()),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use proxy_common::{
     endpoint::Endpoint,
     flow::{Remembered, Translation},
     frontend::FrontendKey,
-    memory,
+    memory::{self, By},
     socket::{self, Route, UDP},
 };
 
@@ -36,7 +36,12 @@ pub fn connect<S: SockAddr>(socket: &S) -> i32 {
         }
         Route::Endpoint(endpoint) => {
             let translation = translation(&key, &endpoint);
-            note(memory::connected(&mut Socket::of(socket), &translation));
+            let by = if protocol == UDP {
+                By::UdpConnect
+            } else {
+                By::TcpConnect
+            };
+            note(memory::remember(&mut Socket::of(socket), &translation, by));
             lead(socket, &key, &endpoint)
         }
         Route::Refused => refuse(socket, &key, ECONNREFUSED),
@@ -47,6 +52,10 @@ pub fn connect<S: SockAddr>(socket: &S) -> i32 {
 /// A UDP socket sends to an address given with the datagram.
 #[inline(always)]
 pub fn send<S: SockAddr>(socket: &S) -> i32 {
+    // UDP-Lite comes through the same hook.
+    if socket::service_protocol(socket.protocol()) != Some(UDP) {
+        return PROCEED;
+    }
     let key = frontend_key(socket, UDP);
     let mut memory = Socket::of(socket);
     let kept = memory::endpoint_of(&mut memory, &key.address, key.port);
@@ -64,7 +73,8 @@ pub fn send<S: SockAddr>(socket: &S) -> i32 {
             if kept_number == Some(endpoint.number) {
                 memory::used(&mut memory, &key.address, key.port);
             } else {
-                note(memory::sent(&mut memory, &translation(&key, &endpoint)));
+                let translation = translation(&key, &endpoint);
+                note(memory::remember(&mut memory, &translation, By::UdpSend));
             }
             lead(socket, &key, &endpoint)
         }

@@ -10,9 +10,9 @@ use crate::{places::Socket, sockaddr::SockAddr};
 pub fn received<S: SockAddr>(socket: &S) {
     let (endpoint, port) = (socket.address(), socket.port());
     let memory = &mut Socket::of(socket);
-    if let Some((frontend, port)) = memory::frontend_of(memory, &endpoint, port) {
-        socket.set_address(&frontend);
-        socket.set_port(port);
+    if let Some(dialled) = memory::frontend_of(memory, &endpoint, port) {
+        socket.set_address(&dialled.address);
+        socket.set_port(dialled.port);
     }
 }
 

@@ -13,22 +13,21 @@ use crate::maps;
 /// The kernel's maps.
 pub struct Kernel;
 
-/// Copies a map value out word by word, last word first: the kernel may overwrite the element
-/// with another key's value meanwhile, front to back, and every value starts with the identity of
-/// its key. Copied this way, a value whose identity is right is whole.
+/// Copies a map value out, each word once: the kernel may give the element to another key
+/// meanwhile, and what is checked must be what is used.
 ///
 /// # Safety
 ///
 /// `value` must point to a live map value of type `T`, made of whole words without padding.
 #[inline(always)]
-unsafe fn copy_back_to_front<T: Copy>(value: *const T) -> T {
+unsafe fn copy<T: Copy>(value: *const T) -> T {
     let mut copy = core::mem::MaybeUninit::<T>::uninit();
     let (from, to) = (value.cast::<u32>(), copy.as_mut_ptr().cast::<u32>());
-    let mut index = size_of::<T>() / size_of::<u32>();
-    while index > 0 {
-        index -= 1;
+    let mut index = 0;
+    while index < size_of::<T>() / size_of::<u32>() {
         // SAFETY: `index` is inside `T`, which both pointers are valid for.
         unsafe { to.add(index).write(from.add(index).read_volatile()) };
+        index += 1;
     }
     // SAFETY: every word of `T` was written, and any words are a value of the map types.
     unsafe { copy.assume_init() }
@@ -40,7 +39,7 @@ impl ServiceTables for Kernel {
         // SAFETY: the map returned a live value of this type.
         maps::FRONTENDS
             .get_ptr(key)
-            .map(|value| unsafe { copy_back_to_front(value) })
+            .map(|value| unsafe { copy(value) })
     }
 
     #[inline(always)]
@@ -48,15 +47,13 @@ impl ServiceTables for Kernel {
         // SAFETY: the map returned a live value of this type.
         maps::SETS
             .get_ptr(SetKey { set })
-            .map(|value| unsafe { copy_back_to_front(value) })
+            .map(|value| unsafe { copy(value) })
     }
 
     #[inline(always)]
     fn slot(&self, key: &SlotKey) -> Option<SlotValue> {
         // SAFETY: the map returned a live value of this type.
-        maps::SLOTS
-            .get_ptr(key)
-            .map(|value| unsafe { copy_back_to_front(value) })
+        maps::SLOTS.get_ptr(key).map(|value| unsafe { copy(value) })
     }
 
     #[inline(always)]

@@ -187,6 +187,21 @@ impl EbpfBackend {
         deleted.collect()
     }
 
+    /// Refuses to replace maps of an earlier run by smaller ones that cannot hold what those serve.
+    fn keep_what_was_served(&self, outcome: &Outcome) -> Result<(), OpenError> {
+        if !self.loaded.rebuilt || outcome.failures.is_empty() {
+            return Ok(());
+        }
+        let served = load::served_before(&self.pins)?;
+        let lost = outcome.failures.iter().find(|(key, _)| served.contains(*key));
+        lost.map_or(Ok(()), |(key, reason)| {
+            Err(OpenError::Other(format!(
+                "maps of the given sizes cannot hold what is served now, so that stays as it is: \
+                 {key}: {reason}"
+            )))
+        })
+    }
+
     /// Attaches the programs, in the place of those of an earlier run.
     fn attach(&mut self, services: usize, opened: Instant) -> Result<(), OpenError> {
         let directory = self.pins.links();
@@ -261,7 +276,8 @@ impl Backend for EbpfBackend {
                 after: RETRY_AFTER,
             })?;
         if let Some(opened) = self.opened {
-            self.attach(state.services.len(), opened)
+            self.keep_what_was_served(&outcome)
+                .and_then(|()| self.attach(state.services.len(), opened))
                 .map_err(|error| SyncError::Fatal {
                     cause: match error {
                         OpenError::Host(_) => FatalCause::Host,

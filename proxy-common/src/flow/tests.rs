@@ -32,7 +32,7 @@ fn frontend_of(flows: &Flows, endpoint: u8) -> Option<Address> {
     let endpoint = flow(0, endpoint).endpoint;
     flows
         .frontend_of(&endpoint, 5353, COOKIE)
-        .map(|(frontend, _)| frontend)
+        .map(|dialled| dialled.address)
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn flow(frontend: u8, endpoint: u8) -> Translation {
 
 fn frontend_of(memory: &mut Memory, endpoint: u8) -> Option<Address> {
     let endpoint = flow(0, endpoint).endpoint;
-    super::frontend_of(memory, &endpoint, 5353).map(|(frontend, _)| frontend)
+    super::frontend_of(memory, &endpoint, 5353).map(|dialled| dialled.address)
 }
 
 fn endpoint_of(memory: &mut Memory, frontend: u8) -> Option<u32> {
@@ -55,8 +55,14 @@ fn endpoint_of(memory: &mut Memory, frontend: u8) -> Option<u32> {
 #[test]
 fn one_frontend_needs_no_storage() {
     let mut memory = Memory::default();
-    assert_eq!(sent(&mut memory, &flow(1, 101)), Remembered::Kept);
-    assert_eq!(sent(&mut memory, &flow(1, 102)), Remembered::Kept);
+    assert_eq!(
+        remember(&mut memory, &flow(1, 101), By::UdpSend),
+        Remembered::Kept
+    );
+    assert_eq!(
+        remember(&mut memory, &flow(1, 102), By::UdpSend),
+        Remembered::Kept
+    );
     assert_eq!(frontend_of(&mut memory, 102), Some(flow(1, 0).frontend));
     assert_eq!(frontend_of(&mut memory, 101), None);
     assert_eq!(endpoint_of(&mut memory, 1), Some(102));
@@ -68,7 +74,7 @@ fn nine_frontends_at_once_are_kept_exactly() {
     let mut memory = Memory::default();
     for n in 1..=9 {
         assert_eq!(
-            sent(&mut memory, &flow(n, n + 100)),
+            remember(&mut memory, &flow(n, n + 100), By::UdpSend),
             Remembered::Kept,
             "frontend {n}"
         );
@@ -81,7 +87,10 @@ fn nine_frontends_at_once_are_kept_exactly() {
         );
         assert_eq!(endpoint_of(&mut memory, n), Some(u32::from(n) + 100));
     }
-    assert_eq!(sent(&mut memory, &flow(10, 110)), Remembered::Replaced);
+    assert_eq!(
+        remember(&mut memory, &flow(10, 110), By::UdpSend),
+        Remembered::Replaced
+    );
 }
 
 #[test]
@@ -92,7 +101,10 @@ fn a_place_that_another_socket_holds_is_left_to_it() {
         ..Peer::default()
     };
     memory.peer = theirs;
-    assert_eq!(connected(&mut memory, &flow(1, 101)), Remembered::Kept);
+    assert_eq!(
+        remember(&mut memory, &flow(1, 101), By::UdpConnect),
+        Remembered::Kept
+    );
     assert_eq!(frontend_of(&mut memory, 101), Some(flow(1, 0).frontend));
     assert_eq!(memory.peer, theirs);
     forget(&mut memory, &flow(1, 101).endpoint, 5353);
@@ -104,7 +116,7 @@ fn a_place_that_another_socket_holds_is_left_to_it() {
 #[test]
 fn a_closed_socket_frees_its_place() {
     let mut memory = Memory::default();
-    connected(&mut memory, &flow(1, 101));
+    remember(&mut memory, &flow(1, 101), By::UdpConnect);
     closed(&mut memory.peer, COOKIE);
     assert_eq!(memory.peer.cookie, 0);
     assert_eq!(frontend_of(&mut memory, 101), None);
@@ -113,8 +125,8 @@ fn a_closed_socket_frees_its_place() {
 #[test]
 fn a_socket_that_connects_elsewhere_remembers_the_new_peer() {
     let mut memory = Memory::default();
-    connected(&mut memory, &flow(1, 101));
-    connected(&mut memory, &flow(2, 102));
+    remember(&mut memory, &flow(1, 101), By::UdpConnect);
+    remember(&mut memory, &flow(2, 102), By::UdpConnect);
     assert_eq!(frontend_of(&mut memory, 101), None);
     assert_eq!(frontend_of(&mut memory, 102), Some(flow(2, 0).frontend));
 }
@@ -122,8 +134,8 @@ fn a_socket_that_connects_elsewhere_remembers_the_new_peer() {
 #[test]
 fn the_frontend_used_last_decides_wherever_it_is_kept() {
     let mut memory = Memory::default();
-    sent(&mut memory, &flow(1, 101));
-    sent(&mut memory, &flow(2, 101));
+    remember(&mut memory, &flow(1, 101), By::UdpSend);
+    remember(&mut memory, &flow(2, 101), By::UdpSend);
     assert_eq!(frontend_of(&mut memory, 101), Some(flow(2, 0).frontend));
     used(&mut memory, &flow(1, 0).frontend, 53);
     assert_eq!(frontend_of(&mut memory, 101), Some(flow(1, 0).frontend));
@@ -134,14 +146,17 @@ fn the_frontend_used_last_decides_wherever_it_is_kept() {
 #[test]
 fn talking_to_the_endpoint_itself_forgets_the_frontend() {
     let mut memory = Memory::default();
-    sent(&mut memory, &flow(1, 101));
-    sent(&mut memory, &flow(2, 102));
+    remember(&mut memory, &flow(1, 101), By::UdpSend);
+    remember(&mut memory, &flow(2, 102), By::UdpSend);
     for endpoint in [101, 102] {
         forget(&mut memory, &flow(0, endpoint).endpoint, 5353);
         assert_eq!(frontend_of(&mut memory, endpoint), None);
     }
     assert_eq!(endpoint_of(&mut memory, 1), None);
-    assert_eq!(sent(&mut memory, &flow(3, 103)), Remembered::Kept);
+    assert_eq!(
+        remember(&mut memory, &flow(3, 103), By::UdpSend),
+        Remembered::Kept
+    );
 }
 
 #[test]
@@ -150,7 +165,36 @@ fn without_memory_the_loss_is_told() {
         exhausted: true,
         ..Memory::default()
     };
-    sent(&mut memory, &flow(1, 101));
-    assert_eq!(sent(&mut memory, &flow(2, 102)), Remembered::Lost);
+    remember(&mut memory, &flow(1, 101), By::UdpSend);
+    assert_eq!(
+        remember(&mut memory, &flow(2, 102), By::UdpSend),
+        Remembered::Lost
+    );
     assert_eq!(frontend_of(&mut memory, 101), Some(flow(1, 0).frontend));
+}
+
+#[test]
+fn a_tcp_socket_gives_way_and_a_udp_socket_does_not() {
+    let peer = Peer {
+        cookie: COOKIE + 65536,
+        state: MAY_GIVE_WAY,
+        ..Peer::default()
+    };
+    let mut memory = Memory {
+        peer,
+        ..Memory::default()
+    };
+    remember(&mut memory, &flow(1, 101), By::TcpConnect);
+    assert_eq!(
+        (memory.peer.cookie, memory.peer.state),
+        (COOKIE, MAY_GIVE_WAY)
+    );
+    remember(&mut memory, &flow(1, 101), By::UdpConnect);
+    assert_eq!((memory.peer.cookie, memory.peer.state), (COOKIE, 0));
+    assert!(!memory.flows_made);
+
+    memory.peer.cookie = COOKIE + 65536;
+    remember(&mut memory, &flow(2, 102), By::TcpConnect);
+    assert_eq!(memory.peer.cookie, COOKIE + 65536);
+    assert_eq!(frontend_of(&mut memory, 102), Some(flow(2, 0).frontend));
 }

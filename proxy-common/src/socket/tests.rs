@@ -58,33 +58,36 @@ fn key() -> FrontendKey {
     }
 }
 
-fn slot(set: u32, endpoint: u32) -> SlotValue {
-    SlotValue {
-        set,
-        endpoint,
-        address: [0; 16],
-        port: 8080,
-        padding: 0,
+fn frontend(cluster_set: u32, local_set: u32, flags: u32) -> FrontendValue {
+    FrontendValue {
+        service: 1,
+        cluster_set,
+        local_set,
+        flags,
+        check: 0,
     }
+    .sealed(&key())
 }
 
 fn endpoint(number: u32) -> Endpoint {
-    slot(0, number).endpoint()
+    Endpoint {
+        number,
+        port: 8080,
+        address: [0; 16],
+    }
+}
+
+fn slot(set: u32, number: u32) -> SlotValue {
+    SlotValue::new(set, &endpoint(number))
 }
 
 /// Service 1 with cluster set 2 of endpoints 10 and 11.
 fn tables() -> Tables {
     let mut tables = Tables {
-        frontend: Some(FrontendValue {
-            key_check: key().check(),
-            service: 1,
-            cluster_set: 2,
-            local_set: 0,
-            flags: ENDPOINTS_EXIST,
-        }),
+        frontend: Some(frontend(2, 0, ENDPOINTS_EXIST)),
         ..Tables::default()
     };
-    tables.sets.insert(2, SetValue { set: 2, count: 2 });
+    tables.sets.insert(2, SetValue::new(2, 2));
     for (index, id) in [(0, 10), (1, 11)] {
         tables.slots.insert(SlotKey { set: 2, index }, slot(2, id));
         tables.members.push((2, id));
@@ -122,19 +125,18 @@ fn a_kept_endpoint_stays_until_it_leaves_the_set() {
 #[test]
 fn an_empty_set_is_refused_or_unreachable() {
     let mut tables = tables();
-    tables.sets.insert(2, SetValue { set: 2, count: 0 });
+    tables.sets.insert(2, SetValue::new(2, 0));
     assert_eq!(route(&tables, &key(), None), Route::Unreachable);
-    tables.frontend.as_mut().unwrap().flags = 0;
+    tables.frontend = Some(frontend(2, 0, 0));
     assert_eq!(route(&tables, &key(), None), Route::Refused);
 }
 
 #[test]
 fn a_local_frontend_leads_to_the_local_set() {
     let mut tables = tables();
-    let frontend = tables.frontend.as_mut().unwrap();
-    frontend.flags |= crate::frontend::LEADS_TO_LOCAL;
-    frontend.local_set = 3;
-    tables.sets.insert(3, SetValue { set: 3, count: 1 });
+    let flags = ENDPOINTS_EXIST | crate::frontend::LEADS_TO_LOCAL;
+    tables.frontend = Some(frontend(2, 3, flags));
+    tables.sets.insert(3, SetValue::new(3, 1));
     tables
         .slots
         .insert(SlotKey { set: 3, index: 0 }, slot(3, 11));
@@ -159,9 +161,13 @@ type Mutation = fn(&mut Tables);
 #[test]
 fn a_recycled_element_never_leads_to_another_service() {
     let mutations: [(&str, Mutation); 3] = [
-        ("frontend", |t| t.frontend.as_mut().unwrap().key_check ^= 1),
-        ("set", |t| t.sets.get_mut(&2).unwrap().set = 9),
-        ("slot", |t| t.slots.values_mut().for_each(|s| s.set = 9)),
+        ("frontend", |t| {
+            t.frontend.as_mut().unwrap().cluster_set ^= 1;
+        }),
+        ("set", |t| t.sets.get_mut(&2).unwrap().count ^= 1),
+        ("slot", |t| {
+            t.slots.values_mut().for_each(|s| s.endpoint ^= 1);
+        }),
     ];
     for (name, mutate) in mutations {
         let mut tables = tables();

@@ -42,13 +42,15 @@ struct Found {
 pub fn adopt(entries: &[Entry]) -> Adopted {
     let found = Found::sort(entries);
     let mut programmed = Programmed::default();
+    let sets = found.sets_by_service();
     for (number, key) in &found.services {
         // A name that occurs twice cannot come from a run of ours; the first number wins, the
         // other is removed with all that belongs to it.
+        let sets = sets.get(number).copied().unwrap_or_default();
         programmed
             .services
             .entry(key.clone())
-            .or_insert_with(|| found.service(*number));
+            .or_insert_with(|| found.service(*number, sets));
     }
     let known: HashMap<u32, &ProgrammedService> = programmed
         .services
@@ -60,7 +62,7 @@ pub fn adopt(entries: &[Entry]) -> Adopted {
             leads_somewhere(value.cluster_set, service.cluster.as_ref())
                 && leads_somewhere(value.local_set, service.local.as_ref())
         });
-        if whole && value.key_check == key.check() {
+        if whole {
             programmed.frontends.insert(*key, *value);
         }
     }
@@ -85,15 +87,17 @@ impl Found {
                     }
                 }
                 Entry::Frontend(key, value) => {
-                    found.frontends.insert(*key, *value);
+                    if value.holds_for(key) {
+                        found.frontends.insert(*key, *value);
+                    }
                 }
                 Entry::Set(key, value) => {
-                    if key.set == value.set {
+                    if value.holds_for(key.set) {
                         found.counts.insert(key.set, value.count);
                     }
                 }
                 Entry::Slot(key, value) => {
-                    if key.set == value.set {
+                    if value.holds_for(key.set) {
                         found.slots.insert(*key, *value);
                     }
                 }
@@ -104,20 +108,24 @@ impl Found {
         found
     }
 
-    fn service(&self, number: u32) -> ProgrammedService {
+    /// Cluster set and local set of each Service port, as its frontends name them.
+    fn sets_by_service(&self) -> HashMap<u32, (u32, u32)> {
+        let mut sets: HashMap<u32, (u32, u32)> = HashMap::new();
+        for value in self.frontends.values() {
+            let (cluster, local) = sets.entry(value.service).or_default();
+            *cluster = (*cluster).max(value.cluster_set);
+            *local = (*local).max(value.local_set);
+        }
+        sets
+    }
+
+    fn service(&self, number: u32, (cluster, local): (u32, u32)) -> ProgrammedService {
         let mut service = ProgrammedService {
             number,
             ..ProgrammedService::default()
         };
-        let sets = self
-            .frontends
-            .values()
-            .filter(|value| value.service == number)
-            .fold((0, 0), |(cluster, local): (u32, u32), value| {
-                (cluster.max(value.cluster_set), local.max(value.local_set))
-            });
-        service.cluster = self.set(sets.0, &mut service);
-        service.local = self.set(sets.1, &mut service);
+        service.cluster = self.set(cluster, &mut service);
+        service.local = self.set(local, &mut service);
         service
     }
 

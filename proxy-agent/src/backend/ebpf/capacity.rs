@@ -60,10 +60,16 @@ fn needed(
     for (wanted, set) in wanted {
         let Some(wanted) = wanted else { continue };
         needed.sets += usize::from(set.is_none());
-        needed.slots += wanted
+        // A new endpoint takes the place of one that is gone, if there is one.
+        let kept = wanted
             .iter()
-            .filter(|endpoint| !holds(set, endpoint))
+            .filter(|endpoint| holds(set, endpoint))
             .count();
+        let (new, gone) = (
+            wanted.len() - kept,
+            set.map_or(0, |set| set.slots.len()) - kept,
+        );
+        needed.slots += new.saturating_sub(gone);
     }
     needed.members = needed.slots;
     needed

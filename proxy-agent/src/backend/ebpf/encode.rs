@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use proxy_common::{
     address,
-    endpoint::SlotValue,
+    endpoint::{Endpoint, SlotValue},
     frontend::{ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, SCOPE_ANY},
     service::{ServiceKey, ServiceValue, from_text, to_text},
     socket,
@@ -86,13 +86,15 @@ pub fn service_key(key: ServiceKey, value: &ServiceValue) -> Option<ServicePortK
 
 /// Value of SLOTS.
 pub fn slot_value(set: u32, endpoint: u32, at: SocketAddr) -> SlotValue {
-    SlotValue {
+    let (port, address) = (at.port(), address::from_ip(at.ip()));
+    SlotValue::new(
         set,
-        endpoint,
-        address: address::from_ip(at.ip()),
-        port: at.port(),
-        padding: 0,
-    }
+        &Endpoint {
+            number: endpoint,
+            port,
+            address,
+        },
+    )
 }
 
 /// Where a slot leads.

@@ -1,15 +1,22 @@
 //! Loads the kernel object into the kernel, reusing pinned maps that fit and only those.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
 };
 
-use aya::{Ebpf, EbpfLoader, maps::MapInfo};
-use proxy_common::names::{HAS_SET_RETVAL, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS};
+use aya::{
+    Ebpf, EbpfLoader,
+    maps::{HashMap, Map, MapData, MapError, MapInfo},
+};
+use proxy_common::{
+    names::{HAS_SET_RETVAL, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS},
+    service::{ServiceKey, ServiceValue},
+};
+use proxy_model::ServicePortKey;
 
-use super::{OpenError, links, pins, pins::PinDir, syscalls, with_causes};
+use super::{OpenError, encode, links, pins, pins::PinDir, syscalls, with_causes};
 
 /// The kernel programs, built from `proxy-ebpf`; empty when the agent was built without them.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/socket.o"));
@@ -50,11 +57,11 @@ pub fn load(
         ));
     }
     let (services, adopted, rebuilt) = choose_services(pins, sizes)?;
+    drop_unfit_flows(&pins.flows(), sizes)?;
     for directory in [&services, &pins.flows()] {
         fs::create_dir_all(directory)
             .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
     }
-    drop_unfit_flows(&pins.flows(), sizes)?;
     raise_memlock_limit();
 
     // Whether the helper may be called can only be tried: distributions backport.
@@ -62,10 +69,10 @@ pub fn load(
         |has_set_retval| load_object(&services, &pins.flows(), sizes, kernel_log, has_set_retval);
     let (ebpf, refusal) = match attempt(1) {
         Ok(ebpf) => (ebpf, "ECONNREFUSED"),
-        Err(first) => match attempt(0) {
-            Ok(ebpf) => (ebpf, "EPERM"),
-            Err(_) => return Err(first),
-        },
+        Err(error) => {
+            tracing::debug!(%error, "loading again without bpf_set_retval");
+            (attempt(0)?, "EPERM")
+        }
     };
     Ok(Loaded {
         ebpf,
@@ -118,18 +125,24 @@ pub fn entries(shape: &MapShape, sizes: &BTreeMap<String, u32>) -> u32 {
 }
 
 /// Which directory to use for the Service maps: that of an earlier run, or one beside it. A run
-/// that died while it rebuilt leaves both, and the old one is still in force.
+/// that died while it rebuilt leaves two, and the first of these that exists is in force, or was
+/// made equal to what is.
 fn choose_services(
     pins: &PinDir,
     sizes: &BTreeMap<String, u32>,
 ) -> Result<(PathBuf, bool, bool), OpenError> {
-    let (present, next) = (pins.services(), pins.services_next());
-    if present.exists() {
-        pins::remove_tree(&next).map_err(OpenError::Other)?;
-    } else if next.exists() {
-        rename(&next, &present)?;
-    } else {
-        return Ok((present, false, false));
+    let (present, next, old) = (pins.services(), pins.services_next(), pins.services_old());
+    if !present.exists() {
+        if next.exists() {
+            rename(&next, &present)?;
+        } else if old.exists() {
+            rename(&old, &present)?;
+        } else {
+            return Ok((present, false, false));
+        }
+    }
+    for left in [&next, &old] {
+        pins::remove_tree(left).map_err(OpenError::Other)?;
     }
     let unfit = unfit(&present, MapGroup::Services, sizes)?;
     if unfit.is_empty() {
@@ -142,10 +155,44 @@ fn choose_services(
     Ok((next, false, true))
 }
 
-/// Puts rebuilt Service maps in the place of the old ones, once programs use them.
+/// Puts rebuilt Service maps in the place of the old ones, once programs use them. Renames come
+/// first: a run that dies in between leaves no half-emptied directory under the name in force.
 pub fn settle_rebuilt(pins: &PinDir) -> Result<(), OpenError> {
-    pins::remove_tree(&pins.services()).map_err(OpenError::Other)?;
-    rename(&pins.services_next(), &pins.services())
+    rename(&pins.services(), &pins.services_old())?;
+    rename(&pins.services_next(), &pins.services())?;
+    pins::remove_tree(&pins.services_old()).map_err(OpenError::Other)
+}
+
+/// The Service ports that the maps of the run before serve.
+pub fn served_before(pins: &PinDir) -> Result<BTreeSet<ServicePortKey>, OpenError> {
+    let pin = pins.services().join("SERVICES");
+    let failed = |error: &dyn std::error::Error| {
+        OpenError::kernel(
+            &format!("reading pinned map {}", pin.display()),
+            &with_causes(error),
+        )
+    };
+    let shape = MAPS
+        .iter()
+        .find(|shape| shape.name == "SERVICES")
+        .expect("in the table");
+    // Without it nothing says what was served.
+    let Ok(info) = MapInfo::from_pin(&pin) else {
+        return Ok(BTreeSet::new());
+    };
+    if (info.key_size(), info.value_size()) != (shape.key_size, shape.value_size) {
+        return Ok(BTreeSet::new());
+    }
+    let map = MapData::from_pin(&pin).map_err(|error| failed(&error))?;
+    let map: HashMap<_, ServiceKey, ServiceValue> = Map::HashMap(map)
+        .try_into()
+        .map_err(|error: MapError| failed(&error))?;
+    let mut served = BTreeSet::new();
+    for entry in &map {
+        let (key, value) = entry.map_err(|error| failed(&error))?;
+        served.extend(encode::service_key(key, &value));
+    }
+    Ok(served)
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), OpenError> {
@@ -167,13 +214,12 @@ fn drop_unfit_flows(directory: &Path, sizes: &BTreeMap<String, u32>) -> Result<(
             "the pinned flow maps do not fit: sockets opened before now see endpoint addresses"
         );
         pins::remove_tree(directory).map_err(OpenError::Other)?;
-        fs::create_dir_all(directory)
-            .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
     }
     Ok(())
 }
 
-/// How the maps pinned in `directory` differ from what is wanted. The kernel would hand out a map
+/// How the maps pinned in `directory` differ from what is wanted; not at all, if there is no such
+/// directory. The kernel would hand out a map
 /// of another shape without complaint, and every access would corrupt memory or fail.
 fn unfit(
     directory: &Path,
@@ -181,10 +227,16 @@ fn unfit(
     sizes: &BTreeMap<String, u32>,
 ) -> Result<Vec<String>, OpenError> {
     let mut differences = Vec::new();
+    if !directory.exists() {
+        return Ok(differences);
+    }
     for shape in MAPS.iter().filter(|shape| shape.group == group) {
         let pin = directory.join(shape.name);
         match syscalls::open_pinned(&pin) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                differences.push(format!("{} is missing", shape.name));
+                continue;
+            }
             Err(error) => {
                 return Err(OpenError::io(
                     &error,

@@ -96,6 +96,11 @@ impl PinDir {
         self.path.join(format!("services-v{SERVICES_ABI}-next"))
     }
 
+    /// Service maps that have just been replaced, until they are removed.
+    pub fn services_old(&self) -> PathBuf {
+        self.path.join(format!("services-v{SERVICES_ABI}-old"))
+    }
+
     /// Flow maps of this version.
     pub fn flows(&self) -> PathBuf {
         self.path.join(format!("flows-v{FLOWS_ABI}"))

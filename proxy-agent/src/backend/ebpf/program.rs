@@ -119,8 +119,11 @@ impl<M: ServiceMaps> Programmer<M> {
             .iter()
             .map(|frontend| encode::frontend_key(frontend, protocol))
             .collect();
-        capacity::check(&self.programmed, &self.capacity, key, state, &frontends)
-            .map_err(ProgramError::Refused)?;
+        let fits = capacity::check(&self.programmed, &self.capacity, key, state, &frontends);
+        if let Err(reason) = fits {
+            self.drop_gone(key, state)?;
+            return Err(ProgramError::Refused(reason));
+        }
 
         // Taken out while it changes; put back whatever happens, so that an error loses nothing.
         let mut service = match self.programmed.services.remove(key) {
@@ -130,6 +133,28 @@ impl<M: ServiceMaps> Programmer<M> {
         let result = self.bring_to(&mut service, state, frontends);
         self.programmed.services.insert(key.clone(), service);
         Ok(result?)
+    }
+
+    /// Takes endpoints that no longer exist out of a Service port that does not fit as a whole, and
+    /// puts new ones in their places: clients must not be sent to where nobody answers.
+    fn drop_gone(&mut self, key: &ServicePortKey, state: &ServiceState) -> Result<(), MapError> {
+        let Some(mut service) = self.programmed.services.remove(key) else {
+            return Ok(());
+        };
+        let mut result = Ok(());
+        for policy in POLICIES {
+            if let (Some(wanted), Some(set)) =
+                (policy.wanted(state), policy.programmed(&mut service))
+            {
+                let fitting = set.fitting(wanted);
+                result = result
+                    .and_then(|()| self.add_endpoints(&mut service, policy, &fitting))
+                    .and_then(|()| self.remove_endpoints(&mut service, policy, Some(&fitting)));
+            }
+        }
+        self.release_endpoints(&mut service);
+        self.programmed.services.insert(key.clone(), service);
+        result
     }
 
     /// Introduces a Service port that the maps do not know.
@@ -212,12 +237,13 @@ impl<M: ServiceMaps> Programmer<M> {
         // Those that are given up still lead to the right endpoints until they are removed.
         for key in wanted.iter().chain(&gone) {
             let value = FrontendValue {
-                key_check: key.check(),
                 service: service.number,
                 cluster_set: set_number(&service.cluster, state.cluster_endpoints.is_some()),
                 local_set: set_number(&service.local, state.local_endpoints.is_some()),
                 flags: encode::frontend_flags(state),
-            };
+                check: 0,
+            }
+            .sealed(key);
             let before = self.programmed.frontends.get(key);
             if before != Some(&value) {
                 let added = before.is_none();

@@ -11,7 +11,7 @@ use proxy_common::{
     frontend::{FrontendKey, FrontendValue},
     service::ServiceKey,
 };
-use proxy_model::ServicePortKey;
+use proxy_model::{Endpoint, ServicePortKey};
 
 use super::{
     encode,
@@ -67,6 +67,48 @@ impl ProgrammedSet {
     /// How many endpoints it holds.
     pub fn count(&self) -> u32 {
         u32::try_from(self.slots.len()).expect("a map holds fewer than 2^32 entries")
+    }
+
+    /// The endpoints it holds that are not wanted; `wanted` is ordered.
+    pub fn gone(&self, wanted: &[Endpoint]) -> Vec<SocketAddr> {
+        let unwanted =
+            |at: &&SocketAddr| wanted.binary_search(&Endpoint { address: **at }).is_err();
+        self.slots.iter().filter(unwanted).copied().collect()
+    }
+
+    /// Puts `new` in the slot of `old`.
+    pub fn replace(&mut self, old: &SocketAddr, new: SocketAddr) {
+        if let Some(index) = self.index.remove(old) {
+            self.slots[index as usize] = new;
+            self.index.insert(new, index);
+        }
+    }
+
+    /// Removes an endpoint; the last one moves into its slot.
+    pub fn remove(&mut self, address: &SocketAddr) {
+        if let Some(index) = self.index.remove(address) {
+            self.slots.swap_remove(index as usize);
+            if let Some(moved) = self.slots.get(index as usize) {
+                self.index.insert(*moved, index);
+            }
+        }
+    }
+
+    /// As many of the wanted endpoints as there are slots now: those that the set holds, and new
+    /// ones for those that it holds and nobody wants. Ordered, like `wanted`.
+    pub fn fitting(&self, wanted: &[Endpoint]) -> Vec<Endpoint> {
+        let holds = |endpoint: &&Endpoint| self.index.contains_key(&endpoint.address);
+        let mut room = self.slots.len() - wanted.iter().filter(holds).count();
+        let mut fitting = Vec::with_capacity(self.slots.len());
+        for endpoint in wanted {
+            if holds(&endpoint) {
+                fitting.push(*endpoint);
+            } else if let Some(left) = room.checked_sub(1) {
+                room = left;
+                fitting.push(*endpoint);
+            }
+        }
+        fitting
     }
 
     /// Adds an endpoint in the next slot.
@@ -178,10 +220,7 @@ impl ProgrammedService {
         }
         entries.push(Entry::Set(
             SetKey { set: number },
-            SetValue {
-                set: number,
-                count: set.count(),
-            },
+            SetValue::new(number, set.count()),
         ));
     }
 }

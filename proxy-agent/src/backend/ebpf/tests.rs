@@ -368,6 +368,58 @@ fn one_endpoint_costs_the_same_writes_in_a_set_of_any_size() {
 }
 
 #[test]
+fn a_replaced_endpoint_takes_the_slot_of_the_one_that_is_gone() {
+    let room = Capacity {
+        slots: 2,
+        members: 2,
+        ..ROOM
+    };
+    let mut programmer = resume(MemoryMaps::default(), room);
+    programmer
+        .upsert(&key(1), &service(1, &BTreeSet::from([1, 2]), None))
+        .unwrap();
+    programmer.take_writes();
+    programmer
+        .upsert(&key(1), &service(1, &BTreeSet::from([1, 3]), None))
+        .unwrap();
+    // The old member, the slot, the new member: full maps and all.
+    assert_eq!(programmer.take_writes(), 3);
+    assert_eq!(reached(&programmer), [1, 3]);
+}
+
+#[test]
+fn a_service_that_does_not_fit_loses_at_least_what_is_gone() {
+    let room = Capacity {
+        slots: 2,
+        members: 2,
+        ..ROOM
+    };
+    let mut programmer = resume(MemoryMaps::default(), room);
+    programmer
+        .upsert(&key(1), &service(1, &BTreeSet::from([1, 2]), None))
+        .unwrap();
+    let wanted = service(1, &BTreeSet::from([2, 3, 4]), None);
+    assert!(matches!(
+        programmer.upsert(&key(1), &wanted),
+        Err(ProgramError::Refused(_))
+    ));
+    assert_eq!(reached(&programmer), [2, 3]);
+    let resumed = resume(programmer.maps().clone(), room);
+    assert_eq!(resumed.maps().entries, programmer.maps().entries);
+}
+
+/// The last bytes of the endpoints behind the first frontend.
+fn reached(programmer: &Programmer<MemoryMaps>) -> Vec<u8> {
+    match outcome(programmer.maps(), &all_frontends().next().unwrap()) {
+        Outcome::OneOf(endpoints) => endpoints
+            .iter()
+            .map(|at| address::from_ip(at.ip())[15])
+            .collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_full_map_names_the_limit_and_changes_nothing() {
     let room = Capacity { slots: 3, ..ROOM };
     let mut programmer = resume(MemoryMaps::default(), room);
@@ -417,12 +469,13 @@ fn foreign_entries_are_removed() {
     let mut maps = MemoryMaps::default();
     let key = all_frontends().next().unwrap();
     let value = FrontendValue {
-        key_check: key.check(),
         service: 9,
         cluster_set: 9,
         local_set: 0,
         flags: 0,
-    };
+        check: 0,
+    }
+    .sealed(&key);
     maps.put(&Entry::Frontend(key, value)).unwrap();
     maps.put(&Entry::Slot(
         SlotKey { set: 4, index: 0 },

@@ -33,12 +33,17 @@ impl Policy {
         }
     }
 
-    fn programmed(self, service: &mut ProgrammedService) -> &mut Option<ProgrammedSet> {
+    /// The set as it is in the maps, if there is one.
+    pub fn programmed(self, service: &mut ProgrammedService) -> &mut Option<ProgrammedSet> {
         match self {
             Self::Cluster => &mut service.cluster,
             Self::Local => &mut service.local,
         }
     }
+}
+
+const fn member(set: u32, endpoint: u32) -> Key {
+    Key::Member(MemberKey { set, endpoint })
 }
 
 impl<M: ServiceMaps> Programmer<M> {
@@ -53,13 +58,7 @@ impl<M: ServiceMaps> Programmer<M> {
             set
         } else {
             let set = ProgrammedSet::new(self.number()?);
-            let (key, value) = (
-                SetKey { set: set.number },
-                SetValue {
-                    set: set.number,
-                    count: 0,
-                },
-            );
+            let (key, value) = (SetKey { set: set.number }, SetValue::new(set.number, 0));
             self.put(Entry::Set(key, value), true)?;
             set
         };
@@ -68,47 +67,67 @@ impl<M: ServiceMaps> Programmer<M> {
         result
     }
 
-    /// Adds what is missing, and only then raises the count: programs see all of it at once.
+    /// Puts what is missing in the places of what is gone, adds the rest, and only then raises the
+    /// count: programs see all that was added at once.
     fn extend(
         &mut self,
         service: &mut ProgrammedService,
         set: &mut ProgrammedSet,
         wanted: &[Endpoint],
     ) -> Result<(), MapError> {
-        let (before, number) = (set.count(), set.number);
+        let mut gone = set.gone(wanted).into_iter();
+        let before = set.count();
         for Endpoint { address } in wanted {
             if set.index.contains_key(address) {
                 continue;
             }
             let endpoint = self.endpoint(service, *address)?;
-            let index = set.count();
-            self.put(
-                Entry::Slot(
-                    SlotKey { set: number, index },
-                    encode::slot_value(number, endpoint, *address),
-                ),
-                true,
-            )?;
-            self.put(
-                Entry::Member(
-                    MemberKey {
-                        set: number,
-                        endpoint,
-                    },
-                    MemberValue { index },
-                ),
-                true,
-            )?;
-            set.push(*address);
+            if let Some(old) = gone.next() {
+                let index = set.index[&old];
+                self.delete(member(set.number, service.endpoints[&old]))?;
+                self.put_slot(set.number, index, endpoint, *address, false)?;
+                self.put_member(set.number, endpoint, index, true)?;
+                set.replace(&old, *address);
+            } else {
+                let index = set.count();
+                self.put_slot(set.number, index, endpoint, *address, true)?;
+                self.put_member(set.number, endpoint, index, true)?;
+                set.push(*address);
+            }
         }
         if set.count() != before {
-            let value = SetValue {
-                set: number,
-                count: set.count(),
-            };
-            self.put(Entry::Set(SetKey { set: number }, value), false)?;
+            self.put_count(set.number, set.count())?;
         }
         Ok(())
+    }
+
+    fn put_slot(
+        &mut self,
+        set: u32,
+        index: u32,
+        endpoint: u32,
+        at: SocketAddr,
+        added: bool,
+    ) -> Result<(), MapError> {
+        let value = encode::slot_value(set, endpoint, at);
+        self.put(Entry::Slot(SlotKey { set, index }, value), added)
+    }
+
+    fn put_member(
+        &mut self,
+        set: u32,
+        endpoint: u32,
+        index: u32,
+        added: bool,
+    ) -> Result<(), MapError> {
+        self.put(
+            Entry::Member(MemberKey { set, endpoint }, MemberValue { index }),
+            added,
+        )
+    }
+
+    fn put_count(&mut self, set: u32, count: u32) -> Result<(), MapError> {
+        self.put(Entry::Set(SetKey { set }, SetValue::new(set, count)), false)
     }
 
     /// The endpoint's number: the same in both sets of its Service port.
@@ -151,14 +170,7 @@ impl<M: ServiceMaps> Programmer<M> {
         set: &mut ProgrammedSet,
         wanted: &[Endpoint],
     ) -> Result<(), MapError> {
-        // Both lists are usually equal but for one entry; `wanted` is ordered and unique.
-        let gone: Vec<SocketAddr> = set
-            .slots
-            .iter()
-            .filter(|at| wanted.binary_search(&Endpoint { address: **at }).is_err())
-            .copied()
-            .collect();
-        for address in gone {
+        for address in set.gone(wanted) {
             self.remove_from_set(service, set, address)?;
         }
         Ok(())
@@ -173,43 +185,19 @@ impl<M: ServiceMaps> Programmer<M> {
     ) -> Result<(), MapError> {
         let number = set.number;
         let (index, last_index) = (set.index[&address], set.count() - 1);
-        self.delete(Key::Member(MemberKey {
-            set: number,
-            endpoint: service.endpoints[&address],
-        }))?;
+        self.delete(member(number, service.endpoints[&address]))?;
         if index != last_index {
             let last = set.slots[last_index as usize];
             let endpoint = service.endpoints[&last];
-            self.put(
-                Entry::Slot(
-                    SlotKey { set: number, index },
-                    encode::slot_value(number, endpoint, last),
-                ),
-                false,
-            )?;
-            self.put(
-                Entry::Member(
-                    MemberKey {
-                        set: number,
-                        endpoint,
-                    },
-                    MemberValue { index },
-                ),
-                false,
-            )?;
-            set.index.insert(last, index);
+            self.put_slot(number, index, endpoint, last, false)?;
+            self.put_member(number, endpoint, index, false)?;
         }
-        let value = SetValue {
-            set: number,
-            count: last_index,
-        };
-        self.put(Entry::Set(SetKey { set: number }, value), false)?;
+        self.put_count(number, last_index)?;
         self.delete(Key::Slot(SlotKey {
             set: number,
             index: last_index,
         }))?;
-        set.slots.swap_remove(index as usize);
-        set.index.remove(&address);
+        set.remove(&address);
         Ok(())
     }
 
@@ -222,10 +210,7 @@ impl<M: ServiceMaps> Programmer<M> {
         self.delete(Key::Set(SetKey { set: number }))?;
         for (address, index) in &set.index {
             let endpoint = service.endpoints[address];
-            self.delete(Key::Member(MemberKey {
-                set: number,
-                endpoint,
-            }))?;
+            self.delete(member(number, endpoint))?;
             self.delete(Key::Slot(SlotKey {
                 set: number,
                 index: *index,
