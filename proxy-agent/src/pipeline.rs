@@ -1,6 +1,10 @@
 //! The sole owner of the state: folds events into the model, recomputes what they touch, and
 //! hands the change to the backend.
 
+#[cfg(test)]
+mod tests;
+mod told;
+
 use std::time::{Duration, Instant};
 
 use proxy_model::{
@@ -8,6 +12,7 @@ use proxy_model::{
 };
 use thiserror::Error;
 
+use self::told::{News, Told};
 use crate::logging::milliseconds;
 
 /// How long a failed sync is put off at most.
@@ -23,6 +28,7 @@ pub struct Pipeline<B> {
     serving: bool,
     /// Failed syncs in a row.
     failures: u32,
+    told: Told,
 }
 
 /// A sync that no retry can mend.
@@ -44,6 +50,7 @@ impl<B: Backend> Pipeline<B> {
             behind: true,
             serving: false,
             failures: 0,
+            told: Told::default(),
         }
     }
 
@@ -55,6 +62,7 @@ impl<B: Backend> Pipeline<B> {
             self.model.apply(event);
         }
         let mut change = self.model.update();
+        log(self.told.diagnostics(&self.model.state().diagnostics));
         if self.behind {
             change = self.model.state().as_change_set();
         }
@@ -65,28 +73,24 @@ impl<B: Backend> Pipeline<B> {
             Ok(report) => {
                 self.behind = false;
                 self.failures = 0;
-                self.log(&change, &report, started.elapsed());
+                self.log_sync(&change, report, started.elapsed());
                 Ok(None)
             }
             Err(SyncError::Retry { reason, after }) => {
                 self.behind = true;
-                let wait = (after * 2_u32.saturating_pow(self.failures)).min(LONGEST_RETRY);
+                let wait = put_off(after, self.failures);
                 self.failures = self.failures.saturating_add(1);
-                tracing::error!(reason, retry_in_ms = wait.as_millis(), "sync failed");
+                tracing::error!(reason, retry_in_ms = milliseconds(wait), "sync failed");
                 Ok(Some(wait))
             }
             Err(SyncError::Fatal { cause, reason }) => Err(Fatal { cause, reason }),
         }
     }
 
-    fn log(&mut self, change: &ChangeSet, report: &SyncReport, took: Duration) {
-        for failure in &report.failures {
-            tracing::error!(
-                service = %failure.key,
-                reason = failure.reason,
-                "service not programmed"
-            );
-        }
+    fn log_sync(&mut self, change: &ChangeSet, report: SyncReport, took: Duration) {
+        let services = &self.model.state().services;
+        let wanted = |key: &_| services.contains_key(key);
+        log(self.told.failures(report.failures, wanted));
         // The first sync is told by the backend, which knows what it took over.
         if std::mem::replace(&mut self.serving, true) {
             let deleted = change
@@ -98,11 +102,43 @@ impl<B: Backend> Pipeline<B> {
                 upserted = change.changes.len() - deleted,
                 deleted,
                 writes = report.writes,
-                services = self.model.state().services.len(),
+                services = services.len(),
                 changed = %first_keys(change),
                 duration_ms = milliseconds(took),
                 "synced"
             );
+        }
+    }
+}
+
+/// How long to wait after a failed sync: twice as long each time, up to a limit.
+fn put_off(after: Duration, failures_before: u32) -> Duration {
+    after
+        .saturating_mul(2_u32.saturating_pow(failures_before))
+        .min(LONGEST_RETRY)
+}
+
+fn log(news: Vec<News>) {
+    for one in news {
+        match one {
+            News::NotProgrammed(failure) => tracing::error!(
+                service = %failure.key,
+                reason = failure.reason,
+                "service not programmed"
+            ),
+            News::Programmed(key) => tracing::info!(service = %key, "service programmed"),
+            News::Diagnosed(new) => tracing::warn!(
+                object = &*new.object,
+                field = new.field,
+                text = new.message,
+                "diagnostic"
+            ),
+            News::Resolved(old) => tracing::info!(
+                object = &*old.object,
+                field = old.field,
+                text = old.message,
+                "diagnostic resolved"
+            ),
         }
     }
 }

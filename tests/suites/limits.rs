@@ -12,6 +12,7 @@ use std::{
 use proxy_common::names::MAPS;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
+    agent::LogLine,
     pod::Transport,
     requires::{self, PRIVILEGED},
     shop::{frontend, http, small_service},
@@ -129,9 +130,15 @@ fn endpoints_that_do_not_fit_leave_the_service_as_it_was() {
     agent.wait_for("service not programmed").unwrap();
     agent.wait_for("synced").unwrap();
     assert_eq!(answers(&mut prober, 1), Ok(endpoints(&[1, 2])));
-    agent
-        .apply_and_sync(FILE, &small_service(1, &[1, 2, 3]))
-        .unwrap();
+    // Told once, however many syncs it takes, and once more when it is over.
+    let and_another = small_service(1, &[1, 2, 3, 4]) + &small_service(2, &[]);
+    agent.apply_and_sync(FILE, &and_another).unwrap();
+    agent.apply(FILE, &small_service(1, &[1, 2, 3])).unwrap();
+    let line = agent.wait_for("service programmed").unwrap();
+    assert_eq!(line.text("service"), Some("shop/s1:http/TCP/IPv4"));
+    agent.wait_for("synced").unwrap();
+    let failed = |line: &&LogLine| line.message() == Some("service not programmed");
+    assert_eq!(agent.log().iter().filter(failed).count(), 1);
     assert_eq!(answers(&mut prober, 1), Ok(endpoints(&[1, 2, 3])));
 
     // A larger map is a matter of one restart; the Service that did not fit is served then.
@@ -178,7 +185,9 @@ fn links_that_may_not_be_touched_are_a_matter_of_the_host() {
     fs::set_permissions(&links, Permissions::from_mode(0o000)).unwrap();
     // Root that may use BPF, but may not pass over the permissions of files.
     let less = "-dac_override,-dac_read_search";
-    agent.options().launcher = ["setpriv", "--bounding-set", less].map(str::to_owned).into();
+    agent.options().launcher = ["setpriv", "--bounding-set", less]
+        .map(str::to_owned)
+        .into();
     agent.spawn().unwrap();
     let ended = agent.wait_for_exit();
     fs::set_permissions(&links, Permissions::from_mode(0o700)).unwrap();

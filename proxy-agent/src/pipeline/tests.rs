@@ -1,0 +1,311 @@
+//! The pipeline with a backend that does what a test says and remembers what it was asked.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    io,
+    sync::{Arc, Mutex, Once},
+};
+
+use proxy_model::{
+    Diagnostic, NodeState, Service, ServiceFailure, ServiceName, ServicePort, TrafficPolicy,
+};
+
+use super::*;
+
+/// One call of `sync`: whether the change was whole, and what it named.
+type Call = (bool, Vec<String>);
+
+/// Answers with what was put in, then with success.
+#[derive(Clone, Default)]
+struct Fake {
+    calls: Arc<Mutex<Vec<Call>>>,
+    answers: Arc<Mutex<VecDeque<Result<SyncReport, SyncError>>>>,
+}
+
+impl Fake {
+    fn answer(&self, answer: Result<SyncReport, SyncError>) {
+        self.answers.lock().unwrap().push_back(answer);
+    }
+
+    /// The calls since the last time.
+    fn calls(&self) -> Vec<Call> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+
+    fn pipeline(&self) -> Pipeline<Self> {
+        start_log();
+        Pipeline::new(Model::new("node-a"), self.clone())
+    }
+}
+
+impl Backend for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn sync(&mut self, _: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
+        let name = |change: &Change| match change {
+            Change::Upsert { key, .. } => format!("+{}", key.service.name),
+            Change::Delete { key } => format!("-{}", key.service.name),
+        };
+        let names = change.changes.iter().map(name).collect();
+        self.calls.lock().unwrap().push((change.whole, names));
+        let answer = self.answers.lock().unwrap().pop_front();
+        answer.unwrap_or_else(|| Ok(SyncReport::default()))
+    }
+}
+
+fn name(name: &str) -> ServiceName {
+    ServiceName::new("shop", name)
+}
+
+/// A Service of one port, on 10.96.0.`number`.
+fn upsert(service: &str, number: u8) -> ClusterEvent {
+    ClusterEvent::ServiceUpserted(Service {
+        name: name(service),
+        cluster_ips: vec![[10, 96, 0, number].into()],
+        ports: vec![ServicePort {
+            name: "".into(),
+            protocol: proxy_model::Protocol::Tcp,
+            port: 80,
+        }],
+        internal_policy: TrafficPolicy::Cluster,
+    })
+}
+
+fn delete(service: &str) -> ClusterEvent {
+    ClusterEvent::ServiceDeleted(name(service))
+}
+
+fn call(whole: bool, names: &[&str]) -> Call {
+    (whole, names.iter().map(|one| (*one).to_owned()).collect())
+}
+
+fn retry(after: Duration) -> Result<SyncReport, SyncError> {
+    Err(SyncError::Retry {
+        reason: "writing FRONTENDS: interrupted".to_owned(),
+        after,
+    })
+}
+
+#[test]
+fn the_first_sync_is_whole_and_later_ones_name_what_changed() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    let both = vec![upsert("a", 1), upsert("b", 2)];
+    assert_eq!(pipeline.advance(both).unwrap(), None);
+    assert_eq!(fake.calls(), [call(true, &["+a", "+b"])]);
+    pipeline.advance(vec![upsert("c", 3)]).unwrap();
+    pipeline.advance(vec![delete("a")]).unwrap();
+    assert_eq!(fake.calls(), [call(false, &["+c"]), call(false, &["-a"])]);
+}
+
+#[test]
+fn an_empty_cluster_is_synced_once_so_that_what_was_left_goes() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    pipeline.advance(vec![]).unwrap();
+    assert_eq!(fake.calls(), [call(true, &[])]);
+    pipeline.advance(vec![]).unwrap();
+    assert_eq!(fake.calls(), []);
+}
+
+#[test]
+fn events_of_one_call_are_one_sync_of_what_they_come_to() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    pipeline.advance(vec![upsert("a", 1)]).unwrap();
+    fake.calls();
+    let events = vec![
+        upsert("a", 7),
+        upsert("b", 2),
+        upsert("a", 8),
+        delete("b"),
+        upsert("c", 3),
+    ];
+    pipeline.advance(events).unwrap();
+    assert_eq!(fake.calls(), [call(false, &["+a", "+c"])]);
+    // What comes to nothing is no sync.
+    let events = vec![upsert("d", 4), delete("d"), upsert("a", 8)];
+    assert_eq!(pipeline.advance(events).unwrap(), None);
+    assert_eq!(fake.calls(), []);
+}
+
+#[test]
+fn after_a_failed_sync_the_next_is_whole_until_one_succeeds() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    pipeline.advance(vec![upsert("a", 1)]).unwrap();
+    fake.answer(retry(Duration::from_secs(1)));
+    fake.answer(retry(Duration::from_secs(1)));
+    let wait = pipeline.advance(vec![upsert("b", 2)]).unwrap();
+    assert_eq!(wait, Some(Duration::from_secs(1)));
+    // A change comes in while the backend is behind; it is part of the whole.
+    assert!(pipeline.advance(vec![upsert("c", 3)]).unwrap().is_some());
+    assert_eq!(pipeline.advance(vec![]).unwrap(), None);
+    pipeline.advance(vec![delete("b")]).unwrap();
+    let expected = [
+        call(true, &["+a"]),
+        call(false, &["+b"]),
+        call(true, &["+a", "+b", "+c"]),
+        call(true, &["+a", "+b", "+c"]),
+        call(false, &["-b"]),
+    ];
+    assert_eq!(fake.calls(), expected);
+}
+
+#[test]
+fn waits_double_up_to_the_longest_and_start_anew_after_a_success() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    let waits = |pipeline: &mut Pipeline<Fake>, count| -> Vec<u64> {
+        let mut wait = || {
+            fake.answer(retry(Duration::from_secs(1)));
+            pipeline.advance(vec![]).unwrap().unwrap().as_secs()
+        };
+        (0..count).map(|_| wait()).collect()
+    };
+    // More often than a 32-bit factor can double.
+    let many = waits(&mut pipeline, 40);
+    assert_eq!(many[..7], [1, 2, 4, 8, 16, 30, 30]);
+    assert!(many[7..].iter().all(|wait| *wait == 30), "{many:?}");
+    pipeline.advance(vec![]).unwrap();
+    fake.answer(retry(Duration::from_secs(1)));
+    let wait = pipeline.advance(vec![upsert("a", 1)]).unwrap();
+    assert_eq!(wait, Some(Duration::from_secs(1)));
+    // A backend may ask for any wait.
+    assert_eq!(put_off(Duration::MAX, 40), LONGEST_RETRY);
+}
+
+#[test]
+fn a_fatal_error_ends_with_its_cause_and_reason() {
+    for cause in [FatalCause::Host, FatalCause::Other] {
+        let fake = Fake::default();
+        fake.answer(Err(SyncError::Fatal {
+            cause,
+            reason: "attaching: not permitted".to_owned(),
+        }));
+        let fatal = fake.pipeline().advance(vec![]).unwrap_err();
+        assert_eq!(fatal.cause, cause);
+        assert_eq!(fatal.to_string(), "attaching: not permitted");
+    }
+}
+
+thread_local! {
+    /// What this thread logged, as JSON lines.
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes to [`LOG`].
+struct OwnLog;
+
+impl io::Write for OwnLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.extend_from_slice(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Starts logging, before anything here can log: whether a line is wanted is asked once for the
+/// whole process, by the thread that comes to it first.
+fn start_log() {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .with_writer(|| OwnLog)
+            .finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        tracing::callsite::rebuild_interest_cache();
+    });
+}
+
+/// What `does` logs: level, message and the other fields that are text.
+fn logged(does: impl FnOnce()) -> Vec<String> {
+    LOG.take();
+    does();
+    let text = String::from_utf8(LOG.take()).unwrap();
+    let line = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let mut said = vec![&line["level"], &line["fields"]["message"]];
+        for field in ["service", "reason", "object", "field", "text"] {
+            said.extend(line["fields"].get(field));
+        }
+        let said = said.into_iter().map(|one| one.as_str().unwrap().to_owned());
+        said.collect::<Vec<_>>().join("|")
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn a_service_that_fails_is_logged_once_and_once_more_when_it_works() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    let mut advance = |events: Vec<ClusterEvent>, failing: bool| {
+        let key = proxy_model::ServicePortKey {
+            service: name("a"),
+            port: "".into(),
+            protocol: proxy_model::Protocol::Tcp,
+            family: proxy_model::IpFamily::V4,
+        };
+        let reason = "SLOTS is full".to_owned();
+        let failures = vec![ServiceFailure { key, reason }];
+        fake.answer(Ok(SyncReport {
+            writes: 0,
+            failures: if failing { failures } else { vec![] },
+        }));
+        logged(|| assert_eq!(pipeline.advance(events).unwrap(), None))
+    };
+    let fails = "ERROR|service not programmed|shop/a/TCP/IPv4|SLOTS is full";
+    let synced = "INFO|synced";
+    assert_eq!(advance(vec![upsert("a", 1)], true), [fails]);
+    assert_eq!(advance(vec![upsert("b", 2)], true), [synced]);
+    let works = "INFO|service programmed|shop/a/TCP/IPv4";
+    assert_eq!(advance(vec![delete("b")], false), [works, synced]);
+    assert_eq!(advance(vec![upsert("b", 2)], true), [fails, synced]);
+    // It is gone, so it is not programmed either.
+    assert_eq!(advance(vec![delete("a")], false), [synced]);
+}
+
+#[test]
+fn diagnostics_are_logged_when_they_come_and_go_even_if_nothing_is_synced() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    let mut advance = |events| logged(|| assert_eq!(pipeline.advance(events).unwrap(), None));
+    let diagnosed = |messages: &[&str]| {
+        let object: Arc<str> = "Service shop/a".into();
+        let diagnostic = |message: &&str| Diagnostic {
+            object: Arc::clone(&object),
+            field: "spec.type".to_owned(),
+            message: (*message).to_owned(),
+        };
+        vec![ClusterEvent::Diagnosed {
+            diagnostics: messages.iter().map(diagnostic).collect(),
+            object: Arc::clone(&object),
+        }]
+    };
+    let odd = "WARN|diagnostic|Service shop/a|spec.type|odd";
+    assert_eq!(advance(diagnosed(&["odd"])), [odd]);
+    fake.calls();
+    assert_eq!(advance(diagnosed(&["odd"])), [""; 0]);
+    assert_eq!(advance(vec![upsert("b", 2)]), ["INFO|synced"]);
+    let strange = "WARN|diagnostic|Service shop/a|spec.type|strange";
+    assert_eq!(advance(diagnosed(&["odd", "strange"])), [strange]);
+    let resolved = "INFO|diagnostic resolved|Service shop/a|spec.type|odd";
+    assert_eq!(advance(diagnosed(&["strange"])), [resolved]);
+    assert_eq!(fake.calls(), [call(false, &["+b"])]);
+}
+
+#[test]
+fn a_failed_sync_is_logged_with_its_reason() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    fake.answer(retry(Duration::from_secs(1)));
+    let lines = logged(|| assert!(pipeline.advance(vec![]).unwrap().is_some()));
+    assert_eq!(lines, ["ERROR|sync failed|writing FRONTENDS: interrupted"]);
+}
