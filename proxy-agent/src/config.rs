@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use proxy_common::names::MAPS;
 use thiserror::Error;
 
-use self::cli::{NodeArgs, RunArgs};
+use self::cli::{NodeArgs, PinArgs, RunArgs};
 use crate::backend::ebpf;
 
 /// What `run` needs.
@@ -39,13 +39,7 @@ pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
         mistakes.push(NO_SOURCE.to_owned());
     }
     let node = node_name(&args.node, &mut mistakes);
-    if !args.pins.pin_dir.is_absolute() {
-        mistakes.push(format!(
-            "--pin-dir {}: must be an absolute path, such as {}",
-            args.pins.pin_dir.display(),
-            cli::DEFAULT_PIN_DIR
-        ));
-    }
+    let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);
     if !mistakes.is_empty() {
         return Err(ConfigError { mistakes });
@@ -54,7 +48,7 @@ pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
         manifests,
         node,
         ebpf: ebpf::Options {
-            pin_dir: args.pins.pin_dir.clone(),
+            pin_dir,
             cgroup_path: args.cgroup_path.clone(),
             map_sizes,
             kernel_log: args.kernel_log,
@@ -74,6 +68,30 @@ pub fn once(args: &NodeArgs) -> Result<(Vec<PathBuf>, Arc<str>), ConfigError> {
     } else {
         Err(ConfigError { mistakes })
     }
+}
+
+/// Checks the arguments of `cleanup`.
+pub fn pin_dir(args: &PinArgs) -> Result<PathBuf, ConfigError> {
+    let mut mistakes = Vec::new();
+    let pin_dir = absolute_pin_dir(args, &mut mistakes);
+    if mistakes.is_empty() {
+        Ok(pin_dir)
+    } else {
+        Err(ConfigError { mistakes })
+    }
+}
+
+/// What a relative path means depends on where the agent is started: too much for a directory
+/// that the next agent must find, or that is removed.
+fn absolute_pin_dir(args: &PinArgs, mistakes: &mut Vec<String>) -> PathBuf {
+    if !args.pin_dir.is_absolute() {
+        mistakes.push(format!(
+            "--pin-dir {}: must be an absolute path, such as {}",
+            args.pin_dir.display(),
+            cli::DEFAULT_PIN_DIR
+        ));
+    }
+    args.pin_dir.clone()
 }
 
 const NO_SOURCE: &str = "--manifests: no source of cluster objects was given: name a file or \

@@ -2,6 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -9,9 +12,11 @@ use std::{
 use anyhow::Result;
 use proxy_common::names::{MAPS, MapGroup, SOCKET_PROGRAMS};
 use proxy_tests::{
-    Agent, AgentOptions, Prober, Shop, agent,
+    Agent, AgentOptions, Prober, Shop,
+    agent::{self, LIMIT},
     bpf::{self, Pinned},
     pod::Transport,
+    process::{Finished, Process},
     requires::{self, PRIVILEGED},
     shop::{frontend, http, service},
 };
@@ -110,8 +115,9 @@ fn cleanup_refuses_while_an_agent_runs() {
     let options = AgentOptions::default();
     let agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
     let pins = agent.pins().path();
-    let done = agent::run(&["cleanup".as_ref(), "--pin-dir".as_ref(), pins.as_os_str()]).unwrap();
+    let done = cleanup(pins);
     assert_eq!(done.code, Some(4), "{done:?}");
+    assert!(done.stderr.contains("stop it first"), "{done:?}");
     assert!(
         done.stderr.contains(&pins.display().to_string()),
         "{done:?}"
@@ -137,12 +143,92 @@ fn cleanup_removes_what_a_crash_left_half_made() {
     // As after a death in the middle of a first attach, of a rebuild, and of another version.
     let pins = agent.pins().path();
     let link = pins.join("links").join(SOCKET_PROGRAMS[0]);
-    std::fs::rename(
+    fs::rename(
         &link,
         link.with_file_name(format!("{}-next", SOCKET_PROGRAMS[0])),
     )
     .unwrap();
-    std::fs::rename(pins.join("flows-v1"), pins.join("services-v1-next")).unwrap();
-    std::fs::create_dir(pins.join("services-v0")).unwrap();
+    fs::rename(pins.join("flows-v1"), pins.join("services-v1-next")).unwrap();
+    fs::create_dir(pins.join("services-v0")).unwrap();
     agent.cleanup().unwrap();
+}
+
+fn cleanup(pins: &Path) -> Finished {
+    agent::run(&["cleanup".as_ref(), "--pin-dir".as_ref(), pins.as_os_str()]).unwrap()
+}
+
+#[test]
+fn cleanup_removes_nothing_where_no_pins_can_be() {
+    if !requires::met("cleanup", PRIVILEGED) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let maps = dir.path().join("services-v1");
+    fs::create_dir(&maps).unwrap();
+    fs::write(maps.join("file"), "precious").unwrap();
+    let done = cleanup(dir.path());
+    assert!(maps.join("file").exists(), "{done:?}");
+    assert_eq!(done.code, Some(3), "{done:?}");
+    let expected = format!("{} is not on a BPF file system", dir.path().display());
+    assert!(done.stderr.contains(&expected), "{done:?}");
+
+    // Nor where it depends on the working directory what is meant.
+    let mut command = Command::new(agent::path().unwrap());
+    command
+        .args(["cleanup", "--pin-dir", "services-v1"])
+        .current_dir(dir.path());
+    let done = Process::run("proxy-agent", command, LIMIT).unwrap();
+    assert!(maps.join("file").exists(), "{done:?}");
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.stderr.contains("absolute"), "{done:?}");
+}
+
+#[test]
+fn cleanup_leaves_and_names_what_is_not_culverts() {
+    if !requires::met("cleanup", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let cluster = service(1, &[1]);
+    let options = AgentOptions::default();
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
+    agent.terminate().unwrap();
+    let pins = agent.pins().path();
+    // The last is another program's link, as far as its name tells.
+    let link = Path::new("links").join("other");
+    let foreign = [
+        "links",
+        "links/other",
+        "other",
+        "other/inner",
+        "services-v1",
+        "services-v1/inner",
+        "services-v1x",
+    ];
+    for path in ["other/inner", "services-v1/inner", "services-v1x"] {
+        fs::create_dir_all(pins.join(path)).unwrap();
+    }
+    fs::rename(
+        pins.join("links").join(SOCKET_PROGRAMS[0]),
+        pins.join(&link),
+    )
+    .unwrap();
+    // Other versions' maps are no strangers.
+    fs::create_dir(pins.join("services-v0-old")).unwrap();
+
+    let done = cleanup(pins);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(agent.pins().entries(), foreign.map(PathBuf::from));
+    for path in ["links/other", "other", "services-v1/inner", "services-v1x"] {
+        let path = pins.join(path).display().to_string();
+        assert!(done.stdout.contains(&path), "{path}: {done:?}");
+    }
+    let done = cleanup(pins);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.starts_with("no pins of Culvert's"), "{done:?}");
+
+    fs::remove_file(pins.join(link)).unwrap();
+    for path in ["other/inner", "other", "services-v1/inner", "services-v1x"] {
+        fs::remove_dir(pins.join(path)).unwrap();
+    }
 }

@@ -6,11 +6,13 @@
 //!                          programmed <── adopt <── entries      on start, after an error
 //! ```
 //! Pure: `encode`, `program`, `capacity`, `adopt`, `numbers`, `render`. They talk to the kernel:
-//! `pins`, `cgroup`, `load`, `links`, `kernel_maps`, `syscalls`, `rights`.
+//! `pins`, `cgroup`, `load`, `links`, `cleanup`, `kernel_maps`, `syscalls`,
+//! `rights`.
 
 mod adopt;
 mod capacity;
 mod cgroup;
+mod cleanup;
 mod encode;
 mod entry;
 mod error;
@@ -30,11 +32,12 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
 use aya_log::EbpfLogger;
+pub use cleanup::{Cleanup, cleanup};
 pub use error::OpenError;
 use error::with_causes;
 use proxy_common::names::{MAPS, MapGroup};
@@ -92,8 +95,8 @@ impl EbpfBackend {
     pub fn open(options: &Options) -> Result<Self, OpenError> {
         let opened = Instant::now();
         rights::check()?;
-        let pins = PinDir::open(&options.pin_dir)?;
         let cgroup = Cgroup::open(options.cgroup_path.as_deref())?;
+        let pins = PinDir::open(&options.pin_dir)?;
         let mut loaded = load::load(&pins, &options.map_sizes, options.kernel_log)?;
         let maps = KernelMaps::take(&mut loaded.ebpf)?;
         Ok(Self {
@@ -210,13 +213,7 @@ impl EbpfBackend {
             load::settle_rebuilt(&self.pins)?;
             self.loaded.services = self.pins.services();
         }
-        let others = self.pins.of_other_versions().map_err(|error| {
-            OpenError::io(&error, &format!("reading {}", self.pins.path().display()))
-        })?;
-        for path in others {
-            tracing::info!(path = %path.display(), "removing what another version left");
-            pins::remove_tree(&path).map_err(OpenError::Other)?;
-        }
+        self.pins.remove_stale();
         let memory = self.log_memory();
         tracing::info!(
             backend = self.name(),
@@ -294,22 +291,6 @@ impl Backend for EbpfBackend {
                 .map(|(key, reason)| ServiceFailure { key, reason })
                 .collect(),
         })
-    }
-}
-
-/// Removes all that Culvert's eBPF backend left under `pin_dir`. Returns whether there was
-/// anything, or what could not be removed.
-pub fn cleanup(pin_dir: &Path) -> Result<bool, OpenError> {
-    rights::check()?;
-    let Some(pins) = PinDir::open_existing(pin_dir)? else {
-        return Ok(false);
-    };
-    let mut problems = links::detach(&pins.links());
-    problems.extend(pins.remove());
-    if problems.is_empty() {
-        Ok(true)
-    } else {
-        Err(OpenError::Other(problems.join("; ")))
     }
 }
 

@@ -12,7 +12,8 @@ pub enum OpenError {
     Host(String),
     /// Another agent uses the same pins.
     #[error(
-        "another agent holds pin directory {0}: stop it, or give this one a --pin-dir of its own"
+        "another agent holds pin directory {0}: stop it first; a second agent needs a --pin-dir of \
+         its own"
     )]
     Locked(PathBuf),
     /// Anything else.

@@ -8,76 +8,114 @@
 //! ```
 //! The version in a name is the ABI version of the maps in it.
 
+mod removal;
+
 use std::{
     fs::{self, File},
-    io,
+    io::{self, ErrorKind},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use nix::{
+    errno::Errno,
     fcntl::{Flock, FlockArg},
     mount::{MsFlags, mount},
-    sys::statfs::{BPF_FS_MAGIC, statfs},
+    sys::statfs::{BPF_FS_MAGIC, fstatfs, statfs},
 };
 use proxy_common::{FLOWS_ABI, SERVICES_ABI};
 
 use super::OpenError;
+pub use removal::{Removal, remove_tree};
 
 /// Where the kernel's own documentation and every tool expect bpffs.
 const BPFFS: &str = "/sys/fs/bpf";
 
-/// A locked pin directory.
+/// A locked pin directory. One that this made goes again with it while nothing is in it, so that
+/// a start that fails leaves no trace.
 #[derive(Debug)]
 pub struct PinDir {
     path: PathBuf,
+    made: bool,
     _lock: Flock<File>,
 }
 
 impl PinDir {
     /// Opens and locks `path`, making it, and mounting bpffs at `/sys/fs/bpf`, where needed.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let made = !path.exists();
         if !on_bpffs(path) {
             if !path.starts_with(BPFFS) {
-                return Err(OpenError::Host(format!(
-                    "pin directory {} is not on a BPF file system: mount one there (mount -t bpf \
-                     bpf DIR), or use a directory under {BPFFS}",
-                    path.display()
-                )));
+                return Err(not_on_bpffs(path));
             }
             mount_bpffs()?;
         }
-        fs::create_dir_all(path).map_err(|error| {
-            OpenError::io(
-                &error,
-                &format!("creating pin directory {}", path.display()),
-            )
-        })?;
-        Self::lock(path)
+        loop {
+            fs::create_dir_all(path).map_err(|error| {
+                OpenError::io(
+                    &error,
+                    &format!("creating pin directory {}", path.display()),
+                )
+            })?;
+            if let Some(mut pins) = Self::try_open(path)? {
+                pins.made = made;
+                return Ok(pins);
+            }
+        }
     }
 
     /// Opens and locks `path` if it exists.
     pub fn open_existing(path: &Path) -> Result<Option<Self>, OpenError> {
-        if path.is_dir() {
-            Self::lock(path).map(Some)
-        } else {
-            Ok(None)
+        while path.exists() {
+            if let Some(pins) = Self::try_open(path)? {
+                return Ok(Some(pins));
+            }
         }
+        Ok(None)
     }
 
-    fn lock(path: &Path) -> Result<Self, OpenError> {
-        let directory = File::open(path).map_err(|error| {
-            OpenError::io(&error, &format!("opening pin directory {}", path.display()))
-        })?;
-        match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Self {
-                path: path.to_owned(),
-                _lock: lock,
-            }),
-            Err((_, nix::errno::Errno::EWOULDBLOCK)) => Err(OpenError::Locked(path.to_owned())),
-            Err((_, errno)) => Err(OpenError::io(
-                &errno.into(),
-                &format!("locking pin directory {}", path.display()),
-            )),
+    /// `None` if the directory is gone by now.
+    fn try_open(path: &Path) -> Result<Option<Self>, OpenError> {
+        let failed = |error: &io::Error| {
+            OpenError::io(error, &format!("opening pin directory {}", path.display()))
+        };
+        let mut directory = File::options();
+        directory.read(true).custom_flags(libc::O_DIRECTORY);
+        let directory = match directory.open(path) {
+            Ok(directory) => directory,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(&error)),
+        };
+        let kind = fstatfs(&directory).map_err(|errno| failed(&errno.into()))?;
+        if kind.filesystem_type() != BPF_FS_MAGIC {
+            return Err(not_on_bpffs(path));
+        }
+        Self::lock(path, directory)
+    }
+
+    /// `None` if `directory` is not what `path` leads to once it is locked: whoever held the lock
+    /// removed it.
+    fn lock(path: &Path, directory: File) -> Result<Option<Self>, OpenError> {
+        let failed = |error: &io::Error| {
+            OpenError::io(error, &format!("locking pin directory {}", path.display()))
+        };
+        let lock = match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err((_, Errno::EWOULDBLOCK)) => return Err(OpenError::Locked(path.to_owned())),
+            Err((_, errno)) => return Err(failed(&errno.into())),
+        };
+        let locked = lock.metadata().map_err(|error| failed(&error))?;
+        match fs::metadata(path) {
+            Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => {
+                Ok(Some(Self {
+                    path: path.to_owned(),
+                    made: false,
+                    _lock: lock,
+                }))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(&error)),
         }
     }
 
@@ -110,57 +148,26 @@ impl PinDir {
     pub fn links(&self) -> PathBuf {
         self.path.join("links")
     }
+}
 
-    /// Maps that another version of Culvert left.
-    pub fn of_other_versions(&self) -> io::Result<Vec<PathBuf>> {
-        let ours = [
-            self.services(),
-            self.services_next(),
-            self.flows(),
-            self.links(),
-        ];
-        let mut others = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let path = entry?.path();
-            if !ours.contains(&path) {
-                others.push(path);
+impl Drop for PinDir {
+    fn drop(&mut self) {
+        if self.made {
+            // Only what is empty can be removed this way: nothing of a start that went well.
+            let parts = [self.services(), self.services_next(), self.flows()];
+            for path in parts.iter().chain([&self.links(), &self.path]) {
+                fs::remove_dir(path).ok();
             }
         }
-        others.sort();
-        Ok(others)
-    }
-
-    /// Removes the directory and all that is left in it. Collects what it could not remove.
-    pub fn remove(self) -> Vec<String> {
-        let mut problems = Vec::new();
-        match fs::read_dir(&self.path) {
-            Ok(entries) => {
-                for entry in entries.flatten() {
-                    problems.extend(remove_tree(&entry.path()).err());
-                }
-            }
-            Err(error) => problems.push(format!("reading {}: {error}", self.path.display())),
-        }
-        if let Err(error) = fs::remove_dir(&self.path) {
-            problems.push(format!("removing {}: {error}", self.path.display()));
-        }
-        problems
     }
 }
 
-/// Removes a pinned object, or a directory of them. What is not there is fine.
-pub fn remove_tree(path: &Path) -> Result<(), String> {
-    let result = if path.is_dir() {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
-    };
-    match result {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(format!("removing {}: {error}", path.display()))
-        }
-        _ => Ok(()),
-    }
+fn not_on_bpffs(path: &Path) -> OpenError {
+    OpenError::Host(format!(
+        "pin directory {} is not on a BPF file system: mount one there (mount -t bpf bpf DIR), or \
+         use a directory under {BPFFS}",
+        path.display()
+    ))
 }
 
 /// Whether `path`, or the nearest ancestor of it that exists, is on bpffs.
@@ -182,5 +189,52 @@ fn mount_bpffs() -> Result<(), OpenError> {
             "mounting the BPF file system at {BPFFS}: {errno}; run as root, or mount it before: \
              mount -t bpf bpf {BPFFS}"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_was_removed_before_it_was_locked_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pins");
+        fs::create_dir(&path).unwrap();
+        let opened = File::open(&path).unwrap();
+        fs::rename(&path, dir.path().join("moved")).unwrap();
+        let again = opened.try_clone().unwrap();
+        assert!(PinDir::lock(&path, again).unwrap().is_none(), "gone");
+        fs::create_dir(&path).unwrap();
+        let again = opened.try_clone().unwrap();
+        assert!(PinDir::lock(&path, again).unwrap().is_none(), "another");
+        let locked = PinDir::lock(&path, File::open(&path).unwrap()).unwrap();
+        assert!(locked.is_some());
+        let second = PinDir::lock(&path, File::open(&path).unwrap());
+        assert!(matches!(second, Err(OpenError::Locked(_))), "{second:?}");
+    }
+
+    #[test]
+    fn only_an_empty_directory_that_was_made_goes_with_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pins");
+        let open = |made| {
+            fs::create_dir_all(path.join("links")).unwrap();
+            let mut pins = PinDir::lock(&path, File::open(&path).unwrap())
+                .unwrap()
+                .unwrap();
+            pins.made = made;
+            pins
+        };
+        drop(open(false));
+        assert!(path.join("links").exists(), "it was there before");
+        let pins = open(true);
+        fs::create_dir(pins.services()).unwrap();
+        fs::write(pins.services().join("MAP"), "").unwrap();
+        drop(pins);
+        assert!(path.join("services-v1").join("MAP").exists());
+        fs::remove_file(path.join("services-v1").join("MAP")).unwrap();
+        drop(open(true));
+        assert!(!path.exists());
     }
 }

@@ -1,0 +1,66 @@
+//! Undoes everything: detaches the programs and removes the pins.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    OpenError, links,
+    pins::{PinDir, Removal},
+    rights,
+};
+
+/// What [`cleanup`] did; its text is for people.
+#[derive(Debug)]
+pub struct Cleanup {
+    pin_dir: PathBuf,
+    removal: Option<Removal>,
+}
+
+/// Removes all that Culvert's eBPF backend left under `pin_dir`, and nothing else. What is there
+/// of others stays.
+pub fn cleanup(pin_dir: &Path) -> Result<Cleanup, OpenError> {
+    rights::check()?;
+    let mut cleanup = Cleanup {
+        pin_dir: pin_dir.to_owned(),
+        removal: None,
+    };
+    if let Some(pins) = PinDir::open_existing(pin_dir)? {
+        let mut problems = links::detach(&pins.links());
+        let mut removal = pins.remove();
+        problems.append(&mut removal.problems);
+        if !problems.is_empty() {
+            return Err(OpenError::Other(problems.join("; ")));
+        }
+        cleanup.removal = Some(removal);
+    }
+    Ok(cleanup)
+}
+
+impl fmt::Display for Cleanup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pin_dir = self.pin_dir.display();
+        let Some(removal) = &self.removal else {
+            return write!(f, "nothing at {pin_dir}");
+        };
+        if removal.left.is_empty() {
+            return write!(f, "removed {pin_dir}");
+        }
+        let left: Vec<_> = removal
+            .left
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let what = if removal.removed > 0 {
+            "removed Culvert's pins from"
+        } else {
+            "no pins of Culvert's in"
+        };
+        write!(
+            f,
+            "{what} {pin_dir}; left what is not Culvert's: {}",
+            left.join(", ")
+        )
+    }
+}

@@ -1,0 +1,212 @@
+//! Removes pins: by name what Culvert can have made, file by file, and never anything else. A pin
+//! directory can be any directory on bpffs, with pins of other programs in it.
+//!
+//! Must not know what is pinned: links are detached elsewhere before their pins go.
+
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+};
+
+use super::PinDir;
+
+/// What removing came to.
+#[derive(Debug, Default)]
+pub struct Removal {
+    /// Directories removed, the pin directory itself included.
+    pub removed: usize,
+    /// What is not Culvert's and was left where it is.
+    pub left: Vec<PathBuf>,
+    /// What could not be removed, and why.
+    pub problems: Vec<String>,
+}
+
+impl PinDir {
+    /// Removes the maps of every version, and the directory if it is empty then. Links must be
+    /// unpinned before.
+    pub fn remove(&self) -> Removal {
+        let mut removal = Removal::default();
+        for path in removal.entries(&self.path) {
+            if path == self.links() {
+                removal.remove_empty(&path);
+            } else if is_maps(&path) {
+                removal.remove_tree(&path);
+            } else {
+                removal.left.push(path);
+            }
+        }
+        removal.left.sort();
+        if removal.left.is_empty() && removal.problems.is_empty() {
+            removal.remove_empty(&self.path);
+        }
+        removal
+    }
+
+    /// Removes maps that another version or a crash left beside ours, which must be in force. What
+    /// cannot be removed does no harm but for the memory it takes.
+    pub fn remove_stale(&self) {
+        let ours = [self.services(), self.services_next(), self.flows()];
+        let mut removal = Removal::default();
+        for path in removal.entries(&self.path) {
+            if !is_maps(&path) || ours.contains(&path) {
+                continue;
+            }
+            tracing::info!(path = %path.display(), "removing maps that are not of this version");
+            removal.remove_tree(&path);
+        }
+        for reason in removal.into_problems() {
+            tracing::warn!(reason, "maps that are not of this version stay");
+        }
+    }
+}
+
+/// Removes a pinned object, or a directory of them. What is not there is fine.
+pub fn remove_tree(path: &Path) -> Result<(), String> {
+    let mut removal = Removal::default();
+    removal.remove_tree(path);
+    let problems = removal.into_problems();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(problems.join("; "))
+    }
+}
+
+impl Removal {
+    /// Everything that stands in the way of a removal that had to be complete.
+    fn into_problems(self) -> Vec<String> {
+        let left = self.left.into_iter();
+        let left = left.map(|path| {
+            let path = path.display();
+            format!("{path} is no pin of Culvert's: move it elsewhere, or remove it")
+        });
+        left.chain(self.problems).collect()
+    }
+
+    fn remove_tree(&mut self, path: &Path) {
+        match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_dir() => {
+                for entry in self.entries(path) {
+                    // A pin, or an alias of one; never what a directory or an alias leads to.
+                    if !entry.is_dir() || entry.is_symlink() {
+                        self.note(&entry, fs::remove_file(&entry));
+                    }
+                }
+                self.remove_empty(path);
+            }
+            Ok(_) => self.note(path, fs::remove_file(path)),
+            Err(error) => self.note(path, Err(error)),
+        }
+    }
+
+    /// Removes a directory, or notes what is in it.
+    fn remove_empty(&mut self, path: &Path) {
+        match fs::remove_dir(path) {
+            Ok(()) => self.removed += 1,
+            // A file system's own root goes when it is unmounted.
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+                let entries = self.entries(path);
+                self.left.extend(entries);
+            }
+            Err(error) => self.note(path, Err(error)),
+        }
+    }
+
+    fn entries(&mut self, directory: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(directory)
+            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+        entries.unwrap_or_else(|error: io::Error| {
+            self.problems
+                .push(format!("reading {}: {error}", directory.display()));
+            Vec::new()
+        })
+    }
+
+    fn note(&mut self, path: &Path, result: io::Result<()>) {
+        match result {
+            Err(error) if error.kind() != ErrorKind::NotFound => self
+                .problems
+                .push(format!("removing {}: {error}", path.display())),
+            _ => {}
+        }
+    }
+}
+
+/// Whether this is what Culvert calls a directory of maps, in any version.
+fn is_maps(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let is_version = |version: &str| {
+        !version.is_empty() && version.bytes().all(|character| character.is_ascii_digit())
+    };
+    let Some((group, version)) = name.and_then(|name| name.split_once("-v")) else {
+        return false;
+    };
+    match group {
+        "services" => {
+            let suffixes = ["-next", "-old"];
+            let version = suffixes
+                .iter()
+                .find_map(|suffix| version.strip_suffix(suffix))
+                .unwrap_or(version);
+            is_version(version)
+        }
+        "flows" => is_version(version),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_a_version_gives_are_maps() {
+        for name in [
+            "services-v1",
+            "services-v0",
+            "services-v12-next",
+            "services-v1-old",
+            "flows-v7",
+        ] {
+            assert!(is_maps(&Path::new("/pins").join(name)), "{name}");
+        }
+        for name in [
+            "services-v",
+            "services-v-next",
+            "services-v1x",
+            "services-v1-next-old",
+            "services-v1-other",
+            "services",
+            "flows-v1-next",
+            "flows-v+1",
+            "my-services-v1",
+            "links",
+            "maps.debug",
+        ] {
+            assert!(!is_maps(&Path::new("/pins").join(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_stays_and_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let maps = dir.path().join("services-v0");
+        let outside = dir.path().join("outside");
+        fs::create_dir_all(maps.join("inner")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("file"), "").unwrap();
+        fs::write(maps.join("MAP"), "").unwrap();
+        std::os::unix::fs::symlink(&outside, maps.join("alias")).unwrap();
+        let error = remove_tree(&maps).unwrap_err();
+        let inner = maps.join("inner");
+        assert!(error.contains(inner.to_str().unwrap()), "{error}");
+        assert!(inner.is_dir() && !maps.join("MAP").exists());
+        assert!(!maps.join("alias").is_symlink() && outside.join("file").exists());
+        fs::remove_dir(&inner).unwrap();
+        assert_eq!(remove_tree(&maps), Ok(()));
+        assert!(!maps.exists());
+        assert_eq!(remove_tree(&maps), Ok(()), "what is not there is fine");
+    }
+}
