@@ -3,6 +3,7 @@
 
 use std::{
     ffi::CString,
+    fs::File,
     io,
     os::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
@@ -18,7 +19,9 @@ const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const MAP_GET_NEXT_KEY: libc::c_int = 4;
+const PROG_LOAD: libc::c_int = 5;
 const OBJ_GET: libc::c_int = 7;
+const PROG_ATTACH: libc::c_int = 8;
 const PROG_GET_NEXT_ID: libc::c_int = 11;
 const PROG_GET_FD_BY_ID: libc::c_int = 13;
 const MAP_GET_FD_BY_ID: libc::c_int = 14;
@@ -75,6 +78,13 @@ impl Pinned {
     pub fn program_id(&self) -> Result<u32> {
         // struct bpf_link_info: type, id, prog_id, …
         Ok(self.info()?[2])
+    }
+
+    /// Id of the cgroup that a link is attached to; 0 once it is detached.
+    pub fn cgroup_id(&self) -> Result<u64> {
+        // struct bpf_link_info: type, id, prog_id, padding, cgroup_id (u64), …
+        let info = self.info()?;
+        Ok(pair(info[4], info[5]))
     }
 
     fn info(&self) -> Result<[u32; INFO_BYTES as usize / 4]> {
@@ -172,6 +182,33 @@ fn exists(command: libc::c_int, id: u32) -> Result<bool> {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
         Err(error) => Err(error).context("cannot look for a BPF object"),
     }
+}
+
+/// Attaches a program that lets everything pass to the IPv4 connect hook of a cgroup, such that the
+/// kernel allows no other beside it. It stays as long as the cgroup.
+pub fn attach_alone(cgroup: &Path) -> Result<()> {
+    const SOCK_ADDR: u32 = 18;
+    const INET4_CONNECT: u32 = 10;
+    // r0 = 1; exit
+    let code: [u64; 2] = [0x1_0000_00b7, 0x95];
+    let license = c"GPL";
+    let mut attribute = [0; 16];
+    attribute[0] = pair(SOCK_ADDR, 2);
+    attribute[1] = code.as_ptr() as u64;
+    attribute[2] = license.as_ptr() as u64;
+    // Six words later (log, version, flags, name), after prog_ifindex: expected_attach_type.
+    attribute[8] = pair(0, INET4_CONNECT);
+    let program = own(call(PROG_LOAD, &mut attribute).context("cannot load an empty program")?);
+    let directory =
+        File::open(cgroup).with_context(|| format!("cannot open {}", cgroup.display()))?;
+    let number = |fd: i32| fd.cast_unsigned();
+    let mut attribute = [0; 16];
+    attribute[0] = pair(number(directory.as_raw_fd()), number(program.as_raw_fd()));
+    // No flags: neither may it be overridden, nor may others be beside it.
+    attribute[1] = pair(INET4_CONNECT, 0);
+    call(PROG_ATTACH, &mut attribute)
+        .context("cannot attach an empty program")
+        .map(drop)
 }
 
 /// Two u32 of an attribute, in memory order.

@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     net::SocketAddr,
     time::Duration,
 };
@@ -11,6 +12,7 @@ use std::{
 use proxy_common::names::{MAPS, MapGroup, MapShape};
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
+    agent::LogLine,
     bpf::Pinned,
     pod::{Load, LoadReport, Transport},
     requires::{self, PRIVILEGED},
@@ -381,16 +383,16 @@ fn maps_of_another_shape_are_rebuilt_and_no_request_fails() {
     // Another key size under a known name.
     agent.kill().unwrap();
     let [sets, slots, aside] = ["SETS", "SLOTS", "aside"].map(|name| services.join(name));
-    std::fs::rename(&sets, &aside).unwrap();
-    std::fs::rename(&slots, &sets).unwrap();
-    std::fs::rename(&aside, &slots).unwrap();
+    fs::rename(&sets, &aside).unwrap();
+    fs::rename(&slots, &sets).unwrap();
+    fs::rename(&aside, &slots).unwrap();
     agent.launch().unwrap();
     assert_loads_go_on(&mut prober, "another key size");
 
     // Pins of another ABI version, older or newer.
     for version in ["services-v0", "services-v77"] {
         agent.kill().unwrap();
-        std::fs::rename(&services, agent.pins().path().join(version)).unwrap();
+        fs::rename(&services, agent.pins().path().join(version)).unwrap();
         assert_loads_go_on(&mut prober, "without an agent");
         agent.launch().unwrap();
         assert_eq!(agent.serving().unwrap().flag("adopted"), Some(false));
@@ -448,4 +450,79 @@ fn a_link_to_another_or_a_deleted_cgroup_is_replaced() {
     agent.launch().unwrap();
     let mut prober = Prober::start(&third.client).unwrap();
     assert_eq!(answers(&mut prober, Transport::Tcp, to), [http(1)].into());
+}
+
+#[test]
+fn links_of_another_version_or_of_a_crash_are_detached() {
+    if !requires::met("restart", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let cluster = service(1, &[1]);
+    let options = AgentOptions::default();
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
+    agent.kill().unwrap();
+    let links = agent.pins().path().join("links");
+    let expected = agent.pins().entries();
+    let stale = [
+        ("culvert_conn4", "culvert_older"),
+        ("culvert_peer4", "culvert_peer4-next"),
+    ]
+    .map(|(name, stale)| {
+        let stale = links.join(stale);
+        fs::rename(links.join(name), &stale).unwrap();
+        // Open, it stays a link, but one that leads nowhere once it is detached.
+        Pinned::open(&stale).unwrap()
+    });
+    assert!(stale.iter().all(|link| link.cgroup_id().unwrap() != 0));
+    agent.launch().unwrap();
+    assert_eq!(agent.pins().entries(), expected);
+    assert!(stale.iter().all(|link| link.cgroup_id().unwrap() == 0));
+    let mut prober = Prober::start(&shop.client).unwrap();
+    let to = frontend(1, 80);
+    assert_eq!(answers(&mut prober, Transport::Tcp, to), [http(1)].into());
+}
+
+#[test]
+fn what_others_pinned_in_the_same_directory_stays() {
+    if !requires::met("restart", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let cluster = service(1, &[1]);
+    let options = AgentOptions::default();
+    let mut agent = Agent::prepare(&shop.world, options, &[(FILE, &cluster)]).unwrap();
+    let pins = agent.pins().path().to_owned();
+    let stays = [
+        "flows-v0-next",
+        "maps/inner",
+        "services-v0/inner",
+        "services-v1x",
+    ];
+    let goes = ["flows-v0", "services-v0-old", "services-v77-next"];
+    for path in stays.iter().chain(&goes) {
+        fs::create_dir_all(pins.join(path)).unwrap();
+    }
+    agent.launch().unwrap();
+    for path in stays {
+        assert!(pins.join(path).exists(), "{path}");
+    }
+    for path in goes {
+        assert!(!pins.join(path).exists(), "{path}");
+    }
+    // What could not be removed is told, and stops nobody.
+    let inner = pins.join("services-v0/inner").display().to_string();
+    let told = |line: &LogLine| {
+        line.text("reason")
+            .is_some_and(|text| text.contains(&inner))
+    };
+    assert!(agent.log().iter().any(told), "{:?}", agent.log());
+
+    for path in stays {
+        let path = pins.join(path);
+        fs::remove_dir(&path).unwrap();
+        if path.ends_with("inner") {
+            fs::remove_dir(path.parent().unwrap()).unwrap();
+        }
+    }
 }

@@ -18,6 +18,10 @@ use proxy_common::names::SOCKET_PROGRAMS;
 
 use super::{OpenError, cgroup::Cgroup, pins, syscalls};
 
+/// What the names of all programs begin with, in every version: what is called otherwise among the
+/// links is somebody else's.
+const PREFIX: &str = "culvert_";
+
 /// How many programs were found attached, and how many not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attached {
@@ -27,22 +31,69 @@ pub struct Attached {
     pub fresh: usize,
 }
 
-/// Attaches every program to `cgroup`, with links pinned in `directory`.
+/// Attaches every program to `cgroup`, with links pinned in `directory`, and ends all other links
+/// of Culvert's that are pinned there. After an error, links made before it are gone again; those
+/// of an earlier run stay.
 pub fn attach(ebpf: &mut Ebpf, cgroup: &Cgroup, directory: &Path) -> Result<Attached, OpenError> {
     fs::create_dir_all(directory)
         .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
-    let mut attached = Attached::default();
+    let mut fresh = Vec::new();
+    let attached = attach_each(ebpf, cgroup, directory, &mut fresh);
+    if attached.is_err() {
+        for pin in fresh.iter().rev() {
+            if let Err(reason) = remove(pin) {
+                tracing::warn!(reason, "a link of a start that failed stays");
+            }
+        }
+        // Fails where links of an earlier run stay.
+        fs::remove_dir(directory).ok();
+    } else {
+        remove_stale(directory);
+    }
+    attached
+}
+
+fn attach_each(
+    ebpf: &mut Ebpf,
+    cgroup: &Cgroup,
+    directory: &Path,
+    fresh: &mut Vec<PathBuf>,
+) -> Result<Attached, OpenError> {
+    let mut swapped = 0;
     for name in SOCKET_PROGRAMS {
         let mut program = program(ebpf, name)?;
         let pin = directory.join(name);
         if swap(&program, cgroup, &pin)? {
-            attached.swapped += 1;
+            swapped += 1;
         } else {
             link(&mut program, cgroup, &pin)?;
-            attached.fresh += 1;
+            fresh.push(pin);
         }
     }
-    Ok(attached)
+    Ok(Attached {
+        swapped,
+        fresh: fresh.len(),
+    })
+}
+
+/// Ends links of programs that this version does not have, and what a crash left half made.
+fn remove_stale(directory: &Path) {
+    let stale = pinned(directory).map(|pins| {
+        let ours = SOCKET_PROGRAMS.map(|name| directory.join(name));
+        pins.into_iter().filter(move |pin| !ours.contains(pin))
+    });
+    let problems: Vec<String> = match stale {
+        Ok(stale) => stale
+            .filter_map(|pin| {
+                tracing::info!(pin = %pin.display(), "detaching a link that is not of this version");
+                remove(&pin).err()
+            })
+            .collect(),
+        Err(reason) => vec![reason],
+    };
+    for reason in problems {
+        tracing::warn!(reason, "a link that is not of this version may stay");
+    }
 }
 
 /// A program of the object.
@@ -132,31 +183,51 @@ fn swap(program: &SocketProgram<'_>, cgroup: &Cgroup, pin: &Path) -> Result<bool
 }
 
 /// Makes a new link and pins it, over what may be pinned there: the old link ends when the new
-/// one already works.
+/// one already works. After an error, all is as before.
 fn link(program: &mut SocketProgram<'_>, cgroup: &Cgroup, pin: &Path) -> Result<(), OpenError> {
-    let failed = |what: &str, error: &dyn Error| {
-        let causes = super::with_causes(error);
-        OpenError::Other(format!(
-            "{what} {} at cgroup {}: {causes}",
-            pin.display(),
-            cgroup.path.display()
-        ))
-    };
     let link = program
         .attach(cgroup)
-        .map_err(|error| failed("attaching", &*error))?;
+        .map_err(|error| refused(&*error, pin, cgroup))?;
+    let failed = |error: &dyn Error| {
+        let causes = super::with_causes(error);
+        OpenError::Other(format!("pinning link {}: {causes}", pin.display()))
+    };
     let beside = beside(pin);
     remove(&beside).map_err(OpenError::Other)?;
     let old = syscalls::open_pinned(pin).ok();
-    link.pin(&beside)
-        .map_err(|error| failed("pinning", &error))?;
-    fs::rename(&beside, pin)
-        .map_err(|error| OpenError::io(&error, &format!("pinning link {}", pin.display())))?;
-    if let Some(old) = old {
-        syscalls::detach(&old)
-            .map_err(|error| failed("detaching the link that was pinned before as", &error))?;
+    let new = link.pin(&beside).map_err(|error| failed(&error))?;
+    if let Err(error) = fs::rename(&beside, pin) {
+        drop(new);
+        remove(&beside).map_err(OpenError::Other)?;
+        return Err(failed(&error));
+    }
+    if let Some(Err(error)) = old.map(syscalls::detach) {
+        // Nothing holds it any more, so the kernel detaches it, a little later.
+        tracing::warn!(pin = %pin.display(), %error, "the link pinned before could not be detached");
     }
     Ok(())
+}
+
+/// Why the kernel did not attach the program of `pin`. That is up to the host: to its kernel, its
+/// limits, or to what else is attached.
+fn refused(error: &(dyn Error + 'static), pin: &Path, cgroup: &Cgroup) -> OpenError {
+    let program = pin.file_name().unwrap_or_default().display();
+    let path = cgroup.path.display();
+    let causes = super::with_causes(error);
+    let what = format!("attaching {program} to cgroup {path}: {causes}");
+    let errno = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| {
+        (*error).source()
+    })
+    .find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
+    match errno {
+        Some(libc::EPERM | libc::EBUSY | libc::EEXIST) => OpenError::Host(format!(
+            "{what}; another program may be attached to this cgroup, or to one above it, such that \
+             it allows none beside it: find it with `bpftool cgroup show {path}` and detach it, or \
+             have it attached with the multi flag"
+        )),
+        Some(_) => OpenError::kernel(&format!("attaching {program} to cgroup {path}"), &causes),
+        None => OpenError::Other(what),
+    }
 }
 
 fn beside(pin: &Path) -> PathBuf {
@@ -165,22 +236,45 @@ fn beside(pin: &Path) -> PathBuf {
     name.into()
 }
 
-/// Detaches what is pinned in `directory`, last attached first. Collects what failed.
+/// Detaches and unpins the links of every version in `directory`, last attached first. Collects
+/// what failed.
 pub fn detach(directory: &Path) -> Vec<String> {
-    let programs = SOCKET_PROGRAMS
+    let pins = match pinned(directory) {
+        Ok(pins) => pins,
+        Err(reason) => return vec![reason],
+    };
+    let ours = SOCKET_PROGRAMS.map(|name| directory.join(name));
+    let (mut ours, others): (Vec<_>, Vec<_>) = pins
+        .into_iter()
+        .map(|pin| (ours.iter().position(|path| *path == pin), pin))
+        .partition(|(position, _)| position.is_some());
+    ours.sort_by(|one, other| other.cmp(one));
+    ours.iter()
+        .chain(&others)
+        .filter_map(|(_, pin)| remove(pin).err())
+        .collect()
+}
+
+/// What is pinned in `directory` under a name that Culvert gives, sorted.
+fn pinned(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+    };
+    let entries = entries.map_err(|error| format!("reading {}: {error}", directory.display()))?;
+    let mut pins: Vec<_> = entries
         .iter()
-        .rev()
-        .map(|name| directory.join(name));
-    // What a run that died while it replaced a link left.
-    let unfinished = SOCKET_PROGRAMS
-        .iter()
-        .map(|name| beside(&directory.join(name)));
-    let mut problems: Vec<String> = programs
-        .chain(unfinished)
-        .filter_map(|pin| remove(&pin).err())
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        .filter(|entry| {
+            entry
+                .file_name()
+                .as_encoded_bytes()
+                .starts_with(PREFIX.as_bytes())
+        })
+        .map(fs::DirEntry::path)
         .collect();
-    problems.extend(pins::remove_tree(directory).err());
-    problems
+    pins.sort();
+    Ok(pins)
 }
 
 /// Detaches and unpins a link. When this returns, its program runs no more.
@@ -190,4 +284,16 @@ fn remove(pin: &Path) -> Result<(), String> {
             .map_err(|error| format!("detaching link {}: {error}", pin.display()))?;
     }
     pins::remove_tree(pin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_has_the_name_of_one() {
+        for name in SOCKET_PROGRAMS {
+            assert!(name.starts_with(PREFIX), "{name}");
+        }
+    }
 }
