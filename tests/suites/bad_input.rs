@@ -15,7 +15,7 @@ use std::{
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
     agent::{self, LIMIT},
-    cgroup,
+    bpf, cgroup,
     pod::Transport,
     process::{Finished, Process},
     requires::{self, PRIVILEGED},
@@ -90,6 +90,7 @@ fn a_wrong_command_line_is_explained() {
             &["run", "--node-name=n", "--manifests=x", "--log-format=xml"],
             "--log-format",
         ),
+        (&["cleanup", "--pin-dir=relative"], "--pin-dir"),
     ] {
         let done = agent::run(arguments).unwrap();
         assert_told(&done, 2, &[part]);
@@ -219,6 +220,7 @@ fn a_cgroup_or_pin_directory_that_is_none_is_refused() {
         command.arg("--cgroup-path").arg(cgroup);
         let done = Process::run("proxy-agent", command, LIMIT).unwrap();
         assert_told(&done, 3, &[text(cgroup), "--cgroup-path", "cgroup v2"]);
+        assert!(!agent.pins().path().exists(), "a failed start left it");
     }
     let pins = dir.path().join("pins");
     let done = agent::run(&[
@@ -377,4 +379,53 @@ fn a_container_view_of_the_cgroups_is_refused() {
     let prepare = format!("umount --lazy {root}; mount -t cgroup2 none {root}");
     let done = run_without_cgroup_path(&shop, &in_own_mounts(&["--cgroup"], &prepare));
     assert_told(&done, 3, &["cgroup", "root"]);
+}
+
+#[test]
+fn a_mount_of_cgroup_v2_that_cannot_be_used_is_passed_over() {
+    if !requires::met("bad_input", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let root = cgroup::mount_point().unwrap();
+    // Another file system covers the first mount; the second shows no real root, so that the
+    // agent does not attach to this machine's.
+    let prepare = format!(
+        "mount -t tmpfs none {}; mount -t cgroup2 none {}",
+        root.display(),
+        dir.path().display()
+    );
+    let done = run_without_cgroup_path(&shop, &in_own_mounts(&["--cgroup"], &prepare));
+    let second = format!("{} (inode", dir.path().display());
+    assert_told(
+        &done,
+        3,
+        &[text(&root), &second, "or name a cgroup with --cgroup-path"],
+    );
+}
+
+#[test]
+fn a_program_that_allows_none_beside_it_is_explained_and_nothing_stays_attached() {
+    if !requires::met("bad_input", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let options = AgentOptions::default();
+    let mut agent = Agent::prepare(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
+    let cgroup = shop.world.cgroup().path();
+    bpf::attach_alone(cgroup).unwrap();
+    agent.spawn().unwrap();
+    let (code, log) = agent.wait_for_exit().unwrap();
+    assert_eq!(code, Some(3), "{log:?}");
+    let look = format!("bpftool cgroup show {}", text(cgroup));
+    assert!(log.iter().any(|line| line.raw.contains(&look)), "{log:?}");
+    assert!(!agent.pins().path().join("links").exists());
+    // Programs that were attached before that one serve no more.
+    let mut prober = Prober::start(&shop.client).unwrap();
+    let udp = prober
+        .send(Transport::Udp, frontend(1, 53), 1)
+        .unwrap()
+        .remove(0);
+    assert_eq!(udp.errno(), Some("ENETUNREACH"), "{udp:?}");
 }

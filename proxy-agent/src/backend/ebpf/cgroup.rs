@@ -2,11 +2,12 @@
 
 use std::{
     fs::{self, File},
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 
 use super::OpenError;
 
@@ -30,31 +31,24 @@ impl Cgroup {
     /// Opens `path`, or the root of the cgroup v2 hierarchy found in the mount table.
     pub fn open(path: Option<&Path>) -> Result<Self, OpenError> {
         match path {
-            Some(path) => Self::open_at(path),
+            Some(path) => Self::open_at(path).map_err(|error| {
+                OpenError::Host(format!(
+                    "cgroup {}: {error}; --cgroup-path must name a directory of the cgroup v2 file \
+                     system (see `mount -t cgroup2`)",
+                    path.display()
+                ))
+            }),
             None => Self::open_root(),
         }
     }
 
-    fn open_at(path: &Path) -> Result<Self, OpenError> {
-        let directory = File::open(path).map_err(|error| {
-            OpenError::Host(format!(
-                "opening cgroup {}: {error}; --cgroup-path must name a directory of the cgroup v2 \
-                 file system",
-                path.display()
-            ))
-        })?;
-        let kind = statfs(path).map(|stat| stat.filesystem_type());
-        if kind != Ok(CGROUP2_SUPER_MAGIC) {
-            return Err(OpenError::Host(format!(
-                "{} is not on the cgroup v2 file system: --cgroup-path must name a directory of \
-                 it (see `mount -t cgroup2`)",
-                path.display()
-            )));
+    /// The error is why, without the path.
+    fn open_at(path: &Path) -> io::Result<Self> {
+        let directory = File::open(path)?;
+        if fstatfs(&directory)?.filesystem_type() != CGROUP2_SUPER_MAGIC {
+            return Err(io::Error::other("not on the cgroup v2 file system"));
         }
-        let id = directory
-            .metadata()
-            .map_err(|error| OpenError::io(&error, &format!("reading {}", path.display())))?
-            .ino();
+        let id = directory.metadata()?.ino();
         Ok(Self {
             path: path.to_owned(),
             id,
@@ -76,16 +70,18 @@ impl Cgroup {
         }
         let mut seen = Vec::new();
         for path in &candidates {
-            let cgroup = Self::open_at(path)?;
-            if cgroup.id == ROOT_INODE {
-                return Ok(cgroup);
-            }
-            seen.push(format!("{} (inode {})", path.display(), cgroup.id));
+            let shown = path.display();
+            seen.push(match Self::open_at(path) {
+                Ok(cgroup) if cgroup.id == ROOT_INODE => return Ok(cgroup),
+                Ok(cgroup) => format!("{shown} (inode {})", cgroup.id),
+                // Another file system may be mounted over it.
+                Err(error) => format!("{shown} ({error})"),
+            });
         }
         Err(OpenError::Host(format!(
-            "no mount of cgroup v2 shows the real root (inode {ROOT_INODE}), only {}: this \
-             process is in a cgroup namespace, and programs attached there would not see other \
-             pods; run in the host's cgroup namespace, mount the host's cgroup directory, or name \
+            "no mount of cgroup v2 shows the real root (inode {ROOT_INODE}), only {}: \
+             probably this process is in a cgroup namespace, and programs attached there would \
+             not see other pods; run in the host's cgroup namespace, mount the host's cgroup directory, or name \
              a cgroup with --cgroup-path",
             seen.join(", ")
         )))
