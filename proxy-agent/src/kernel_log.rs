@@ -1,12 +1,12 @@
 //! Debug lines of the kernel programs, written to the log.
 
-use std::io;
+use std::{convert::Infallible, io};
 
 use aya_log::EbpfLogger;
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// Writes lines as they come, until dropped.
-pub async fn forward(logger: EbpfLogger<&'static dyn log::Log>) -> io::Result<()> {
+/// Writes lines as they come, until dropped. Ends only with an error of the ring.
+pub async fn forward(logger: EbpfLogger<&'static dyn log::Log>) -> io::Result<Infallible> {
     #[expect(
         unsafe_code,
         reason = "tokio cannot know that the logger owns its descriptor"

@@ -57,7 +57,11 @@ pub async fn run(config: Run) -> Result<(), RunError> {
         let logger = backend
             .take_kernel_log()
             .map_err(|error| RunError::Io(format!("reading the kernel programs' log: {error}")))?;
-        tokio::spawn(kernel_log::forward(logger));
+        tokio::spawn(async {
+            // Serving goes on without: these lines are there to look on, not to work.
+            let Err(error) = kernel_log::forward(logger).await;
+            tracing::error!(%error, "kernel programs' log lost; restart the agent to read it again");
+        });
     }
     let mut pipeline = Pipeline::new(Model::new(config.node), backend);
     let mut retry = block_in_place(|| pipeline.advance(events))?;
