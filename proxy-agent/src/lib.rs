@@ -15,4 +15,4 @@ mod pipeline;
 pub mod report;
 pub mod run;
 
-pub use logging::{LogLevelError, start as start_logging};
+pub use logging::{LogForm, LogLevelError, start as start_logging};

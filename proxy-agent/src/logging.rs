@@ -39,31 +39,39 @@ pub fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
+/// What the lines of the log are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogForm {
+    /// Text for people.
+    Text,
+    /// A JSON object each.
+    Json,
+}
+
 /// Starts logging for the whole process; records of the `log` crate (aya's, and the kernel
-/// programs') are included.
-pub fn start(format: LogFormat, level: &str) -> Result<(), LogLevelError> {
+/// programs') are included. Returns what the log's lines now are.
+pub fn start(format: LogFormat, level: &str) -> Result<LogForm, LogLevelError> {
     let filter = EnvFilter::try_new(directives(level)).map_err(|error| LogLevelError {
         level: level.to_owned(),
         reason: error.to_string(),
     })?;
     let builder = fmt().with_env_filter(filter).with_writer(io::stderr);
-    let text = match format {
-        LogFormat::Auto => io::stderr().is_terminal(),
-        LogFormat::Text => true,
-        LogFormat::Json => false,
+    let form = match format {
+        LogFormat::Auto if io::stderr().is_terminal() => LogForm::Text,
+        LogFormat::Text => LogForm::Text,
+        LogFormat::Auto | LogFormat::Json => LogForm::Json,
     };
-    let started = if text {
-        builder
+    let started = match form {
+        LogForm::Text => builder
             .with_ansi(io::stderr().is_terminal())
             .with_target(false)
             .finish()
-            .try_init()
-    } else {
-        builder.json().finish().try_init()
+            .try_init(),
+        LogForm::Json => builder.json().finish().try_init(),
     };
     // Fails only if a program that embeds this library has set up logging of its own.
     if let Err(error) = started {
         tracing::debug!(%error, "logging was already set up");
     }
-    Ok(())
+    Ok(form)
 }

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Error};
 use clap::Parser;
 use proxy_agent::{
-    LogLevelError,
+    LogForm, LogLevelError,
     backend::ebpf::{self, OpenError},
     cluster::manifests::ManifestError,
     config::{
@@ -24,8 +24,8 @@ use proxy_model::FatalCause;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        None => run(&cli.run),
-        Some(Command::Run(args)) => run(&args),
+        None => return run(&cli.run),
+        Some(Command::Run(args)) => return run(&args),
         Some(Command::State(args)) => config::once(&args.node)
             .map_err(Error::from)
             .and_then(|(paths, node)| Ok(once::state(paths, node)?))
@@ -39,23 +39,27 @@ fn main() -> ExitCode {
             .map_err(Error::from)
             .and_then(|(paths, node)| Ok(once::state(paths, node)?))
             .and_then(|state| print(&ebpf::render(&state))),
-        Some(Command::Cleanup(args)) => config::pin_dir(&args)
-            .map_err(Error::from)
-            .and_then(|pin_dir| Ok(ebpf::cleanup(&pin_dir)?))
-            .and_then(|cleanup| print(&format!("{cleanup}\n"))),
+        Some(Command::Cleanup(args)) => {
+            ebpf::cleanup(&args.pin_dir)
+                .map_err(Error::from)
+                .and_then(|found| {
+                    let what = if found { "removed" } else { "nothing at" };
+                    print(&format!("{what} {}\n", args.pin_dir.display()))
+                })
+        }
         Some(Command::Version) => print(&format!("proxy-agent {}\n", env!("CARGO_PKG_VERSION"))),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("proxy-agent: {error:#}");
-            exit_code(&error).into()
-        }
+    end(result, LogForm::Text)
+}
+
+fn run(args: &RunArgs) -> ExitCode {
+    match start_logging(args.log_format, &args.log_level) {
+        Ok(form) => end(serve(args), form),
+        Err(error) => end(Err(error.into()), LogForm::Text),
     }
 }
 
-fn run(args: &RunArgs) -> Result<(), Error> {
-    start_logging(args.log_format, &args.log_level)?;
+fn serve(args: &RunArgs) -> Result<(), Error> {
     let config = config::run(args)?;
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -64,6 +68,20 @@ fn run(args: &RunArgs) -> Result<(), Error> {
         .context("starting the asynchronous runtime")?
         .block_on(run::run(config))?;
     Ok(())
+}
+
+/// Says what went wrong, in the form of the log: what reads JSON lines can rely on it to the last.
+fn end(result: Result<(), Error>, form: LogForm) -> ExitCode {
+    let Err(error) = result else {
+        return ExitCode::SUCCESS;
+    };
+    // Whoever has errors filtered out of the log must learn of this one all the same.
+    if form == LogForm::Json && tracing::enabled!(tracing::Level::ERROR) {
+        tracing::error!(error = format!("{error:#}"), "stopped");
+    } else {
+        eprintln!("proxy-agent: {error:#}");
+    }
+    exit_code(&error).into()
 }
 
 /// Writes a result; a reader that went away (`| head`) is no error.
