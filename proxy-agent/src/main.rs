@@ -39,14 +39,10 @@ fn main() -> ExitCode {
             .map_err(Error::from)
             .and_then(|(paths, node)| Ok(once::state(paths, node)?))
             .and_then(|state| print(&ebpf::render(&state))),
-        Some(Command::Cleanup(args)) => {
-            ebpf::cleanup(&args.pin_dir)
-                .map_err(Error::from)
-                .and_then(|found| {
-                    let what = if found { "removed" } else { "nothing at" };
-                    print(&format!("{what} {}\n", args.pin_dir.display()))
-                })
-        }
+        Some(Command::Cleanup(args)) => config::pin_dir(&args)
+            .map_err(Error::from)
+            .and_then(|pin_dir| Ok(ebpf::cleanup(&pin_dir)?))
+            .and_then(|cleanup| print(&format!("{cleanup}\n"))),
         Some(Command::Version) => print(&format!("proxy-agent {}\n", env!("CARGO_PKG_VERSION"))),
     };
     end(result, LogForm::Text)
