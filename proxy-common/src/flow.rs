@@ -161,7 +161,7 @@ pub const MAY_GIVE_WAY: u32 = 1 << 1;
 
 /// Entries of PEERS, a power of two. Each CPU gives out cookies in sequence from blocks of its
 /// own, so that two open sockets seldom want one place.
-pub const PEERS: u32 = 1 << 16;
+pub const PEERS: u32 = 1 << 14;
 
 /// Index in PEERS of the place for the socket with `cookie`.
 #[inline(always)]

@@ -196,7 +196,10 @@ impl EbpfBackend {
             return Ok(());
         }
         let served = load::served_before(&self.pins)?;
-        let lost = outcome.failures.iter().find(|(key, _)| served.contains(*key));
+        let lost = outcome
+            .failures
+            .iter()
+            .find(|(key, _)| served.contains(*key));
         lost.map_or(Ok(()), |(key, reason)| {
             Err(OpenError::Other(format!(
                 "maps of the given sizes cannot hold what is served now, so that stays as it is: \

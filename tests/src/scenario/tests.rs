@@ -1,3 +1,5 @@
+//! Parsing and blessing of scenario files.
+
 use super::*;
 
 const TEXT: &str = "\
