@@ -155,9 +155,22 @@ pub struct Peer {
 /// the same endpoint.
 pub const LAST_IN_FLOWS: u32 = 1 << 0;
 
-/// Another socket may take the place. TCP needs it for `getpeername` only, and some TCP sockets
-/// are never seen to close: those of the kernel's own clients, and the subflows of MPTCP.
+/// Another socket may take the place once [`GIVES_WAY_AFTER`] others were made. TCP needs it for
+/// `getpeername` only, and some TCP sockets are never seen to close: those of the kernel's own
+/// clients, and the subflows of MPTCP.
 pub const MAY_GIVE_WAY: u32 = 1 << 1;
+
+/// How many cookies later a TCP socket gives way: late enough for nearly every connection, and
+/// soon enough that places of sockets that never close come back.
+pub const GIVES_WAY_AFTER: u64 = 1 << 20;
+
+impl Peer {
+    /// Whether the socket with `cookie` may take the place from its holder.
+    #[inline(always)]
+    pub const fn gives_way_to(&self, cookie: u64) -> bool {
+        self.state & MAY_GIVE_WAY != 0 && cookie > self.cookie.wrapping_add(GIVES_WAY_AFTER)
+    }
+}
 
 /// Entries of PEERS, a power of two. Each CPU gives out cookies in sequence from blocks of its
 /// own, so that two open sockets seldom want one place.

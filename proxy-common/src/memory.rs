@@ -43,7 +43,7 @@ pub fn remember<P: Places>(places: &mut P, translation: &Translation, by: By) ->
                 || held.endpoint_id == 0
                 || held.is_of(&translation.frontend, translation.frontend_port)
         } else {
-            peer.cookie == 0 || peer.state & MAY_GIVE_WAY != 0
+            peer.cookie == 0 || peer.gives_way_to(cookie)
         };
         if usable {
             peer.cookie = cookie;

@@ -12,7 +12,7 @@ struct Memory {
     exhausted: bool,
 }
 
-const COOKIE: u64 = 7;
+const COOKIE: u64 = 7 + (1 << 21);
 
 impl Places for Memory {
     fn cookie(&self) -> u64 {
@@ -174,27 +174,28 @@ fn without_memory_the_loss_is_told() {
 }
 
 #[test]
-fn a_tcp_socket_gives_way_and_a_udp_socket_does_not() {
-    let peer = Peer {
-        cookie: COOKIE + 65536,
-        state: MAY_GIVE_WAY,
-        ..Peer::default()
-    };
-    let mut memory = Memory {
-        peer,
+fn a_tcp_socket_gives_way_after_a_million_others_and_a_udp_socket_never() {
+    let held_by = |cookie, state| Memory {
+        peer: Peer {
+            cookie,
+            state,
+            ..Peer::default()
+        },
         ..Memory::default()
     };
-    remember(&mut memory, &flow(1, 101), By::TcpConnect);
-    assert_eq!(
-        (memory.peer.cookie, memory.peer.state),
-        (COOKIE, MAY_GIVE_WAY)
-    );
-    remember(&mut memory, &flow(1, 101), By::UdpConnect);
-    assert_eq!((memory.peer.cookie, memory.peer.state), (COOKIE, 0));
-    assert!(!memory.flows_made);
+    let taken = |mut memory: Memory| {
+        remember(&mut memory, &flow(1, 101), By::TcpConnect);
+        assert_eq!(frontend_of(&mut memory, 101), Some(flow(1, 0).frontend));
+        memory.peer.cookie == COOKIE
+    };
+    assert!(taken(held_by(7, MAY_GIVE_WAY)));
+    assert!(!taken(held_by(7, 0)));
+    assert!(!taken(held_by(COOKIE - 65536, MAY_GIVE_WAY)));
+    assert!(!taken(held_by(COOKIE + 65536, MAY_GIVE_WAY)));
 
-    memory.peer.cookie = COOKIE + 65536;
-    remember(&mut memory, &flow(2, 102), By::TcpConnect);
-    assert_eq!(memory.peer.cookie, COOKIE + 65536);
-    assert_eq!(frontend_of(&mut memory, 102), Some(flow(2, 0).frontend));
+    let mut memory = Memory::default();
+    remember(&mut memory, &flow(1, 101), By::TcpConnect);
+    assert_eq!(memory.peer.state, MAY_GIVE_WAY);
+    remember(&mut memory, &flow(1, 101), By::UdpConnect);
+    assert_eq!(memory.peer.state, 0);
 }
