@@ -11,7 +11,7 @@
 //! harness knows the agent's command line, never its code: suites that look inside depend on
 //! `proxy-agent` themselves.
 //!
-//! Two programs that are no tests use it as well: [`demo`] and [`bench`].
+//! Two programs that are no tests use it as well: [`demo`] and [`mod@bench`].
 
 pub mod agent;
 pub mod bench;
