@@ -1,10 +1,15 @@
 //! The contract between the pipeline and a dataplane.
 
+mod difference;
+mod figure;
+
 use std::{fmt, time::Duration};
 
 use thiserror::Error;
 
 use crate::{ChangeSet, NodeState, ServicePortKey};
+pub use difference::{Difference, DifferenceKind, RepairReport};
+pub use figure::{Figure, FigureKind};
 
 /// A dataplane implementation: turns node-local state into kernel objects.
 ///
@@ -18,6 +23,19 @@ pub trait Backend: Send {
     /// `change` leads from the state of the last successful call to `state`; on the first call
     /// and after any error it is the whole state. Idempotent. A backend may ignore `change`.
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError>;
+
+    /// Compares the dataplane with `state` and writes nothing. Empty when all is as it should be.
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, SyncError>;
+
+    /// Compares the dataplane with `state`, the state of the last successful [`Backend::sync`],
+    /// and writes only what differs. Services that could not be programmed are tried again.
+    fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError>;
+
+    /// What is worth watching: sizes, memory, what the dataplane counted. Cheap enough to be asked
+    /// for every few seconds.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
 }
 
 /// What a successful [`Backend::sync`] did.

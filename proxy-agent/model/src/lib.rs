@@ -26,7 +26,10 @@ mod select;
 mod slices;
 mod state;
 
-pub use backend::{Backend, FatalCause, ServiceFailure, SyncError, SyncReport};
+pub use backend::{
+    Backend, Difference, DifferenceKind, FatalCause, Figure, FigureKind, RepairReport,
+    ServiceFailure, SyncError, SyncReport,
+};
 pub use change::{Change, ChangeSet};
 pub use event::{ClusterEvent, Diagnostic};
 pub use model::{Model, compute};

@@ -42,8 +42,8 @@ pub use error::OpenError;
 use error::with_causes;
 use proxy_common::names::{MAPS, MapGroup};
 use proxy_model::{
-    Backend, Change, ChangeSet, FatalCause, NodeState, ServiceFailure, ServicePortKey,
-    ServiceState, SyncError, SyncReport,
+    Backend, Change, ChangeSet, Difference, FatalCause, NodeState, RepairReport, ServiceFailure,
+    ServicePortKey, ServiceState, SyncError, SyncReport,
 };
 pub use render::render;
 
@@ -293,6 +293,23 @@ impl Backend for EbpfBackend {
             failures: failures
                 .map(|(key, reason)| ServiceFailure { key, reason })
                 .collect(),
+        })
+    }
+
+    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, SyncError> {
+        Err(SyncError::Retry {
+            reason: "this version does not compare the kernel yet".into(),
+            after: RETRY_AFTER,
+        })
+    }
+
+    fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
+        self.known = false;
+        let report = self.sync(state, &state.as_change_set())?;
+        Ok(RepairReport {
+            repaired: Vec::new(),
+            writes: report.writes,
+            failures: report.failures,
         })
     }
 }

@@ -8,7 +8,8 @@ use std::{
 };
 
 use proxy_model::{
-    Diagnostic, NodeState, Service, ServiceFailure, ServiceName, ServicePort, TrafficPolicy,
+    Diagnostic, Difference, NodeState, RepairReport, Service, ServiceFailure, ServiceName,
+    ServicePort, TrafficPolicy,
 };
 
 use super::*;
@@ -53,6 +54,14 @@ impl Backend for Fake {
         self.calls.lock().unwrap().push((change.whole, names));
         let answer = self.answers.lock().unwrap().pop_front();
         answer.unwrap_or_else(|| Ok(SyncReport::default()))
+    }
+
+    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, SyncError> {
+        Ok(Vec::new())
+    }
+
+    fn repair(&mut self, _: &NodeState) -> Result<RepairReport, SyncError> {
+        Ok(RepairReport::default())
     }
 }
 
