@@ -7,8 +7,11 @@ use std::{
     sync::Arc,
 };
 
+use ipnet::IpNet;
+
 use crate::{
-    ClusterEvent, Diagnostic, EndpointSlice, Node, Service, ServiceName, SliceName, claims::Claims,
+    ClusterEvent, Diagnostic, EndpointSlice, Node, Service, ServiceCidr, ServiceName, SliceName,
+    claims::Claims,
 };
 
 /// Folded cluster objects.
@@ -20,7 +23,9 @@ pub(crate) struct Cluster {
     /// Where each slice is filed, to find it again when its label changed.
     filed_under: BTreeMap<SliceName, ServiceName>,
     claims: Claims,
-    zone: Option<Arc<str>>,
+    /// The own node's object.
+    node: Option<Arc<Node>>,
+    service_cidrs: BTreeMap<Arc<str>, Vec<IpNet>>,
     /// What sources said about objects; no empty entries.
     diagnosed: BTreeMap<Arc<str>, Vec<Diagnostic>>,
     touched: Touched,
@@ -31,24 +36,29 @@ pub(crate) struct Cluster {
 pub(crate) struct Touched {
     /// Services to compute again.
     pub(crate) services: BTreeSet<ServiceName>,
+    /// Whether the ranges of ClusterIPs changed.
+    pub(crate) service_cidrs: bool,
     /// Whether what sources said about objects changed.
     pub(crate) diagnosed: bool,
 }
 
 impl Cluster {
-    /// Folds `event` in. `own_node` is the node that the state is for; other nodes' objects do
-    /// not matter to it.
-    pub(crate) fn apply(&mut self, event: ClusterEvent, own_node: &str) {
+    /// Folds `event` in and returns whether that changed anything. `own_node` is the node that
+    /// the state is for; other nodes' objects do not matter to it.
+    pub(crate) fn apply(&mut self, event: ClusterEvent, own_node: &str) -> bool {
         match event {
             ClusterEvent::ServiceUpserted(service) => self.upsert_service(service),
             ClusterEvent::ServiceDeleted(name) => self.delete_service(&name),
             ClusterEvent::SliceUpserted(slice) => self.upsert_slice(slice),
             ClusterEvent::SliceDeleted(name) => self.delete_slice(&name),
-            ClusterEvent::NodeUpserted(Node { name, zone }) if *name == *own_node => {
-                self.zone = zone;
+            ClusterEvent::NodeUpserted(node) => *node.name == *own_node && self.set_node(node),
+            ClusterEvent::NodeDeleted(name) => *name == *own_node && self.node.take().is_some(),
+            ClusterEvent::ServiceCidrUpserted(cidr) => self.upsert_service_cidr(cidr),
+            ClusterEvent::ServiceCidrDeleted(name) => {
+                let changed = self.service_cidrs.remove(&name).is_some();
+                self.touched.service_cidrs |= changed;
+                changed
             }
-            ClusterEvent::NodeDeleted(name) if *name == *own_node => self.zone = None,
-            ClusterEvent::NodeUpserted(_) | ClusterEvent::NodeDeleted(_) => {}
             ClusterEvent::Diagnosed {
                 object,
                 diagnostics,
@@ -80,9 +90,14 @@ impl Cluster {
         &self.claims
     }
 
-    /// The zone of the own node.
-    pub(crate) fn zone(&self) -> Option<&Arc<str>> {
-        self.zone.as_ref()
+    /// The own node's object.
+    pub(crate) fn node(&self) -> Option<&Arc<Node>> {
+        self.node.as_ref()
+    }
+
+    /// All ranges that ClusterIPs are taken from, in no particular order.
+    pub(crate) fn service_cidrs(&self) -> impl Iterator<Item = IpNet> {
+        self.service_cidrs.values().flatten().copied()
     }
 
     /// What sources said about objects.
@@ -90,29 +105,32 @@ impl Cluster {
         self.diagnosed.values().flatten()
     }
 
-    fn upsert_service(&mut self, service: Service) {
+    fn upsert_service(&mut self, service: Service) -> bool {
         if self.services.get(&service.name) == Some(&service) {
-            return;
+            return false;
         }
         self.delete_service(&service.name);
         let affected = self.claims.add(&service);
         self.touched.services.extend(affected);
         self.touched.services.insert(service.name.clone());
         self.services.insert(service.name.clone(), service);
+        true
     }
 
-    fn delete_service(&mut self, name: &ServiceName) {
-        if let Some(old) = self.services.remove(name) {
-            let affected = self.claims.remove(&old);
-            self.touched.services.extend(affected);
-            self.touched.services.insert(old.name);
-        }
+    fn delete_service(&mut self, name: &ServiceName) -> bool {
+        let Some(old) = self.services.remove(name) else {
+            return false;
+        };
+        let affected = self.claims.remove(&old);
+        self.touched.services.extend(affected);
+        self.touched.services.insert(old.name);
+        true
     }
 
-    fn upsert_slice(&mut self, slice: EndpointSlice) {
+    fn upsert_slice(&mut self, slice: EndpointSlice) -> bool {
         // A source may repeat itself, when it lists everything again for example.
         if self.slice(&slice.name) == Some(&slice) {
-            return;
+            return false;
         }
         // It may be filed under another Service.
         self.delete_slice(&slice.name);
@@ -123,15 +141,16 @@ impl Cluster {
             .entry(slice.service.clone())
             .or_default()
             .insert(slice.name.clone(), slice);
+        true
     }
 
     fn slice(&self, name: &SliceName) -> Option<&EndpointSlice> {
         self.slices.get(self.filed_under.get(name)?)?.get(name)
     }
 
-    fn delete_slice(&mut self, name: &SliceName) {
+    fn delete_slice(&mut self, name: &SliceName) -> bool {
         let Some(service) = self.filed_under.remove(name) else {
-            return;
+            return false;
         };
         if let Some(slices) = self.slices.get_mut(&service) {
             slices.remove(name);
@@ -140,14 +159,81 @@ impl Cluster {
             }
         }
         self.touched.services.insert(service);
+        true
     }
 
-    fn diagnose(&mut self, object: Arc<str>, diagnostics: Vec<Diagnostic>) {
-        if diagnostics.is_empty() {
-            self.touched.diagnosed |= self.diagnosed.remove(&object).is_some();
-        } else if self.diagnosed.get(&object) != Some(&diagnostics) {
+    fn set_node(&mut self, node: Node) -> bool {
+        let changed = self.node.as_deref() != Some(&node);
+        if changed {
+            self.node = Some(Arc::new(node));
+        }
+        changed
+    }
+
+    fn upsert_service_cidr(&mut self, ServiceCidr { name, cidrs }: ServiceCidr) -> bool {
+        let changed = self.service_cidrs.get(&name) != Some(&cidrs);
+        if changed {
+            self.service_cidrs.insert(name, cidrs);
+            self.touched.service_cidrs = true;
+        }
+        changed
+    }
+
+    fn diagnose(&mut self, object: Arc<str>, diagnostics: Vec<Diagnostic>) -> bool {
+        let changed = if diagnostics.is_empty() {
+            self.diagnosed.remove(&object).is_some()
+        } else if self.diagnosed.get(&object) == Some(&diagnostics) {
+            false
+        } else {
             self.diagnosed.insert(object, diagnostics);
-            self.touched.diagnosed = true;
+            true
+        };
+        self.touched.diagnosed |= changed;
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes of a large cluster report every few seconds.
+    #[test]
+    fn nodes_and_ranges_touch_no_service() {
+        let node = |name: &str, eligible| {
+            ClusterEvent::NodeUpserted(Node {
+                name: name.into(),
+                zone: None,
+                pod_cidrs: Vec::new(),
+                addresses: Vec::new(),
+                eligible,
+            })
+        };
+        let range = |cidr: &str| {
+            ClusterEvent::ServiceCidrUpserted(ServiceCidr {
+                name: "kubernetes".into(),
+                cidrs: vec![cidr.parse().unwrap()],
+            })
+        };
+        let gone = |name: &str| ClusterEvent::NodeDeleted(name.into());
+        let mut cluster = Cluster::default();
+        for (event, changes) in [
+            (node("here", true), true),
+            (node("here", true), false),
+            (node("here", false), true),
+            (node("there", true), false),
+            (gone("there"), false),
+            (gone("here"), true),
+            (gone("here"), false),
+            (range("10.96.0.0/16"), true),
+            (range("10.96.0.0/16"), false),
+            (range("10.97.0.0/16"), true),
+            (ClusterEvent::ServiceCidrDeleted("kubernetes".into()), true),
+            (ClusterEvent::ServiceCidrDeleted("kubernetes".into()), false),
+        ] {
+            let said = format!("{event:?}");
+            assert_eq!(cluster.apply(event, "here"), changes, "{said}");
+            assert!(cluster.take_touched().services.is_empty(), "{said}");
         }
     }
 }

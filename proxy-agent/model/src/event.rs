@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{EndpointSlice, Node, Service, ServiceName, SliceName};
+use crate::{EndpointSlice, Node, Service, ServiceCidr, ServiceName, SliceName};
 
 /// A change of one cluster object. Events about the same object are applied in order; the order
 /// of events about different objects does not matter.
@@ -20,6 +20,10 @@ pub enum ClusterEvent {
     NodeUpserted(Node),
     /// A Node was deleted.
     NodeDeleted(Arc<str>),
+    /// A `ServiceCIDR` was added or changed.
+    ServiceCidrUpserted(ServiceCidr),
+    /// A `ServiceCIDR` was deleted.
+    ServiceCidrDeleted(Arc<str>),
     /// What is wrong with one object, replacing what was said of it before; empty when nothing is.
     Diagnosed {
         /// The object, as in [`Diagnostic::object`].

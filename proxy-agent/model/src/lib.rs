@@ -31,12 +31,15 @@ pub use backend::{
     ServiceFailure, SyncError, SyncReport,
 };
 pub use change::{Change, ChangeSet};
+pub use ipnet::IpNet;
+
 pub use event::{ClusterEvent, Diagnostic};
 pub use model::{Model, compute};
 pub use name::{ObjectName, ServiceName, SliceName};
 pub use net::{IpFamily, Protocol};
 pub use object::{
-    Conditions, EndpointSlice, Node, Service, ServicePort, SliceEndpoint, SlicePort, TrafficPolicy,
+    Conditions, EndpointSlice, Node, Service, ServiceCidr, ServicePort, SliceEndpoint, SlicePort,
+    TrafficPolicy,
 };
 pub use state::{
     Endpoint, Frontend, FrontendKind, NodeInfo, NodeState, ServicePortKey, ServiceState,

@@ -1,7 +1,10 @@
 //! The model's public face: events in, state and changes out. Owns the order of the steps; each
 //! step is a module of its own.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     ChangeSet, ClusterEvent, Diagnostic, NodeInfo, NodeState, ServiceName,
@@ -33,20 +36,22 @@ impl Model {
             state: NodeState {
                 node: NodeInfo {
                     name: node_name.into(),
-                    zone: None,
+                    object: None,
                 },
                 ..NodeState::default()
             },
         }
     }
 
-    /// Folds one event. Nothing is computed before [`Self::update`].
-    pub fn apply(&mut self, event: ClusterEvent) {
-        self.cluster.apply(event, &self.state.node.name);
+    /// Folds one event and returns whether it changed what the model knows of the cluster: a
+    /// source may repeat itself. Nothing is computed before [`Self::update`].
+    pub fn apply(&mut self, event: ClusterEvent) -> bool {
+        self.cluster.apply(event, &self.state.node.name)
     }
 
     /// Brings the state up to date and returns how it differs from before, in the order in which
-    /// a backend must apply it. Diagnostics and the node's zone can change without a change here.
+    /// a backend must apply it. The node's facts, the ranges of ClusterIPs and diagnostics can
+    /// change without a change here.
     pub fn update(&mut self) -> ChangeSet {
         let touched = self.cluster.take_touched();
         let mut diff = Diff::default();
@@ -70,7 +75,11 @@ impl Model {
             diagnostics.dedup();
             self.state.diagnostics = diagnostics.into();
         }
-        self.state.node.zone = self.cluster.zone().cloned();
+        if touched.service_cidrs {
+            let cidrs: BTreeSet<_> = self.cluster.service_cidrs().collect();
+            self.state.service_cidrs = cidrs.into_iter().collect();
+        }
+        self.state.node.object = self.cluster.node().cloned();
         diff.into_change_set()
     }
 

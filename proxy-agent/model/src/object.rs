@@ -3,6 +3,8 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use ipnet::IpNet;
+
 use crate::{IpFamily, Protocol, ServiceName, SliceName};
 
 /// A Service that this proxy serves.
@@ -100,4 +102,20 @@ pub struct Node {
     pub name: Arc<str>,
     /// Label `topology.kubernetes.io/zone`.
     pub zone: Option<Arc<str>>,
+    /// `spec.podCIDRs`: where the addresses of its pods come from.
+    pub pod_cidrs: Vec<IpNet>,
+    /// `status.addresses` that are IP addresses and reach the node itself, in the object's order.
+    pub addresses: Vec<IpAddr>,
+    /// Whether load balancers may send it new connections (KEP-3836): it is not being deleted,
+    /// and no autoscaler is about to (taint `ToBeDeletedByClusterAutoscaler`).
+    pub eligible: bool,
+}
+
+/// A `ServiceCIDR` (`networking.k8s.io/v1`, KEP-1880): a range that ClusterIPs are taken from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceCidr {
+    /// Name.
+    pub name: Arc<str>,
+    /// `spec.cidrs`, at most one per family.
+    pub cidrs: Vec<IpNet>,
 }

@@ -8,8 +8,9 @@ use std::{
 };
 
 use imbl::OrdMap;
+use ipnet::IpNet;
 
-use crate::{Diagnostic, IpFamily, Protocol, ServiceName, TrafficPolicy};
+use crate::{Diagnostic, IpFamily, Node, Protocol, ServiceName, TrafficPolicy};
 
 /// The node-local state. Cloning it is O(1): a snapshot shares all that did not change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,6 +19,8 @@ pub struct NodeState {
     pub node: NodeInfo,
     /// One entry per Service port and family, in key order.
     pub services: OrdMap<ServicePortKey, Arc<ServiceState>>,
+    /// Where ClusterIPs are taken from, ordered and unique; empty when the cluster does not say.
+    pub service_cidrs: Arc<[IpNet]>,
     /// What does not make sense, ordered.
     pub diagnostics: Arc<[Diagnostic]>,
 }
@@ -27,8 +30,30 @@ pub struct NodeState {
 pub struct NodeInfo {
     /// The node's name, as given to the agent.
     pub name: Arc<str>,
-    /// Its zone, once its Node object is known and carries the label.
-    pub zone: Option<Arc<str>>,
+    /// Its Node object; `None` while there is none.
+    pub object: Option<Arc<Node>>,
+}
+
+impl NodeInfo {
+    /// Its zone, if its Node object is known and carries the label.
+    pub fn zone(&self) -> Option<&str> {
+        self.object.as_ref()?.zone.as_deref()
+    }
+
+    /// Where the addresses of its pods come from; empty while there is no Node object.
+    pub fn pod_cidrs(&self) -> &[IpNet] {
+        self.object.as_ref().map_or(&[], |node| &node.pod_cidrs)
+    }
+
+    /// Its own addresses; empty while there is no Node object.
+    pub fn addresses(&self) -> &[IpAddr] {
+        self.object.as_ref().map_or(&[], |node| &node.addresses)
+    }
+
+    /// Whether load balancers may send it new connections: never without a Node object.
+    pub fn eligible(&self) -> bool {
+        self.object.as_ref().is_some_and(|node| node.eligible)
+    }
 }
 
 /// Identity of one entry of the node-local state.

@@ -181,6 +181,9 @@ fn diagnostics_and_zone_change_without_a_change_set() {
         ClusterEvent::NodeUpserted(Node {
             name: name.into(),
             zone: Some(name.into()),
+            pod_cidrs: vec!["10.244.0.0/24".parse().expect("a CIDR")],
+            addresses: vec!["192.0.2.1".parse().expect("an IP address")],
+            eligible: true,
         })
     };
     for event in [diagnosed(vec![odd]), node("node-a"), node("node-b")] {
@@ -188,7 +191,7 @@ fn diagnostics_and_zone_change_without_a_change_set() {
     }
     assert!(model.update().is_empty());
     assert_eq!(diagnostics(&model), ["Service shop/web: spec: is odd"]);
-    assert_eq!(model.state().node.zone.as_deref(), Some("node-a"));
+    assert_eq!(model.state().node.zone(), Some("node-a"));
     for event in [
         diagnosed(vec![]),
         ClusterEvent::NodeDeleted("node-b".into()),
@@ -197,7 +200,7 @@ fn diagnostics_and_zone_change_without_a_change_set() {
     }
     model.update();
     assert!(diagnostics(&model).is_empty());
-    assert_eq!(model.state().node.zone.as_deref(), Some("node-a"));
+    assert_eq!(model.state().node.zone(), Some("node-a"));
 }
 
 #[test]

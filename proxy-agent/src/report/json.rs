@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use proxy_model::{Diagnostic, Endpoint, Frontend, NodeState, ServicePortKey, ServiceState};
+use proxy_model::{Diagnostic, Endpoint, Frontend, IpNet, NodeState, ServicePortKey, ServiceState};
 use serde::Serialize;
 
 /// Everything that one node must do.
@@ -15,6 +15,9 @@ pub struct State<'a> {
     /// One entry per Service port and IP family, ordered by namespace, name, port, protocol and
     /// family.
     pub services: Vec<Service<'a>>,
+    /// Ranges that ClusterIPs are taken from, ordered; empty if the cluster does not say.
+    #[serde(rename = "serviceCIDRs")]
+    pub service_cidrs: Vec<String>,
     /// What does not make sense or is not served, ordered by object.
     pub diagnostics: Vec<Problem<'a>>,
 }
@@ -27,6 +30,15 @@ pub struct Node<'a> {
     pub name: &'a str,
     /// Label `topology.kubernetes.io/zone` of the Node object, `null` if unknown.
     pub zone: Option<&'a str>,
+    /// Whether its Node object is known. Without it, what follows is empty and false.
+    pub known: bool,
+    /// `spec.podCIDRs` of the Node object.
+    #[serde(rename = "podCIDRs")]
+    pub pod_cidrs: Vec<String>,
+    /// The node's own addresses.
+    pub addresses: &'a [IpAddr],
+    /// Whether load balancers may send it new connections.
+    pub eligible: bool,
 }
 
 /// One Service port in one IP family.
@@ -85,8 +97,13 @@ impl<'a> State<'a> {
         Self {
             node: Node {
                 name: &state.node.name,
-                zone: state.node.zone.as_deref(),
+                zone: state.node.zone(),
+                known: state.node.object.is_some(),
+                pod_cidrs: cidrs(state.node.pod_cidrs()),
+                addresses: state.node.addresses(),
+                eligible: state.node.eligible(),
             },
+            service_cidrs: cidrs(&state.service_cidrs),
             services: state
                 .services
                 .iter()
@@ -135,4 +152,8 @@ impl<'a> Problem<'a> {
 
 fn addresses(endpoints: &[Endpoint]) -> Vec<SocketAddr> {
     endpoints.iter().map(|endpoint| endpoint.address).collect()
+}
+
+fn cidrs(cidrs: &[IpNet]) -> Vec<String> {
+    cidrs.iter().map(ToString::to_string).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use proxy_model::{ClusterEvent, Diagnostic, compute};
+use proxy_model::{ClusterEvent, Diagnostic, Node, ServiceCidr, compute};
 use serde_json::{Value, json};
 
 use super::*;
@@ -39,6 +39,18 @@ fn slice(name: &str, port: &str, family: &str, addresses: &[&str]) -> ClusterEve
     ClusterEvent::SliceUpserted(converted.value.unwrap())
 }
 
+fn node() -> Node {
+    Node {
+        name: "node-a".into(),
+        zone: Some("zone-a".into()),
+        pod_cidrs: vec!["10.0.0.0/24".parse().unwrap()],
+        addresses: ["192.0.2.1", "2001:db8::1"]
+            .map(|address| address.parse().unwrap())
+            .into(),
+        eligible: true,
+    }
+}
+
 fn small() -> NodeState {
     let four = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
     let object = "Service shop/web";
@@ -51,6 +63,13 @@ fn small() -> NodeState {
             service("empty", &["10.96.0.2"], "Cluster"),
             service("here", &["10.96.0.3"], "Local"),
             slice("here", "", "IPv4", &["10.0.1.1"]),
+            ClusterEvent::NodeUpserted(node()),
+            ClusterEvent::ServiceCidrUpserted(ServiceCidr {
+                name: "kubernetes".into(),
+                cidrs: ["fd00::/112", "10.96.0.0/16"]
+                    .map(|cidr| cidr.parse().unwrap())
+                    .into(),
+            }),
             ClusterEvent::Diagnosed {
                 object: object.into(),
                 diagnostics: vec![Diagnostic {
@@ -68,7 +87,10 @@ fn the_json_has_the_documented_shape() {
     let json: Value = serde_json::from_str(&to_json(&small())).unwrap();
     let frontend = |address: &str| json!([{"kind": "ClusterIP", "address": address, "port": 80}]);
     let expected = json!({
-        "node": {"name": "node-a", "zone": null},
+        "node": {
+            "name": "node-a", "zone": "zone-a", "known": true, "podCIDRs": ["10.0.0.0/24"],
+            "addresses": ["192.0.2.1", "2001:db8::1"], "eligible": true,
+        },
         "services": [
             {
                 "namespace": "shop", "name": "empty", "port": "", "protocol": "TCP",
@@ -94,18 +116,28 @@ fn the_json_has_the_documented_shape() {
                 "localEndpoints": null, "hasAnyEndpoints": true,
             },
         ],
+        "serviceCIDRs": ["10.96.0.0/16", "fd00::/112"],
         "diagnostics": [{
             "object": "Service shop/web", "field": "spec.sessionAffinity",
             "message": "is not served yet",
         }],
     });
     assert_eq!(json, expected);
+    let json: Value = serde_json::from_str(&to_json(&compute("node-a", []))).unwrap();
+    let unknown = json!({
+        "name": "node-a", "zone": null, "known": false, "podCIDRs": [], "addresses": [],
+        "eligible": false,
+    });
+    assert_eq!(json["node"], unknown);
 }
 
 #[test]
 fn the_text_is_aligned_and_says_what_becomes_of_connections() {
     let expected = "\
-Node node-a, zone unknown
+Node node-a, zone zone-a
+Addresses 192.0.2.1, 2001:db8::1
+Pods from 10.0.0.0/24
+ClusterIPs from 10.96.0.0/16, fd00::/112
 
 NAMESPACE  NAME   PORT  PROTOCOL  FAMILY  FRONTENDS     ENDPOINTS                                           LOCAL
 shop       empty  -     TCP       IPv4    10.96.0.2:80  <none> (refused)                                    -
@@ -126,6 +158,15 @@ fn without_services_the_text_says_so() {
     assert_eq!(
         to_text(&compute("node-a", [])),
         "Node node-a, zone unknown\n\nNo Services.\n"
+    );
+    let node = Node {
+        eligible: false,
+        ..node()
+    };
+    let text = to_text(&compute("node-a", [ClusterEvent::NodeUpserted(node)]));
+    assert!(
+        text.starts_with("Node node-a, zone zone-a, about to go: not eligible"),
+        "{text}"
     );
 }
 

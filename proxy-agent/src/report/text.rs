@@ -9,8 +9,7 @@ use proxy_model::{Endpoint, NodeState, ServicePortKey, ServiceState};
 const ENDPOINTS_SHOWN: usize = 3;
 
 pub(super) fn render(state: &NodeState) -> String {
-    let zone = state.node.zone.as_deref().unwrap_or("unknown");
-    let mut text = format!("Node {}, zone {zone}\n\n", state.node.name);
+    let mut text = node(state) + "\n";
     if state.services.is_empty() {
         text.push_str("No Services.\n");
     } else {
@@ -25,6 +24,31 @@ pub(super) fn render(state: &NodeState) -> String {
         text.push_str(&finish(&table));
     }
     text
+}
+
+fn node(state: &NodeState) -> String {
+    let info = &state.node;
+    let zone = info.zone().unwrap_or("unknown");
+    let mut text = format!("Node {}, zone {zone}", info.name);
+    if info.object.is_some() && !info.eligible() {
+        text += ", about to go: not eligible for load balancers";
+    }
+    text += "\n";
+    for (fact, values) in [
+        ("Addresses", list(info.addresses())),
+        ("Pods from", list(info.pod_cidrs())),
+        ("ClusterIPs from", list(&state.service_cidrs)),
+    ] {
+        if !values.is_empty() {
+            text += &[fact, " ", &values, "\n"].concat();
+        }
+    }
+    text
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    let items: Vec<_> = items.iter().map(ToString::to_string).collect();
+    items.join(", ")
 }
 
 fn services(state: &NodeState) -> String {

@@ -125,7 +125,7 @@ proptest! {
         prop_assert_eq!(stepwise.state(), model.state());
         // What is there already changes nothing.
         for event in remaining {
-            model.apply(event);
+            prop_assert!(!model.apply(event.clone()), "changes something: {event:?}");
         }
         prop_assert!(model.update().is_empty());
     }

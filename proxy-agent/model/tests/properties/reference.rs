@@ -16,10 +16,16 @@ use crate::walk::{NODE, Objects};
 /// Compares `state` with what `objects` mean.
 pub fn check(objects: &Objects, state: &NodeState) {
     assert_eq!(&*state.node.name, NODE);
-    assert_eq!(
-        state.node.zone,
-        objects.nodes.get(NODE).and_then(|node| node.zone.clone())
-    );
+    assert_eq!(state.node.object.as_deref(), objects.nodes.get(NODE));
+
+    let mut cidrs = Vec::new();
+    for cidr in objects.service_cidrs.values().flat_map(|one| &one.cidrs) {
+        if !cidrs.contains(cidr) {
+            cidrs.push(*cidr);
+        }
+    }
+    cidrs.sort();
+    assert_eq!(*state.service_cidrs, *cidrs);
 
     let services: BTreeMap<_, _> = state
         .services

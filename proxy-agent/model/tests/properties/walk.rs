@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use proptest::{prelude::*, sample::select};
 use proxy_model::{
     ClusterEvent, Conditions, Diagnostic, EndpointSlice, IpFamily, Node, ObjectName, Protocol,
-    Service, ServicePort, SliceEndpoint, SlicePort, TrafficPolicy,
+    Service, ServiceCidr, ServicePort, SliceEndpoint, SlicePort, TrafficPolicy,
 };
 
 /// The node that states are computed for.
@@ -27,6 +27,8 @@ pub enum Step {
     },
     Node(Node),
     DeleteNode(Arc<str>),
+    ServiceCidr(ServiceCidr),
+    DeleteServiceCidr(Arc<str>),
     Diagnose(Arc<str>, Vec<Diagnostic>),
 }
 
@@ -36,6 +38,7 @@ pub struct Objects {
     pub services: BTreeMap<ObjectName, Service>,
     pub slices: BTreeMap<ObjectName, EndpointSlice>,
     pub nodes: BTreeMap<Arc<str>, Node>,
+    pub service_cidrs: BTreeMap<Arc<str>, ServiceCidr>,
     pub diagnosed: BTreeMap<Arc<str>, Vec<Diagnostic>>,
 }
 
@@ -71,6 +74,15 @@ impl Objects {
             Step::DeleteNode(name) => {
                 self.nodes.remove(&name);
                 vec![ClusterEvent::NodeDeleted(name)]
+            }
+            Step::ServiceCidr(cidr) => {
+                self.service_cidrs
+                    .insert(Arc::clone(&cidr.name), cidr.clone());
+                vec![ClusterEvent::ServiceCidrUpserted(cidr)]
+            }
+            Step::DeleteServiceCidr(name) => {
+                self.service_cidrs.remove(&name);
+                vec![ClusterEvent::ServiceCidrDeleted(name)]
             }
             Step::Diagnose(object, diagnostics) => {
                 self.diagnosed
@@ -120,6 +132,11 @@ impl Objects {
             .cloned()
             .map(ClusterEvent::SliceUpserted);
         let nodes = self.nodes.values().cloned().map(ClusterEvent::NodeUpserted);
+        let service_cidrs = self
+            .service_cidrs
+            .values()
+            .cloned()
+            .map(ClusterEvent::ServiceCidrUpserted);
         let diagnosed =
             self.diagnosed
                 .iter()
@@ -130,6 +147,7 @@ impl Objects {
         services
             .chain(slices)
             .chain(nodes)
+            .chain(service_cidrs)
             .chain(diagnosed)
             .collect()
     }
@@ -143,6 +161,11 @@ impl Objects {
             .map(ClusterEvent::ServiceDeleted);
         let slices = self.slices.keys().cloned().map(ClusterEvent::SliceDeleted);
         let nodes = self.nodes.keys().cloned().map(ClusterEvent::NodeDeleted);
+        let service_cidrs = self
+            .service_cidrs
+            .keys()
+            .cloned()
+            .map(ClusterEvent::ServiceCidrDeleted);
         let diagnosed = self.diagnosed.keys().map(|object| ClusterEvent::Diagnosed {
             object: Arc::clone(object),
             diagnostics: Vec::new(),
@@ -150,6 +173,7 @@ impl Objects {
         services
             .chain(slices)
             .chain(nodes)
+            .chain(service_cidrs)
             .chain(diagnosed)
             .collect()
     }
@@ -176,6 +200,8 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(from, to, target_first)| Step::Move { from, to, target_first }),
         1 => node().prop_map(Step::Node),
         1 => node_name().prop_map(Step::DeleteNode),
+        1 => service_cidr().prop_map(Step::ServiceCidr),
+        1 => service_cidr_name().prop_map(Step::DeleteServiceCidr),
         1 => diagnose(),
     ]
 }
@@ -202,11 +228,35 @@ fn node() -> impl Strategy<Value = Node> {
     (
         node_name(),
         prop::option::of(select(&["zone-a", "zone-b"][..])),
+        prop::option::of(select(&["10.0.0.0/24", "10.0.1.0/24"][..])),
+        prop::option::of(select(&["192.0.2.1", "2001:db8::1"][..])),
+        any::<bool>(),
     )
-        .prop_map(|(name, zone)| Node {
+        .prop_map(|(name, zone, pods, address, eligible)| Node {
             name,
             zone: zone.map(Into::into),
+            pod_cidrs: pods.into_iter().map(|cidr| cidr.parse().unwrap()).collect(),
+            addresses: address.into_iter().map(|ip| ip.parse().unwrap()).collect(),
+            eligible,
         })
+}
+
+fn service_cidr_name() -> impl Strategy<Value = Arc<str>> {
+    select(&["kubernetes", "more"][..]).prop_map(Into::into)
+}
+
+fn service_cidr() -> impl Strategy<Value = ServiceCidr> {
+    // Ranges that overlap, within one object and between two.
+    let cidrs = select(&["10.96.0.0/24", "10.96.0.0/16", "fd00:96::/112"][..]);
+    (service_cidr_name(), prop::collection::vec(cidrs, 0..3)).prop_map(|(name, cidrs)| {
+        ServiceCidr {
+            name,
+            cidrs: cidrs
+                .into_iter()
+                .map(|cidr| cidr.parse().unwrap())
+                .collect(),
+        }
+    })
 }
 
 fn port_name() -> impl Strategy<Value = Arc<str>> {

@@ -17,6 +17,9 @@ pub fn node(object: &api::Node) -> Converted<Node> {
         value: Some(Node {
             name: name.into(),
             zone,
+            pod_cidrs: Vec::new(),
+            addresses: Vec::new(),
+            eligible: true,
         }),
         diagnostics: Vec::new(),
     }
@@ -45,6 +48,9 @@ mod tests {
             let expected = Node {
                 name: "node-a".into(),
                 zone: zone.map(Into::into),
+                pod_cidrs: Vec::new(),
+                addresses: Vec::new(),
+                eligible: true,
             };
             assert_eq!(
                 node(&object),
