@@ -7,8 +7,9 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proxy_model::{Diagnostic, ObjectName, Protocol};
+
+use super::object::Metadata;
 
 mod node;
 mod service;
@@ -17,11 +18,6 @@ mod slice;
 pub use node::node;
 pub use service::service;
 pub use slice::slice;
-
-/// A Service whose value is any string belongs to the proxy of that name (KEP-2447).
-const LABEL_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
-/// Set on headless Services and on their EndpointSlices.
-const LABEL_HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// What an API object means to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +40,7 @@ impl<V> Converted<V> {
 
 /// The name of a namespaced object; `None` if the object has none. Without a namespace an object
 /// is in `default`, as for `kubectl`.
-pub fn object_name(metadata: &ObjectMeta) -> Option<ObjectName> {
+pub fn object_name(metadata: &Metadata) -> Option<ObjectName> {
     let name = non_empty(metadata.name.as_deref())?;
     let namespace = non_empty(metadata.namespace.as_deref()).unwrap_or("default");
     Some(ObjectName::new(namespace, name))
@@ -73,8 +69,9 @@ impl Report {
     }
 }
 
-fn label<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
-    metadata.labels.as_ref()?.get(name).map(String::as_str)
+/// Whether another proxy serves the object, or none does.
+fn is_not_ours(metadata: &Metadata) -> bool {
+    metadata.labels.proxy_name.is_some() || metadata.labels.headless.is_some()
 }
 
 fn non_empty(text: Option<&str>) -> Option<&str> {
@@ -161,10 +158,10 @@ mod tests {
 
     #[test]
     fn an_object_without_namespace_is_in_default_and_one_without_name_is_none() {
-        let metadata = |namespace: &str, name: &str| ObjectMeta {
+        let metadata = |namespace: &str, name: &str| Metadata {
             namespace: Some(namespace.to_owned()),
             name: Some(name.to_owned()),
-            ..ObjectMeta::default()
+            ..Metadata::default()
         };
         assert_eq!(
             object_name(&metadata("", "web")),
@@ -175,6 +172,6 @@ mod tests {
             Some(ObjectName::new("shop", "web"))
         );
         assert_eq!(object_name(&metadata("shop", "")), None);
-        assert_eq!(object_name(&ObjectMeta::default()), None);
+        assert_eq!(object_name(&Metadata::default()), None);
     }
 }

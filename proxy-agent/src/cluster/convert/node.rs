@@ -1,18 +1,16 @@
 //! Nodes.
 
-use k8s_openapi::api::core::v1 as api;
 use proxy_model::Node;
 
-use super::{Converted, label, non_empty};
-
-const LABEL_ZONE: &str = "topology.kubernetes.io/zone";
+use super::{Converted, non_empty};
+use crate::cluster::object;
 
 /// Converts a Node. One without a name is ignored.
-pub fn node(object: &api::Node) -> Converted<Node> {
+pub fn node(object: &object::Node) -> Converted<Node> {
     let Some(name) = non_empty(object.metadata.name.as_deref()) else {
         return Converted::ignored();
     };
-    let zone = non_empty(label(&object.metadata, LABEL_ZONE)).map(Into::into);
+    let zone = non_empty(object.metadata.labels.zone.as_deref()).map(Into::into);
     Converted {
         value: Some(Node {
             name: name.into(),
@@ -64,6 +62,6 @@ mod tests {
 
     #[test]
     fn a_node_without_a_name_is_ignored() {
-        assert_eq!(node(&api::Node::default()), Converted::ignored());
+        assert_eq!(node(&object::Node::default()), Converted::ignored());
     }
 }

@@ -2,32 +2,29 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use k8s_openapi::api::core::v1 as api;
 use proxy_model::{IpFamily, Protocol, Service, ServicePort, TrafficPolicy};
 
 use super::{
-    Converted, LABEL_HEADLESS, LABEL_PROXY_NAME, Report, label, non_empty, object_name,
-    parse_address, parse_port, parse_protocol,
+    Converted, Report, is_not_ours, non_empty, object_name, parse_address, parse_port,
+    parse_protocol,
 };
+use crate::cluster::object;
 
 /// Converts a Service. Ignored are those without name, headless ones, `ExternalName`, and those
 /// that another proxy serves.
-pub fn service(object: &api::Service) -> Converted<Service> {
+pub fn service(object: &object::Service) -> Converted<Service> {
     let metadata = &object.metadata;
     let (Some(name), Some(spec)) = (object_name(metadata), object.spec.as_ref()) else {
         return Converted::ignored();
     };
-    if label(metadata, LABEL_PROXY_NAME).is_some()
-        || label(metadata, LABEL_HEADLESS).is_some()
-        || spec.type_.as_deref() == Some("ExternalName")
-        || is_headless(spec)
+    if is_not_ours(metadata) || spec.r#type.as_deref() == Some("ExternalName") || is_headless(spec)
     {
         return Converted::ignored();
     }
     let mut report = Report::about("Service", &name);
     let value = Service {
         cluster_ips: cluster_ips(spec, &mut report),
-        ports: ports(spec.ports.as_deref().unwrap_or_default(), &mut report),
+        ports: ports(&spec.ports, &mut report),
         internal_policy: internal_policy(spec, &mut report),
         name,
     };
@@ -39,27 +36,24 @@ pub fn service(object: &api::Service) -> Converted<Service> {
 }
 
 /// `None`, or no ClusterIP at all.
-fn is_headless(spec: &api::ServiceSpec) -> bool {
-    let first = spec
-        .cluster_ips
-        .as_ref()
-        .and_then(|addresses| addresses.first());
+fn is_headless(spec: &object::ServiceSpec) -> bool {
+    let first = spec.cluster_ips.first();
     match non_empty(spec.cluster_ip.as_deref()).or(non_empty(first.map(String::as_str))) {
         None => true,
         Some(address) => address == "None",
     }
 }
 
-fn cluster_ips(spec: &api::ServiceSpec, report: &mut Report) -> Vec<IpAddr> {
+fn cluster_ips(spec: &object::ServiceSpec, report: &mut Report) -> Vec<IpAddr> {
     // `clusterIPs[0]` is `clusterIP` wherever both are set; old or hand-written objects may have
     // the latter only.
-    let written: Vec<(String, &str)> = match spec.cluster_ips.as_deref() {
-        None | Some([]) => spec
+    let written: Vec<(String, &str)> = match spec.cluster_ips.as_slice() {
+        [] => spec
             .cluster_ip
             .iter()
             .map(|address| ("spec.clusterIP".to_owned(), address.as_str()))
             .collect(),
-        Some(addresses) => addresses
+        addresses => addresses
             .iter()
             .enumerate()
             .map(|(index, address)| (format!("spec.clusterIPs[{index}]"), address.as_str()))
@@ -86,7 +80,7 @@ fn cluster_ips(spec: &api::ServiceSpec, report: &mut Report) -> Vec<IpAddr> {
     addresses
 }
 
-fn ports(objects: &[api::ServicePort], report: &mut Report) -> Vec<ServicePort> {
+fn ports(objects: &[object::ServicePort], report: &mut Report) -> Vec<ServicePort> {
     let mut seen = BTreeSet::new();
     let mut ports = Vec::new();
     for (index, object) in objects.iter().enumerate() {
@@ -103,7 +97,7 @@ fn ports(objects: &[api::ServicePort], report: &mut Report) -> Vec<ServicePort> 
                 continue;
             }
         };
-        let port = match parse_port(object.port) {
+        let port = match parse_port(object.port.unwrap_or_default()) {
             Ok(port) => port,
             Err(message) => {
                 report.add(format!("spec.ports[{index}].port"), message);
@@ -130,7 +124,7 @@ fn ports(objects: &[api::ServicePort], report: &mut Report) -> Vec<ServicePort> 
     ports
 }
 
-fn internal_policy(spec: &api::ServiceSpec, report: &mut Report) -> TrafficPolicy {
+fn internal_policy(spec: &object::ServiceSpec, report: &mut Report) -> TrafficPolicy {
     match non_empty(spec.internal_traffic_policy.as_deref()) {
         None | Some("Cluster") => TrafficPolicy::Cluster,
         Some("Local") => TrafficPolicy::Local,
@@ -143,7 +137,7 @@ fn internal_policy(spec: &api::ServiceSpec, report: &mut Report) -> TrafficPolic
 }
 
 /// What is valid, and what a user must know does not happen.
-fn report_not_served(object: &api::Service, spec: &api::ServiceSpec, report: &mut Report) {
+fn report_not_served(object: &object::Service, spec: &object::ServiceSpec, report: &mut Report) {
     match non_empty(spec.session_affinity.as_deref()) {
         None | Some("None") => {}
         Some("ClientIP") => report.add(
@@ -161,7 +155,7 @@ fn report_not_served(object: &api::Service, spec: &api::ServiceSpec, report: &mu
         );
         report.add("spec.trafficDistribution", message);
     }
-    for (index, address) in spec.external_ips.iter().flatten().enumerate() {
+    for (index, address) in spec.external_ips.iter().enumerate() {
         let message = format!("external IPs are not served yet: nothing answers on {address}");
         report.add(format!("spec.externalIPs[{index}]"), message);
     }
@@ -169,12 +163,7 @@ fn report_not_served(object: &api::Service, spec: &api::ServiceSpec, report: &mu
         let message = format!("health checks are not served yet: nothing answers on port {port}");
         report.add("spec.healthCheckNodePort", message);
     }
-    let ingress = object
-        .status
-        .as_ref()
-        .and_then(|status| status.load_balancer.as_ref())
-        .and_then(|balancer| balancer.ingress.as_deref())
-        .unwrap_or_default();
+    let ingress = &object.status.load_balancer.ingress;
     for (index, entry) in ingress.iter().enumerate() {
         // With any other mode than VIP the load balancer delivers to nodes or pods (KEP-1860):
         // such an address, or a host name, is none that a proxy serves.

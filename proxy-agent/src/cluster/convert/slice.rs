@@ -2,29 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::discovery::v1 as api;
 use proxy_model::{Conditions, EndpointSlice, IpFamily, ServiceName, SliceEndpoint, SlicePort};
 
 use super::{
-    Converted, LABEL_HEADLESS, LABEL_PROXY_NAME, Report, label, non_empty, object_name,
-    parse_address, parse_port, parse_protocol,
+    Converted, Report, is_not_ours, non_empty, object_name, parse_address, parse_port,
+    parse_protocol,
 };
-
-const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
+use crate::cluster::object;
 
 /// Converts an EndpointSlice. Ignored are those without name, those that belong to no Service or
 /// to a headless one or to another proxy's, and those of domain names.
-pub fn slice(object: &api::EndpointSlice) -> Converted<EndpointSlice> {
+pub fn slice(object: &object::EndpointSlice) -> Converted<EndpointSlice> {
     let metadata = &object.metadata;
-    let service = non_empty(label(metadata, LABEL_SERVICE_NAME));
-    let ours = label(metadata, LABEL_HEADLESS).is_none()
-        && label(metadata, LABEL_PROXY_NAME).is_none()
-        && object.address_type != "FQDN";
+    let service = non_empty(metadata.labels.service_name.as_deref());
+    let address_type = object.address_type.as_deref().unwrap_or_default();
+    let ours = !is_not_ours(metadata) && address_type != "FQDN";
     let (Some(name), Some(service), true) = (object_name(metadata), service, ours) else {
         return Converted::ignored();
     };
     let mut report = Report::about("EndpointSlice", &name);
-    let family = match object.address_type.as_str() {
+    let family = match address_type {
         "IPv4" => IpFamily::V4,
         "IPv6" => IpFamily::V6,
         other => {
@@ -37,26 +34,26 @@ pub fn slice(object: &api::EndpointSlice) -> Converted<EndpointSlice> {
             };
         }
     };
-    let endpoints = object.endpoints.as_deref().unwrap_or_default();
     let value = EndpointSlice {
         service: ServiceName::new(name.namespace.clone(), service),
         family,
-        ports: ports(object.ports.as_deref().unwrap_or_default(), &mut report),
-        endpoints: endpoints
+        ports: ports(&object.ports, &mut report),
+        endpoints: object
+            .endpoints
             .iter()
             .enumerate()
             .filter_map(|(index, object)| endpoint(object, index, family, &mut report))
             .collect(),
         name,
     };
-    report_hints(endpoints, &mut report);
+    report_hints(&object.endpoints, &mut report);
     Converted {
         value: Some(value),
         diagnostics: report.diagnostics,
     }
 }
 
-fn ports(objects: &[api::EndpointPort], report: &mut Report) -> Vec<SlicePort> {
+fn ports(objects: &[object::EndpointPort], report: &mut Report) -> Vec<SlicePort> {
     let mut seen = BTreeSet::new();
     let mut ports = Vec::new();
     for (index, object) in objects.iter().enumerate() {
@@ -99,7 +96,7 @@ fn ports(objects: &[api::EndpointPort], report: &mut Report) -> Vec<SlicePort> {
 }
 
 fn endpoint(
-    object: &api::Endpoint,
+    object: &object::Endpoint,
     index: usize,
     family: IpFamily,
     report: &mut Report,
@@ -123,37 +120,22 @@ fn endpoint(
             return None;
         }
     };
-    let conditions = object.conditions.as_ref();
+    let conditions = &object.conditions;
     Some(SliceEndpoint {
         address,
         conditions: Conditions {
-            ready: conditions
-                .and_then(|conditions| conditions.ready)
-                .unwrap_or(true),
-            serving: conditions
-                .and_then(|conditions| conditions.serving)
-                .unwrap_or(true),
-            terminating: conditions
-                .and_then(|conditions| conditions.terminating)
-                .unwrap_or(false),
+            ready: conditions.ready.unwrap_or(true),
+            serving: conditions.serving.unwrap_or(true),
+            terminating: conditions.terminating.unwrap_or(false),
         },
         node: non_empty(object.node_name.as_deref()).map(Into::into),
     })
 }
 
 /// One diagnostic for a whole slice: hints are on all of its endpoints or on none.
-fn report_hints(endpoints: &[api::Endpoint], report: &mut Report) {
-    let hinted = |endpoint: &api::Endpoint| {
-        endpoint.hints.as_ref().is_some_and(|hints| {
-            hints
-                .for_zones
-                .as_ref()
-                .is_some_and(|zones| !zones.is_empty())
-                || hints
-                    .for_nodes
-                    .as_ref()
-                    .is_some_and(|nodes| !nodes.is_empty())
-        })
+fn report_hints(endpoints: &[object::Endpoint], report: &mut Report) {
+    let hinted = |endpoint: &object::Endpoint| {
+        !endpoint.hints.for_zones.is_empty() || !endpoint.hints.for_nodes.is_empty()
     };
     if let Some(first) = endpoints.iter().position(hinted) {
         report.add(

@@ -3,14 +3,16 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use k8s_openapi::api::{core::v1 as core, discovery::v1 as discovery};
 use proxy_model::{EndpointSlice, Node, ObjectName, Service};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::debug;
 
 use super::document::{self, Format};
-use crate::cluster::convert::{self, Converted};
+use crate::cluster::{
+    convert::{self, Converted},
+    object::{self, Map},
+};
 
 /// More problems than a person would read at once are counted only.
 const MAX_PROBLEMS: usize = 20;
@@ -128,17 +130,17 @@ impl Reader {
                 let implied = ("EndpointSlice", "discovery.k8s.io/v1");
                 self.read_items(&mut value, position, Some(implied));
             }
-            ("v1", "Service") => self.read_object(value, position, |object: &core::Service| {
+            ("v1", "Service") => self.read_object(value, position, |object: &object::Service| {
                 let key = Key::Service(convert::object_name(&object.metadata)?);
                 Some((key, Content::Service(convert::service(object))))
             }),
-            ("v1", "Node") => self.read_object(value, position, |object: &core::Node| {
+            ("v1", "Node") => self.read_object(value, position, |object: &object::Node| {
                 let converted = convert::node(object);
                 let key = Key::Node(Arc::clone(&converted.value.as_ref()?.name));
                 Some((key, Content::Node(converted)))
             }),
             ("discovery.k8s.io/v1", "EndpointSlice") => {
-                self.read_object(value, position, |object: &discovery::EndpointSlice| {
+                self.read_object(value, position, |object: &object::EndpointSlice| {
                     let key = Key::Slice(convert::object_name(&object.metadata)?);
                     Some((key, Content::Slice(convert::slice(object))))
                 });
@@ -196,7 +198,7 @@ impl Reader {
         let kind = text(&value, "kind").or(position.implied.map(|(kind, _)| kind));
         let about = describe(&value, kind.unwrap_or_default());
         let object: T = match serde_path_to_error::deserialize(value) {
-            Ok(object) => object,
+            Ok(Map(object)) => object,
             Err(error) => {
                 let field = position.field(&error.path().to_string());
                 return self.reject(&about, &format!("{field}: {}", error.inner()));
