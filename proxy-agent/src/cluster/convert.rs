@@ -5,7 +5,7 @@
 //! that the API server would fill in are taken as it fills them in, so that a manifest written by
 //! hand means the same here as in a cluster.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use proxy_model::{Diagnostic, ObjectName, Protocol};
 
@@ -15,7 +15,7 @@ mod node;
 mod service;
 mod slice;
 
-pub use node::node;
+pub use node::{node, service_cidr};
 pub use service::service;
 pub use slice::slice;
 
@@ -53,7 +53,7 @@ struct Report {
 }
 
 impl Report {
-    fn about(kind: &str, name: &ObjectName) -> Self {
+    fn about(kind: &str, name: &impl fmt::Display) -> Self {
         Self {
             object: format!("{kind} {name}").into(),
             diagnostics: Vec::new(),

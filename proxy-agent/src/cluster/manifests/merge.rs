@@ -118,6 +118,7 @@ impl Content {
             Self::Service(converted) => &converted.diagnostics,
             Self::Slice(converted) => &converted.diagnostics,
             Self::Node(converted) => &converted.diagnostics,
+            Self::ServiceCidr(converted) => &converted.diagnostics,
         }
     }
 
@@ -126,6 +127,7 @@ impl Content {
             Self::Service(converted) => converted.value.is_some(),
             Self::Slice(converted) => converted.value.is_some(),
             Self::Node(converted) => converted.value.is_some(),
+            Self::ServiceCidr(converted) => converted.value.is_some(),
         }
     }
 
@@ -134,6 +136,10 @@ impl Content {
             Self::Service(converted) => converted.value.clone().map(ClusterEvent::ServiceUpserted),
             Self::Slice(converted) => converted.value.clone().map(ClusterEvent::SliceUpserted),
             Self::Node(converted) => converted.value.clone().map(ClusterEvent::NodeUpserted),
+            Self::ServiceCidr(converted) => converted
+                .value
+                .clone()
+                .map(ClusterEvent::ServiceCidrUpserted),
         }
     }
 }
@@ -143,6 +149,7 @@ fn deleted(key: &Key) -> ClusterEvent {
         Key::Service(name) => ClusterEvent::ServiceDeleted(name.clone()),
         Key::Slice(name) => ClusterEvent::SliceDeleted(name.clone()),
         Key::Node(name) => ClusterEvent::NodeDeleted(Arc::clone(name)),
+        Key::ServiceCidr(name) => ClusterEvent::ServiceCidrDeleted(Arc::clone(name)),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use proxy_model::{EndpointSlice, Node, ObjectName, Service};
+use proxy_model::{EndpointSlice, Node, ObjectName, Service, ServiceCidr};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::debug;
@@ -32,6 +32,7 @@ pub(super) enum Key {
     Service(ObjectName),
     Slice(ObjectName),
     Node(Arc<str>),
+    ServiceCidr(Arc<str>),
 }
 
 impl fmt::Display for Key {
@@ -40,6 +41,7 @@ impl fmt::Display for Key {
             Self::Service(name) => write!(f, "Service {name}"),
             Self::Slice(name) => write!(f, "EndpointSlice {name}"),
             Self::Node(name) => write!(f, "Node {name}"),
+            Self::ServiceCidr(name) => write!(f, "ServiceCIDR {name}"),
         }
     }
 }
@@ -50,6 +52,7 @@ pub(super) enum Content {
     Service(Converted<Service>),
     Slice(Converted<EndpointSlice>),
     Node(Converted<Node>),
+    ServiceCidr(Converted<ServiceCidr>),
 }
 
 /// The objects of a file, or everything that is wrong with it.
@@ -130,6 +133,10 @@ impl Reader {
                 let implied = ("EndpointSlice", "discovery.k8s.io/v1");
                 self.read_items(&mut value, position, Some(implied));
             }
+            ("networking.k8s.io/v1", "ServiceCIDRList") => {
+                let implied = ("ServiceCIDR", "networking.k8s.io/v1");
+                self.read_items(&mut value, position, Some(implied));
+            }
             ("v1", "Service") => self.read_object(value, position, |object: &object::Service| {
                 let key = Key::Service(convert::object_name(&object.metadata)?);
                 Some((key, Content::Service(convert::service(object))))
@@ -139,6 +146,13 @@ impl Reader {
                 let key = Key::Node(Arc::clone(&converted.value.as_ref()?.name));
                 Some((key, Content::Node(converted)))
             }),
+            ("networking.k8s.io/v1", "ServiceCIDR") => {
+                self.read_object(value, position, |object: &object::ServiceCidr| {
+                    let converted = convert::service_cidr(object);
+                    let key = Key::ServiceCidr(Arc::clone(&converted.value.as_ref()?.name));
+                    Some((key, Content::ServiceCidr(converted)))
+                });
+            }
             ("discovery.k8s.io/v1", "EndpointSlice") => {
                 self.read_object(value, position, |object: &object::EndpointSlice| {
                     let key = Key::Slice(convert::object_name(&object.metadata)?);

@@ -1,4 +1,4 @@
-//! Objects of the cluster as a whole: `v1` Node, `networking.k8s.io/v1` ServiceCIDR.
+//! Objects of the cluster as a whole: `v1` Node, `networking.k8s.io/v1` `ServiceCIDR`.
 
 use serde::Deserialize;
 

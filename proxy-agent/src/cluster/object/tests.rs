@@ -20,9 +20,9 @@ fn read(name: &str) -> String {
 fn captured(kind: &str) -> Vec<Value> {
     let mut objects = Vec::new();
     for name in [
-        "api-services-list.json",
-        "api-services-page1.json",
-        "api-endpointslices-list.json",
+        "api-server/api-services-list.json",
+        "api-server/api-services-page1.json",
+        "api-server/api-endpointslices-list.json",
         "cluster-mixed.json",
     ] {
         let mut list: Value = serde_json::from_str(&read(name)).unwrap();
@@ -34,9 +34,9 @@ fn captured(kind: &str) -> Vec<Value> {
         }
     }
     for name in [
-        "api-services-watch.ndjson",
-        "api-endpointslices-watch.ndjson",
-        "api-endpointslices-watchlist.ndjson",
+        "api-server/api-services-watch.ndjson",
+        "api-server/api-endpointslices-watch.ndjson",
+        "api-server/api-endpointslices-watchlist.ndjson",
     ] {
         for line in read(name).lines() {
             let mut event: Value = serde_json::from_str(line).unwrap();

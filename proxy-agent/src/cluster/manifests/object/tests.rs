@@ -36,6 +36,10 @@ items:
 ---
 {apiVersion: discovery.k8s.io/v1, kind: EndpointSliceList, items: [{metadata: {name: s}}]}
 ---
+{apiVersion: networking.k8s.io/v1, kind: ServiceCIDRList, items: [{metadata: {name: a}}]}
+---
+{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: b}, spec: {cidrs: []}}
+---
 {apiVersion: v1, kind: List, items: null}
 ";
     assert_eq!(
@@ -47,6 +51,8 @@ items:
             "document 3, items[0]: Service default/bare",
             "document 4, items[0]: Node node-b",
             "document 5, items[0]: EndpointSlice default/s",
+            "document 6, items[0]: ServiceCIDR a",
+            "document 7: ServiceCIDR b",
         ]
     );
 }
