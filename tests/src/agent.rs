@@ -37,6 +37,9 @@ pub struct AgentOptions {
     pub node_name: String,
     /// `--cgroup-path`, if not the world's cgroup.
     pub cgroup_path: Option<PathBuf>,
+    /// Arguments that name another source of cluster objects (`--master …`). Empty for the
+    /// manifests that the test writes.
+    pub source: Vec<String>,
     /// Further arguments of `run`.
     pub arguments: Vec<String>,
     /// A command that is given the agent's command line to execute, to start it in unusual
@@ -49,6 +52,7 @@ impl Default for AgentOptions {
         Self {
             node_name: "node-a".to_owned(),
             cgroup_path: None,
+            source: Vec::new(),
             arguments: Vec::new(),
             launcher: Vec::new(),
         }
@@ -132,8 +136,6 @@ impl<'w> Agent<'w> {
             .arg("run")
             .arg("--pin-dir")
             .arg(self.pins.path())
-            .arg("--manifests")
-            .arg(self.manifests.path())
             .arg("--cgroup-path")
             .arg(
                 self.options
@@ -143,10 +145,14 @@ impl<'w> Agent<'w> {
             )
             .args(["--node-name", &self.options.node_name])
             .args(["--log-format", "json"])
+            .args(&self.options.source)
             .args(&self.options.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
+        if self.options.source.is_empty() {
+            command.arg("--manifests").arg(self.manifests.path());
+        }
         // The agent is not in the node's cgroup: its own sockets are none of its business.
         crate::process::enter(
             &mut command,
