@@ -22,8 +22,10 @@ mod model;
 mod name;
 mod net;
 mod object;
+pub mod oracle;
 mod select;
 mod slices;
+mod standing;
 mod state;
 
 pub use backend::{
@@ -41,6 +43,7 @@ pub use object::{
     Conditions, EndpointSlice, Node, Service, ServiceCidr, ServicePort, SliceEndpoint, SlicePort,
     TrafficPolicy,
 };
+pub use standing::{Role, Standing};
 pub use state::{
     Endpoint, Frontend, FrontendKind, NodeInfo, NodeState, ServicePortKey, ServiceState,
 };

@@ -7,10 +7,13 @@ use std::{
 };
 
 use crate::{
-    ChangeSet, ClusterEvent, Diagnostic, NodeInfo, NodeState, ServiceName,
+    ChangeSet, ClusterEvent, Diagnostic, NodeInfo, NodeState, ServiceName, ServicePortKey,
+    Standing, TrafficPolicy,
     cluster::Cluster,
     diff::Diff,
     local::{LocalService, localize},
+    select::standings,
+    slices::merge,
 };
 
 /// Folds cluster events and keeps the node-local state that follows from them.
@@ -41,6 +44,19 @@ impl Model {
                 ..NodeState::default()
             },
         }
+    }
+
+    /// The model of a cluster that is looked at a single time: after all `events`, up to date.
+    pub fn after(
+        node_name: impl Into<Arc<str>>,
+        events: impl IntoIterator<Item = ClusterEvent>,
+    ) -> Self {
+        let mut model = Self::new(node_name);
+        for event in events {
+            model.apply(event);
+        }
+        model.update();
+        model
     }
 
     /// Folds one event and returns whether it changed what the model knows of the cluster: a
@@ -88,6 +104,14 @@ impl Model {
         &self.state
     }
 
+    /// What becomes of each endpoint that a Service port could use, under `policy`, ordered by
+    /// address; as of the events so far. Empty without such a Service port.
+    pub fn standings(&self, key: &ServicePortKey, policy: TrafficPolicy) -> Vec<Standing<'_>> {
+        let slices = self.cluster.slices_of(&key.service);
+        let candidates = merge(slices, &key.port, key.protocol, key.family);
+        standings(&candidates, policy, &self.state.node.name)
+    }
+
     /// Returns whether that changed anything.
     fn note_conflicts(&mut self, name: &ServiceName, conflicts: Vec<Diagnostic>) -> bool {
         if conflicts.is_empty() {
@@ -104,10 +128,5 @@ pub fn compute(
     node_name: impl Into<Arc<str>>,
     events: impl IntoIterator<Item = ClusterEvent>,
 ) -> NodeState {
-    let mut model = Model::new(node_name);
-    for event in events {
-        model.apply(event);
-    }
-    model.update();
-    model.state
+    Model::after(node_name, events).state
 }

@@ -3,7 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::{Endpoint, TrafficPolicy, slices::Candidate};
+use crate::{
+    Endpoint, TrafficPolicy,
+    slices::Candidate,
+    standing::{Role, Standing},
+};
 
 /// Which sets the frontends of a Service port need. A set that none needs is not computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,36 +50,46 @@ pub(crate) fn choose(candidates: &[Candidate<'_>], uses: Uses, node: &str) -> Se
             .then(|| usable(candidates.iter().filter(is_local))),
         has_any: candidates
             .iter()
-            .any(|candidate| is_ready(candidate) || is_last_resort(candidate)),
+            .any(|candidate| Role::of(candidate, false).is_used()),
     }
 }
 
-/// The ready ones; if there is none, those that still answer while they terminate. Decided for
-/// each set on its own: one ready endpoint hides all terminating ones of its set only.
+/// Decided for each set on its own: a ready endpoint hides the terminating ones of its set only.
 fn usable<'a>(candidates: impl Iterator<Item = &'a Candidate<'a>> + Clone) -> Arc<[Endpoint]> {
-    let endpoint = |candidate: &Candidate<'_>| Endpoint {
-        address: candidate.address,
+    let has_ready = has_ready(candidates.clone());
+    candidates
+        .filter(|candidate| Role::of(candidate, has_ready).is_used())
+        .map(|candidate| Endpoint {
+            address: candidate.address,
+        })
+        .collect()
+}
+
+fn has_ready<'a>(mut candidates: impl Iterator<Item = &'a Candidate<'a>>) -> bool {
+    candidates.any(|candidate| candidate.conditions.ready)
+}
+
+/// What becomes of each of `candidates` in the set of `policy`.
+pub(crate) fn standings<'a>(
+    candidates: &[Candidate<'a>],
+    policy: TrafficPolicy,
+    node: &str,
+) -> Vec<Standing<'a>> {
+    let is_allowed = |candidate: &&Candidate<'_>| match policy {
+        TrafficPolicy::Cluster => true,
+        TrafficPolicy::Local => candidate.node == Some(node),
     };
-    if candidates.clone().any(is_ready) {
-        candidates
-            .filter(|candidate| is_ready(candidate))
-            .map(endpoint)
-            .collect()
-    } else {
-        candidates
-            .filter(|candidate| is_last_resort(candidate))
-            .map(endpoint)
-            .collect()
-    }
-}
-
-/// Ready counts even for a terminating endpoint: that is how `publishNotReadyAddresses` arrives.
-fn is_ready(candidate: &Candidate<'_>) -> bool {
-    candidate.conditions.ready
-}
-
-fn is_last_resort(candidate: &Candidate<'_>) -> bool {
-    candidate.conditions.serving && candidate.conditions.terminating
+    let has_ready = has_ready(candidates.iter().filter(is_allowed));
+    let standing = |candidate: &Candidate<'a>| Standing {
+        address: candidate.address,
+        node: candidate.node,
+        role: if is_allowed(&candidate) {
+            Role::of(candidate, has_ready)
+        } else {
+            Role::Elsewhere
+        },
+    };
+    candidates.iter().map(standing).collect()
 }
 
 #[cfg(test)]
@@ -232,6 +246,39 @@ mod tests {
         );
         assert_eq!(octets(sets.cluster.as_deref()), Some(vec![2]));
         assert_eq!(octets(sets.local.as_deref()), Some(vec![1]));
+    }
+
+    #[test]
+    fn each_endpoint_has_a_role() {
+        use Role::{Elsewhere, LastResort, NotReady, Ready, Stopped, Terminating};
+
+        let case = Case {
+            endpoints: &[
+                (1, "st", "here"),
+                (2, "rs", "there"),
+                (3, "s", "here"),
+                (4, "t", "here"),
+                (5, "rt", "there"),
+                (6, "st", ""),
+            ],
+            ..CLUSTER
+        };
+        let roles = |policy| -> Vec<_> {
+            standings(&candidates(&case), policy, "here")
+                .iter()
+                .map(|standing| standing.role)
+                .collect()
+        };
+        assert_eq!(
+            roles(TrafficPolicy::Cluster),
+            [Terminating, Ready, NotReady, Stopped, Ready, Terminating]
+        );
+        assert_eq!(
+            roles(TrafficPolicy::Local),
+            [
+                LastResort, Elsewhere, NotReady, Stopped, Elsewhere, Elsewhere
+            ]
+        );
     }
 
     fn candidates(case: &Case) -> Vec<Candidate<'static>> {

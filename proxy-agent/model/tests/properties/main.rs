@@ -3,6 +3,8 @@
 
 // `cfg(test)` holds here anyway; written down, it tells clippy that `unwrap` is fine.
 #[cfg(test)]
+mod oracle;
+#[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod walk;
@@ -11,7 +13,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use proptest::prelude::*;
 use proxy_model::{
-    Change, ChangeSet, ClusterEvent, Model, NodeState, ServicePortKey, ServiceState, compute,
+    Change, ChangeSet, ClusterEvent, Endpoint, Model, NodeState, ServicePortKey, ServiceState,
+    TrafficPolicy, compute,
 };
 use walk::{NODE, Objects, Step};
 
@@ -128,6 +131,28 @@ proptest! {
             prop_assert!(!model.apply(event.clone()), "changes something: {event:?}");
         }
         prop_assert!(model.update().is_empty());
+    }
+
+    /// `standings` tells why; what it says is used must be what is used.
+    #[test]
+    fn standings_explain_the_sets(steps in prop::collection::vec(walk::step(), 1..40)) {
+        let mut objects = Objects::default();
+        let model = Model::after(NODE, steps.into_iter().flat_map(|step| objects.take(step)));
+        for (key, service) in &model.state().services {
+            for (policy, set) in [
+                (TrafficPolicy::Cluster, &service.cluster_endpoints),
+                (TrafficPolicy::Local, &service.local_endpoints),
+            ] {
+                let Some(set) = set else { continue };
+                let used: Vec<_> = model
+                    .standings(key, policy)
+                    .into_iter()
+                    .filter(|standing| standing.role.is_used())
+                    .map(|standing| Endpoint { address: standing.address })
+                    .collect();
+                prop_assert_eq!(&used, &**set);
+            }
+        }
     }
 
     #[test]
