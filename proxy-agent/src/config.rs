@@ -1,26 +1,48 @@
-//! What the user asked for, in two steps: as typed (`cli`), then what it means, checked as a whole
-//! so that every mistake is reported at once.
+//! What the user asked for, in two steps: as typed (`cli`, and a file that `kube_proxy` knows),
+//! then what it means, checked as a whole so that every mistake is reported at once.
 
 pub mod cli;
+pub mod kube_proxy;
 pub mod reference;
+mod sources;
+#[cfg(test)]
+mod tests;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use proxy_common::names::MAPS;
 use thiserror::Error;
 
-use self::cli::{NodeArgs, PinArgs, RunArgs};
-use crate::backend::ebpf;
+pub use self::sources::Source;
+use self::{
+    cli::{NodeArgs, PinArgs, RunArgs},
+    kube_proxy::{Given, Settings},
+};
+use crate::{backend::ebpf, serving};
 
 /// What `run` needs.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Manifest files and directories.
-    pub manifests: Vec<PathBuf>,
+    /// Where cluster objects come from.
+    pub source: Source,
     /// This node's name.
     pub node: Arc<str>,
     /// The dataplane.
     pub ebpf: ebpf::Options,
+    /// How often the kernel is compared with the desired state.
+    pub sync_period: Duration,
+    /// What is served over HTTP.
+    pub serving: serving::Options,
+    /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
+    pub oom_score_adj: i32,
+    /// What the log should say about the configuration.
+    pub warnings: Vec<String>,
 }
 
 /// Every mistake in what was typed.
@@ -31,21 +53,25 @@ pub struct ConfigError {
     pub mistakes: Vec<String>,
 }
 
-/// Checks the arguments of `run`.
+/// Checks the arguments of `run`, and reads the configuration file.
 pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
+    // Kubernetes sets it in every container.
+    let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    run_where(args, in_pod)
+}
+
+fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let mut mistakes = Vec::new();
-    let manifests = args.node.manifests.clone();
-    if manifests.is_empty() {
-        mistakes.push(NO_SOURCE.to_owned());
-    }
-    let node = node_name(&args.node, &mut mistakes);
+    let settings = settings(args.file.config.as_deref(), &args.given(), &mut mistakes);
+    let source = sources::choose(args, settings.kubeconfig, in_pod, &mut mistakes);
+    let node = node_name(&args.node, settings.node_name, &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);
-    if !mistakes.is_empty() {
+    let (Some(source), true) = (source, mistakes.is_empty()) else {
         return Err(ConfigError { mistakes });
-    }
+    };
     Ok(Run {
-        manifests,
+        source,
         node,
         ebpf: ebpf::Options {
             pin_dir,
@@ -53,6 +79,38 @@ pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
             map_sizes,
             kernel_log: args.kernel_log,
         },
+        sync_period: settings.sync_period,
+        serving: serving::Options {
+            healthz: settings.healthz,
+            metrics: settings.metrics,
+            hard_fail: settings.hard_fail,
+            configuration: settings.effective,
+        },
+        oom_score_adj: settings.oom_score_adj,
+        warnings: settings.notices.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// What the file and the flags mean together; defaults if they are wrong, so that mistakes
+/// elsewhere are found too.
+fn settings(file: Option<&Path>, given: &[Given], mistakes: &mut Vec<String>) -> Settings {
+    let text = file.and_then(|path| match fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            mistakes.push(format!(
+                "--config {}: reading the file: {error}; name a file that holds a \
+                 KubeProxyConfiguration",
+                path.display()
+            ));
+            None
+        }
+    });
+    kube_proxy::settle(text.as_deref(), given).unwrap_or_else(|wrong| {
+        mistakes.extend(wrong.iter().map(|mistake| match (mistake.flag, file) {
+            (None, Some(path)) => format!("--config {}: {mistake}", path.display()),
+            _ => mistake.to_string(),
+        }));
+        kube_proxy::settle(None, &[]).expect("defaults hold no mistakes")
     })
 }
 
@@ -60,9 +118,9 @@ pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
 pub fn once(args: &NodeArgs) -> Result<(Vec<PathBuf>, Arc<str>), ConfigError> {
     let mut mistakes = Vec::new();
     if args.manifests.is_empty() {
-        mistakes.push(NO_SOURCE.to_owned());
+        mistakes.push(sources::NO_MANIFESTS.to_owned());
     }
-    let node = node_name(args, &mut mistakes);
+    let node = node_name(args, None, &mut mistakes);
     if mistakes.is_empty() {
         Ok((args.manifests.clone(), node))
     } else {
@@ -94,13 +152,12 @@ fn absolute_pin_dir(args: &PinArgs, mistakes: &mut Vec<String>) -> PathBuf {
     args.pin_dir.clone()
 }
 
-const NO_SOURCE: &str = "--manifests: no source of cluster objects was given: name a file or \
-                         directory of manifests (this version has no other source)";
-
-/// The node's name as kube-proxy finds it: as given or the host's, trimmed and in lower case.
-fn node_name(args: &NodeArgs, mistakes: &mut Vec<String>) -> Arc<str> {
+/// The node's name as kube-proxy finds it: as given, as configured, or the host's; trimmed and in
+/// lower case.
+fn node_name(args: &NodeArgs, configured: Option<String>, mistakes: &mut Vec<String>) -> Arc<str> {
     let host_name = || nix::unistd::gethostname().ok()?.into_string().ok();
-    let Some(name) = args.node_name.clone().or_else(host_name) else {
+    let given = args.node_name.clone().or(configured);
+    let Some(name) = given.or_else(host_name) else {
         mistakes.push("--node-name: the host has no usable name, so one must be given".into());
         return "".into();
     };
@@ -147,57 +204,3 @@ fn map_sizes(typed: &[String], mistakes: &mut Vec<String>) -> BTreeMap<String, u
 
 /// The kernel refuses hash maps of more buckets than fit 4 GiB; this is far above any cluster.
 const MOST_ENTRIES: u32 = 1 << 26;
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::{cli::Cli, *};
-
-    fn run_args(args: &[&str]) -> Result<Run, ConfigError> {
-        let cli = Cli::try_parse_from(["proxy-agent"].iter().chain(args)).unwrap();
-        run(&cli.run)
-    }
-
-    #[test]
-    fn every_mistake_is_reported_at_once() {
-        let error = run_args(&[
-            "--node-name=",
-            "--pin-dir=pins",
-            "--map-size=FRONTENDS",
-            "--map-size=COUNTERS=5",
-            "--map-size=SLOTS=0",
-        ])
-        .unwrap_err();
-        let text = error.to_string();
-        let named = [
-            "--manifests",
-            "--node-name",
-            "--pin-dir",
-            "FRONTENDS",
-            "COUNTERS=5",
-            "SLOTS=0",
-        ];
-        assert_eq!(error.mistakes.len(), named.len(), "{text}");
-        for (mistake, named) in error.mistakes.iter().zip(named) {
-            assert!(mistake.contains(named), "{mistake}");
-        }
-    }
-
-    #[test]
-    fn the_node_name_is_trimmed_and_lower_case_under_either_flag() {
-        for flag in ["--node-name", "--hostname-override"] {
-            let run = run_args(&["--manifests=x", flag, " Node-A "]).unwrap();
-            assert_eq!(&*run.node, "node-a");
-        }
-    }
-
-    #[test]
-    fn map_sizes_are_taken_over() {
-        let run = run_args(&["--manifests=x", "--node-name=n", "--map-size=SLOTS=7"]).unwrap();
-        assert_eq!(
-            run.ebpf.map_sizes,
-            BTreeMap::from([("SLOTS".to_owned(), 7)])
-        );
-    }
-}

@@ -14,5 +14,6 @@ pub mod once;
 mod pipeline;
 pub mod report;
 pub mod run;
+pub mod serving;
 
 pub use logging::{LogForm, LogLevelError, start as start_logging};

@@ -12,7 +12,7 @@ use tokio::{
 use crate::{
     backend::ebpf::{EbpfBackend, OpenError},
     cluster::manifests::{ManifestError, ManifestSource, WatchError, watch},
-    config::Run,
+    config::{Run, Source},
     kernel_log,
     pipeline::Pipeline,
 };
@@ -48,9 +48,15 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     let mut interrupt =
         signal(SignalKind::interrupt()).map_err(|error| io("waiting for SIGINT", &error))?;
 
+    for warning in &config.warnings {
+        tracing::warn!(text = warning, "configuration");
+    }
+    let Source::Manifests(manifests) = config.source else {
+        return Err(RunError::Io("this version reads manifests only".to_owned()));
+    };
     // The watch comes first: what changes while the files are read is then seen.
-    let mut changes = watch(&config.manifests)?;
-    let mut source = ManifestSource::new(config.manifests);
+    let mut changes = watch(&manifests)?;
+    let mut source = ManifestSource::new(manifests);
     let events = block_in_place(|| source.load())?;
     let mut backend = block_in_place(|| EbpfBackend::open(&config.ebpf))?;
     if config.ebpf.kernel_log {

@@ -1,8 +1,12 @@
 //! What can be typed. `docs/reference/cli.md` is generated from it.
 
+mod kube_proxy;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use self::kube_proxy::{ApiServerArgs, FileArgs, ServingArgs, TrafficArgs};
 
 /// Where maps and links are pinned unless the user says otherwise.
 pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/culvert";
@@ -74,9 +78,29 @@ pub struct PinArgs {
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    /// The configuration file.
+    #[command(flatten)]
+    pub file: FileArgs,
+
     /// Source and node.
     #[command(flatten)]
     pub node: NodeArgs,
+
+    /// The API server.
+    #[command(flatten)]
+    pub api_server: ApiServerArgs,
+
+    /// HTTP.
+    #[command(flatten)]
+    pub serving: ServingArgs,
+
+    /// Masquerading.
+    #[command(flatten)]
+    pub traffic: TrafficArgs,
+
+    /// How often the kernel is compared with the desired state, such as 1m30s [default: 30s]
+    #[arg(long, visible_alias = "iptables-sync-period", value_name = "DURATION")]
+    pub sync_period: Option<String>,
 
     /// Pins.
     #[command(flatten)]

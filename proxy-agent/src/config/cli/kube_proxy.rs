@@ -1,0 +1,151 @@
+//! Flags that kube-proxy has under the same names. Each that has a field in
+//! `KubeProxyConfiguration` overrides it; what the values mean is decided there.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::RunArgs;
+use crate::config::kube_proxy::Given;
+
+/// Where the configuration file is.
+#[derive(Debug, Clone, Default, Args)]
+pub struct FileArgs {
+    /// `KubeProxyConfiguration` (v1alpha1) file, see docs/reference/config.md; a flag that is given
+    /// wins over the file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// How the API server is reached.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ApiServerArgs {
+    /// File that tells how to reach the API server [default: the service account, in a pod]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Address of an API server, in place of the one in the kubeconfig; several, separated by
+    /// commas or repeated, are tried in turn
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub master: Vec<String>,
+}
+
+/// What is served over HTTP.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ServingArgs {
+    /// Where /healthz and /livez answer; empty for nowhere [default: 0.0.0.0:10256]
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub healthz_bind_address: Option<String>,
+
+    /// Where /metrics answers; empty for nowhere [default: 127.0.0.1:10249]
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub metrics_bind_address: Option<String>,
+
+    /// Stop if one of these addresses cannot be bound, instead of trying again
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub bind_address_hard_fail: Option<bool>,
+}
+
+/// Which traffic comes from pods of this node, and what is masqueraded.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TrafficArgs {
+    /// Addresses of all pods: one CIDR, or one per family separated by a comma
+    #[arg(long, value_name = "CIDRS")]
+    pub cluster_cidr: Option<String>,
+
+    /// How traffic of this node's pods is told: `ClusterCIDR`, `NodeCIDR`, `BridgeInterface` or
+    /// `InterfaceNamePrefix` [default: `ClusterCIDR`]
+    #[arg(long, value_name = "MODE")]
+    pub detect_local_mode: Option<String>,
+
+    /// Bridge that pods are attached to, for `BridgeInterface`
+    #[arg(long, value_name = "NAME")]
+    pub pod_bridge_interface: Option<String>,
+
+    /// How the names of pods' interfaces begin, for `InterfaceNamePrefix`
+    #[arg(long, value_name = "PREFIX")]
+    pub pod_interface_name_prefix: Option<String>,
+
+    /// Masquerade all traffic to ClusterIPs (not by the eBPF backend, which never does; `explain`
+    /// tells what a netfilter proxy would do)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub masquerade_all: Option<bool>,
+}
+
+impl RunArgs {
+    /// Flags that were given and stand for fields of the file. The kubeconfig is not among them:
+    /// it decides the source, together with flags that have no field.
+    pub fn given(&self) -> Vec<Given> {
+        const PERIODS: &[&str] = &[
+            "iptables.syncPeriod",
+            "ipvs.syncPeriod",
+            "nftables.syncPeriod",
+        ];
+        let serving = &self.serving;
+        let own = [
+            given(
+                "--healthz-bind-address",
+                &["healthzBindAddress"],
+                serving.healthz_bind_address.as_ref(),
+            ),
+            given(
+                "--metrics-bind-address",
+                &["metricsBindAddress"],
+                serving.metrics_bind_address.as_ref(),
+            ),
+            given(
+                "--bind-address-hard-fail",
+                &["bindAddressHardFail"],
+                serving.bind_address_hard_fail.as_ref(),
+            ),
+            given("--sync-period", PERIODS, self.sync_period.as_ref()),
+        ];
+        own.into_iter()
+            .flatten()
+            .chain(self.traffic.given())
+            .collect()
+    }
+}
+
+impl TrafficArgs {
+    /// Flags that were given and stand for fields of the file.
+    pub fn given(&self) -> Vec<Given> {
+        const MASQUERADE: &[&str] = &["iptables.masqueradeAll", "nftables.masqueradeAll"];
+        let all = [
+            given(
+                "--cluster-cidr",
+                &["clusterCIDR"],
+                self.cluster_cidr.as_ref(),
+            ),
+            given(
+                "--detect-local-mode",
+                &["detectLocalMode"],
+                self.detect_local_mode.as_ref(),
+            ),
+            given(
+                "--pod-bridge-interface",
+                &["detectLocal.bridgeInterface"],
+                self.pod_bridge_interface.as_ref(),
+            ),
+            given(
+                "--pod-interface-name-prefix",
+                &["detectLocal.interfaceNamePrefix"],
+                self.pod_interface_name_prefix.as_ref(),
+            ),
+            given("--masquerade-all", MASQUERADE, self.masquerade_all.as_ref()),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+fn given(
+    flag: &'static str,
+    paths: &'static [&'static str],
+    typed: Option<&impl ToString>,
+) -> Option<Given> {
+    typed.map(|typed| Given {
+        flag,
+        paths,
+        text: typed.to_string(),
+    })
+}

@@ -1,0 +1,250 @@
+//! Third step: what the settings mean, with every mistake told at once. The rules are
+//! kube-proxy's own; fields that decide nothing are checked too, so that a file which kube-proxy
+//! would refuse is not taken for a good one.
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use super::{
+    DetectLocal, Mistake, Notice, Settings, address,
+    complete::Complete,
+    typed::{Origin, Typed},
+    value::go_text,
+};
+
+const HEALTHZ_PORT: u16 = 10256;
+const METRICS_PORT: u16 = 10249;
+
+/// Names of `mode`. `ebpf` is Culvert's own.
+const MODES: &[&str] = &["", "ebpf", "iptables", "ipvs", "nftables"];
+
+/// The settings, as far as they make sense; `typed` gets the mistakes and notices.
+pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
+    let mut check = Check {
+        complete,
+        mistakes: &mut typed.mistakes,
+    };
+    let section = check.mode();
+    check.periods();
+    check.numbers();
+    check.lists(section);
+    let healthz = check.address("healthzBindAddress", HEALTHZ_PORT);
+    let metrics = check.address("metricsBindAddress", METRICS_PORT);
+    if complete.text("bindAddress").parse::<IpAddr>().is_err() {
+        let text = format!(
+            "must be an IP address, but is \"{}\"",
+            complete.text("bindAddress")
+        );
+        check.mistake("bindAddress", text);
+    }
+    let cluster_cidrs = check.read("clusterCIDR", address::cluster_cidrs);
+    let detect_local = check.detect_local();
+
+    let optional = |path| Some(complete.text(path)).filter(|text| !text.is_empty());
+    let masquerade = match section {
+        "nftables" => "nftables.masqueradeAll",
+        _ => "iptables.masqueradeAll",
+    };
+    let sync_period = complete.period(&format!("{section}.syncPeriod"));
+    typed.notices.extend(notices(complete));
+    Settings {
+        kubeconfig: optional("clientConnection.kubeconfig").map(PathBuf::from),
+        node_name: optional("hostnameOverride").map(str::to_owned),
+        healthz,
+        metrics,
+        hard_fail: complete.switch("bindAddressHardFail"),
+        // A negative one is among the mistakes.
+        sync_period: Duration::try_from(sync_period).unwrap_or_default(),
+        cluster_cidrs: cluster_cidrs.unwrap_or_default(),
+        detect_local,
+        masquerade_all: complete.switch(masquerade),
+        oom_score_adj: complete.whole("oomScoreAdj"),
+        notices: Vec::new(),
+        effective: complete.to_value(),
+    }
+}
+
+/// What whoever started the agent should know, although nothing is wrong.
+fn notices(complete: &Complete) -> Vec<Notice> {
+    let mut notices = complete.not_honoured();
+    let mode = complete.text("mode");
+    if !matches!(mode, "" | "ebpf") {
+        let text = format!(
+            "\"{mode}\": Culvert serves with eBPF all the same; of this mode it takes the sync period \
+             and masqueradeAll"
+        );
+        notices.push(Notice::new("mode", text));
+    }
+    let by_cidr = complete.text("detectLocalMode") == "ClusterCIDR"
+        && complete.origin("detectLocalMode") != Origin::Default;
+    if by_cidr && complete.text("clusterCIDR").is_empty() {
+        let text = "ClusterCIDR, but there is no clusterCIDR: no traffic counts as that of pods";
+        notices.push(Notice::new("detectLocalMode", text.to_owned()));
+    }
+    notices
+}
+
+struct Check<'a> {
+    complete: &'a Complete,
+    mistakes: &'a mut Vec<Mistake>,
+}
+
+impl Check<'_> {
+    fn mistake(&mut self, path: &str, text: String) {
+        let origin = self.complete.origin(path);
+        self.mistakes.push(Mistake::new(path, origin, text));
+    }
+
+    /// Reads a string field.
+    fn read<T>(&mut self, path: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        read(self.complete.text(path))
+            .map_err(|text| self.mistake(path, text))
+            .ok()
+    }
+
+    fn address(&mut self, path: &str, port: u16) -> Option<std::net::SocketAddr> {
+        self.read(path, |text| address::bind(text, port)).flatten()
+    }
+
+    /// The section that is read. kube-proxy's default mode on Linux is iptables, and that is the
+    /// section that existing files fill, so it also stands for eBPF.
+    fn mode(&mut self) -> &'static str {
+        let mode = self.complete.text("mode");
+        if !MODES.contains(&mode) {
+            let text =
+                format!("must be empty, ebpf, iptables, ipvs or nftables, but is \"{mode}\"");
+            self.mistake("mode", text);
+        }
+        match mode {
+            "ipvs" => "ipvs",
+            "nftables" => "nftables",
+            _ => "iptables",
+        }
+    }
+
+    fn periods(&mut self) {
+        // kube-proxy checks the section of iptables in every mode.
+        let mode = self.complete.text("mode").to_owned();
+        for section in ["iptables", "ipvs", "nftables"] {
+            if section != "iptables" && section != mode {
+                continue;
+            }
+            let (least, period) = (
+                format!("{section}.minSyncPeriod"),
+                format!("{section}.syncPeriod"),
+            );
+            self.above_zero(&period);
+            self.not_negative(&least);
+            let (shortest, longest) = (self.complete.period(&least), self.complete.period(&period));
+            // Where the short one is left to its default, a sync period below it is a wish to
+            // sync more often, and nothing here stops that.
+            if shortest > longest && self.complete.origin(&least) != Origin::Default {
+                let text = format!(
+                    "must be at least {least} ({}), but is {}",
+                    go_text(shortest),
+                    go_text(longest)
+                );
+                self.mistake(&period, text);
+            }
+        }
+        self.above_zero("configSyncPeriod");
+        for name in [
+            "tcpEstablishedTimeout",
+            "tcpCloseWaitTimeout",
+            "udpTimeout",
+            "udpStreamTimeout",
+        ] {
+            self.not_negative(&format!("conntrack.{name}"));
+        }
+        for name in ["tcpTimeout", "tcpFinTimeout", "udpTimeout"] {
+            self.not_negative(&format!("ipvs.{name}"));
+        }
+    }
+
+    fn above_zero(&mut self, path: &str) {
+        let period = self.complete.period(path);
+        if !period.is_positive() {
+            let text = format!("must be longer than 0s, but is {}", go_text(period));
+            self.mistake(path, text);
+        }
+    }
+
+    fn not_negative(&mut self, path: &str) {
+        let period = self.complete.period(path);
+        if period.is_negative() {
+            let text = format!("must not be negative, but is {}", go_text(period));
+            self.mistake(path, text);
+        }
+    }
+
+    fn numbers(&mut self) {
+        let ranges = [
+            ("iptables.masqueradeBit", 0, 31),
+            ("nftables.masqueradeBit", 0, 31),
+            ("oomScoreAdj", -1000, 1000),
+            ("clientConnection.burst", 0, i32::MAX),
+            ("conntrack.maxPerCore", 0, i32::MAX),
+            ("conntrack.min", 0, i32::MAX),
+        ];
+        for (path, least, most) in ranges {
+            let number = self.complete.whole(path);
+            if !(least..=most).contains(&number) {
+                let text = format!("must be {least} to {most}, but is {number}");
+                self.mistake(path, text);
+            }
+        }
+    }
+
+    fn lists(&mut self, section: &str) {
+        let complete = self.complete;
+        if section == "ipvs" {
+            self.cidrs("ipvs.excludeCIDRs", complete.texts("ipvs.excludeCIDRs"));
+        }
+        match complete.texts("nodePortAddresses") {
+            [one] if one == "primary" => {}
+            list if list.iter().any(|one| one == "primary") => self.mistake(
+                "nodePortAddresses",
+                "\"primary\" must stand alone, without CIDRs".to_owned(),
+            ),
+            list => self.cidrs("nodePortAddresses", list),
+        }
+    }
+
+    fn cidrs(&mut self, path: &str, list: &[String]) {
+        for text in list {
+            if let Err(text) = address::cidr(text) {
+                self.mistake(path, text);
+            }
+        }
+    }
+
+    fn detect_local(&mut self) -> DetectLocal {
+        let complete = self.complete;
+        match complete.text("detectLocalMode") {
+            // Empty can only come from a flag here, and means the default there too.
+            "" | "ClusterCIDR" => DetectLocal::ClusterCidr,
+            "NodeCIDR" => DetectLocal::NodeCidr,
+            "BridgeInterface" => {
+                DetectLocal::BridgeInterface(self.interface("detectLocal.bridgeInterface"))
+            }
+            "InterfaceNamePrefix" => {
+                DetectLocal::InterfaceNamePrefix(self.interface("detectLocal.interfaceNamePrefix"))
+            }
+            other => {
+                let text = format!(
+                    "must be ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix, but is \"{other}\""
+                );
+                self.mistake("detectLocalMode", text);
+                DetectLocal::ClusterCidr
+            }
+        }
+    }
+
+    fn interface(&mut self, path: &str) -> String {
+        let name = self.complete.text(path);
+        if name.is_empty() {
+            let mode = self.complete.text("detectLocalMode");
+            self.mistake(path, format!("must be set with detectLocalMode {mode}"));
+        }
+        name.to_owned()
+    }
+}

@@ -1,0 +1,184 @@
+//! Every field of `kubeproxy.config.k8s.io/v1alpha1` `KubeProxyConfiguration`: its type, its
+//! default and whether Culvert honours it. Reading, defaults, the list of what is not honoured
+//! and `docs/reference/config.md` all follow from this table.
+
+/// One field.
+#[derive(Debug)]
+pub struct Field {
+    /// Where it is: names joined by dots.
+    pub path: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its default, as it would be written.
+    pub default: &'static str,
+    /// Whether a zero value in a file means the default. It does where kube-proxy's type cannot
+    /// tell zero from absent; files that kubeadm writes are full of such zeros.
+    pub zero_is_default: bool,
+    /// What Culvert does with it.
+    pub honoured: Honoured,
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A boolean.
+    Switch,
+    /// A string.
+    Text,
+    /// A 32-bit integer.
+    Whole,
+    /// A number, whole or not.
+    Number,
+    /// A duration as Go writes it: `1h30m`, `250ms`.
+    Period,
+    /// A list of strings.
+    Texts,
+    /// Names with booleans.
+    Switches,
+    /// Anything; never looked into, nor compared with its default.
+    Any,
+}
+
+impl Kind {
+    /// How it is called in messages and on the reference page.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Switch => "boolean",
+            Self::Text => "string",
+            Self::Whole => "integer",
+            Self::Number => "number",
+            Self::Period => "duration",
+            Self::Texts => "list of strings",
+            Self::Switches => "map of booleans",
+            Self::Any => "any",
+        }
+    }
+}
+
+/// What Culvert does with a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Honoured {
+    /// What it decides.
+    Yes(&'static str),
+    /// Nothing, and why: said in the log when the field is set to something else than its default.
+    No(&'static str),
+}
+
+const NOT_YET: Honoured = Honoured::No("not honoured yet");
+const OWN_CLIENT: Honoured =
+    Honoured::No("has no meaning here: Culvert reads JSON and makes a handful of requests");
+const OWN_LOG: Honoured = Honoured::No("not honoured: --log-format and --log-level decide");
+const NO_NAT_MARK: Honoured = Honoured::No("has no meaning for the eBPF backend: it sets no marks");
+const NO_CONNTRACK: Honoured = Honoured::No(
+    "not honoured: the eBPF backend makes no conntrack entries and leaves limits as they are",
+);
+const NO_IPVS: Honoured = Honoured::No("has no meaning without IPVS");
+const NO_WINDOWS: Honoured = Honoured::No("has no meaning on Linux");
+const COALESCED: Honoured =
+    Honoured::No("has no meaning here: changes are joined as long as one is being programmed");
+const PERIOD: Honoured = Honoured::Yes(
+    "every so often the kernel is compared with the desired state; of the section of the selected `mode`",
+);
+const MASQUERADE: Honoured =
+    Honoured::Yes("only what `explain` says: the eBPF backend never masquerades");
+
+const fn field(path: &'static str, kind: Kind, default: &'static str, honoured: Honoured) -> Field {
+    // Only pointers in kube-proxy's type tell zero from absent: `pointer` below.
+    Field {
+        path,
+        kind,
+        default,
+        zero_is_default: true,
+        honoured,
+    }
+}
+
+/// A field where zero is a value of its own, and only `null` means the default.
+const fn pointer(
+    path: &'static str,
+    kind: Kind,
+    default: &'static str,
+    honoured: Honoured,
+) -> Field {
+    Field {
+        zero_is_default: false,
+        ..field(path, kind, default, honoured)
+    }
+}
+
+/// The fields, in the order of kube-proxy's documentation.
+#[rustfmt::skip]
+pub const FIELDS: &[Field] = &[
+    field("featureGates", Kind::Switches, "{}", Honoured::No("has no meaning here: Culvert has no feature gates")),
+    field("clientConnection.kubeconfig", Kind::Text, "", Honoured::Yes("how the API server is reached")),
+    field("clientConnection.acceptContentTypes", Kind::Text, "", OWN_CLIENT),
+    field("clientConnection.contentType", Kind::Text, "application/vnd.kubernetes.protobuf", OWN_CLIENT),
+    field("clientConnection.qps", Kind::Number, "5", OWN_CLIENT),
+    field("clientConnection.burst", Kind::Whole, "10", OWN_CLIENT),
+    field("logging.format", Kind::Text, "text", OWN_LOG),
+    field("logging.flushFrequency", Kind::Any, "5s", OWN_LOG),
+    field("logging.verbosity", Kind::Whole, "0", OWN_LOG),
+    field("logging.vmodule", Kind::Any, "[]", OWN_LOG),
+    field("logging.options", Kind::Any, "{}", OWN_LOG),
+    field("hostnameOverride", Kind::Text, "", Honoured::Yes("this node's name")),
+    field("bindAddress", Kind::Text, "0.0.0.0", Honoured::Yes("the family of the default of the two addresses below; nothing else yet")),
+    field("healthzBindAddress", Kind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` if `bindAddress` is IPv6")),
+    field("metricsBindAddress", Kind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` if `bindAddress` is IPv6")),
+    field("bindAddressHardFail", Kind::Switch, "false", Honoured::Yes("stop if one of these cannot be bound, instead of trying again")),
+    field("enableProfiling", Kind::Switch, "false", NOT_YET),
+    field("showHiddenMetricsForVersion", Kind::Text, "", Honoured::No("has no meaning here: no metric is hidden")),
+    field("mode", Kind::Text, "", Honoured::Yes("only whose section is read, see below: Culvert serves with eBPF whatever is said here")),
+    field("portRange", Kind::Text, "", Honoured::No("has no meaning, in kube-proxy neither")),
+    field("windowsRunAsService", Kind::Switch, "false", NO_WINDOWS),
+    pointer("iptables.masqueradeBit", Kind::Whole, "14", NO_NAT_MARK),
+    field("iptables.masqueradeAll", Kind::Switch, "false", MASQUERADE),
+    pointer("iptables.localhostNodePorts", Kind::Switch, "true", NOT_YET),
+    field("iptables.syncPeriod", Kind::Period, "30s", PERIOD),
+    field("iptables.minSyncPeriod", Kind::Period, "1s", COALESCED),
+    field("ipvs.syncPeriod", Kind::Period, "30s", PERIOD),
+    field("ipvs.minSyncPeriod", Kind::Period, "0s", COALESCED),
+    field("ipvs.scheduler", Kind::Text, "", NO_IPVS),
+    field("ipvs.excludeCIDRs", Kind::Texts, "[]", NO_IPVS),
+    field("ipvs.strictARP", Kind::Switch, "false", NO_IPVS),
+    field("ipvs.tcpTimeout", Kind::Period, "0s", NO_IPVS),
+    field("ipvs.tcpFinTimeout", Kind::Period, "0s", NO_IPVS),
+    field("ipvs.udpTimeout", Kind::Period, "0s", NO_IPVS),
+    pointer("nftables.masqueradeBit", Kind::Whole, "14", NO_NAT_MARK),
+    field("nftables.masqueradeAll", Kind::Switch, "false", MASQUERADE),
+    field("nftables.syncPeriod", Kind::Period, "30s", PERIOD),
+    field("nftables.minSyncPeriod", Kind::Period, "1s", COALESCED),
+    field("winkernel.networkName", Kind::Text, "", NO_WINDOWS),
+    field("winkernel.sourceVip", Kind::Text, "", NO_WINDOWS),
+    field("winkernel.enableDSR", Kind::Switch, "false", NO_WINDOWS),
+    field("winkernel.rootHnsEndpointName", Kind::Text, "", NO_WINDOWS),
+    field("winkernel.forwardHealthCheckVip", Kind::Switch, "false", NO_WINDOWS),
+    field("detectLocalMode", Kind::Text, "ClusterCIDR", Honoured::Yes("how traffic of this node's pods is told, for `explain`")),
+    field("detectLocal.bridgeInterface", Kind::Text, "", Honoured::Yes("the bridge, with `detectLocalMode: BridgeInterface`")),
+    field("detectLocal.interfaceNamePrefix", Kind::Text, "", Honoured::Yes("the prefix, with `detectLocalMode: InterfaceNamePrefix`")),
+    field("clusterCIDR", Kind::Text, "", Honoured::Yes("addresses of all pods, one CIDR or one per family, with `detectLocalMode: ClusterCIDR`")),
+    field("nodePortAddresses", Kind::Texts, "[]", NOT_YET),
+    pointer("oomScoreAdj", Kind::Whole, "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
+    pointer("conntrack.maxPerCore", Kind::Whole, "32768", NO_CONNTRACK),
+    pointer("conntrack.min", Kind::Whole, "131072", NO_CONNTRACK),
+    pointer("conntrack.tcpEstablishedTimeout", Kind::Period, "24h", NO_CONNTRACK),
+    pointer("conntrack.tcpCloseWaitTimeout", Kind::Period, "1h", NO_CONNTRACK),
+    field("conntrack.tcpBeLiberal", Kind::Switch, "false", NO_CONNTRACK),
+    field("conntrack.udpTimeout", Kind::Period, "0s", NO_CONNTRACK),
+    field("conntrack.udpStreamTimeout", Kind::Period, "0s", NO_CONNTRACK),
+    field("configSyncPeriod", Kind::Period, "15m", Honoured::No("has no meaning here: the API server is watched, never listed again for its own sake")),
+];
+
+/// The field at `path`.
+pub fn at(path: &str) -> Option<&'static Field> {
+    FIELDS.iter().find(|field| field.path == path)
+}
+
+/// Whether `path` is a section: some field lies below it.
+pub fn is_section(path: &str) -> bool {
+    FIELDS.iter().any(|field| {
+        field
+            .path
+            .strip_prefix(path)
+            .is_some_and(|rest| rest.starts_with('.'))
+    })
+}

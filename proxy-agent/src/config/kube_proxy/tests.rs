@@ -1,0 +1,342 @@
+//! Files and flags to settings, and every mistake in them.
+
+use super::*;
+
+const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+
+fn settings(fields: &str) -> Settings {
+    settle(Some(&format!("{HEAD}{fields}")), &[]).unwrap()
+}
+
+fn mistakes(fields: &str) -> Vec<String> {
+    let wrong = settle(Some(&format!("{HEAD}{fields}")), &[]).unwrap_err();
+    wrong.iter().map(ToString::to_string).collect()
+}
+
+fn notices(settings: &Settings) -> Vec<String> {
+    settings.notices.iter().map(ToString::to_string).collect()
+}
+
+fn flag(flag: &'static str, paths: &'static [&'static str], text: &str) -> Given {
+    Given {
+        flag,
+        paths,
+        text: text.to_owned(),
+    }
+}
+
+#[test]
+fn nothing_at_all_is_kube_proxys_defaults() {
+    let none = settle(None, &[]).unwrap();
+    assert_eq!(none.kubeconfig, None);
+    assert_eq!(none.node_name, None);
+    assert_eq!(none.healthz, Some("0.0.0.0:10256".parse().unwrap()));
+    assert_eq!(none.metrics, Some("127.0.0.1:10249".parse().unwrap()));
+    assert!(!none.hard_fail && !none.masquerade_all);
+    assert_eq!(none.sync_period, Duration::from_secs(30));
+    assert_eq!(none.cluster_cidrs, []);
+    assert_eq!(none.detect_local, DetectLocal::ClusterCidr);
+    assert_eq!(none.oom_score_adj, -999);
+    assert_eq!(none.notices, []);
+    assert_eq!(settings(""), none);
+}
+
+#[test]
+fn the_defaults_that_kube_proxy_writes_are_ours() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../tests/data/kube-proxy-defaults-v1alpha1.yaml"
+    );
+    let text = std::fs::read_to_string(path).unwrap();
+    let read = settle(Some(&text), &[]).unwrap();
+    // It fills in the modes that it would choose; of those something is said.
+    let notices = notices(&read);
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices[0].starts_with("mode: \"iptables\""), "{notices:?}");
+    assert!(notices[1].starts_with("detectLocalMode: "), "{notices:?}");
+    let none = settle(None, &[]).unwrap();
+    let (mut read, mut none) = (read, none);
+    read.notices.clear();
+    // The mode, and what a free-form field of the log holds.
+    for settings in [&mut read, &mut none] {
+        settings.effective["mode"].take();
+        settings.effective["logging"].take();
+    }
+    assert_eq!(read, none);
+}
+
+/// What kubeadm puts into its `ConfigMap`: nearly all of it zeros that mean defaults.
+#[test]
+fn the_file_that_kubeadm_writes_is_read_without_a_word() {
+    let read = settings(
+        "
+bindAddress: 0.0.0.0
+bindAddressHardFail: false
+clientConnection:
+  acceptContentTypes: \"\"
+  burst: 0
+  contentType: \"\"
+  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf
+  qps: 0
+clusterCIDR: 10.244.0.0/16,fd00:10:244::/56
+configSyncPeriod: 0s
+conntrack: {maxPerCore: null, min: null, tcpBeLiberal: false, tcpCloseWaitTimeout: null, tcpEstablishedTimeout: null, udpStreamTimeout: 0s, udpTimeout: 0s}
+detectLocal: {bridgeInterface: \"\", interfaceNamePrefix: \"\"}
+detectLocalMode: \"\"
+enableProfiling: false
+healthzBindAddress: \"\"
+hostnameOverride: \"\"
+iptables: {localhostNodePorts: null, masqueradeAll: false, masqueradeBit: null, minSyncPeriod: 0s, syncPeriod: 0s}
+ipvs: {excludeCIDRs: null, minSyncPeriod: 0s, scheduler: \"\", strictARP: false, syncPeriod: 0s, tcpFinTimeout: 0s, tcpTimeout: 0s, udpTimeout: 0s}
+logging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}, text: {infoBufferSize: \"0\"}}, verbosity: 0}
+metricsBindAddress: \"\"
+mode: \"\"
+nftables: {masqueradeAll: false, masqueradeBit: null, minSyncPeriod: 0s, syncPeriod: 0s}
+nodePortAddresses: null
+oomScoreAdj: null
+portRange: \"\"
+showHiddenMetricsForVersion: \"\"
+winkernel: {enableDSR: false, forwardHealthCheckVip: false, networkName: \"\", rootHnsEndpointName: \"\", sourceVip: \"\"}
+",
+    );
+    assert_eq!(notices(&read), [] as [String; 0]);
+    assert_eq!(
+        read.kubeconfig.as_deref().and_then(|path| path.to_str()),
+        Some("/var/lib/kube-proxy/kubeconfig.conf")
+    );
+    assert_eq!(read.cluster_cidrs.len(), 2);
+    assert_eq!(read.healthz, Some("0.0.0.0:10256".parse().unwrap()));
+    assert_eq!(read.sync_period, Duration::from_secs(30));
+    assert_eq!(read.oom_score_adj, -999);
+    assert_eq!(read.effective["iptables"]["localhostNodePorts"], true);
+}
+
+#[test]
+fn every_mistake_is_told_at_once_with_its_field() {
+    let told = mistakes(
+        "
+bindAddress: localhost
+healthzBindAddress: nowhere
+metricsBindAddress: 127.0.0.1:0
+mode: kernelspace
+oomScoreAdj: 1001
+hostnameOverride: 5
+clusterCIDR: 10.0.0.0/8,10.1.0.0/16
+detectLocalMode: BridgeInterface
+nodePortAddresses: [primary, 10.0.0.0/8]
+configSyncPeriod: -1s
+clientConnection: {burst: -1}
+iptables: {syncPeriod: 1s, minSyncPeriod: 2s, masqueradeBit: 32, masqueradeAll: maybe}
+ipvs: []
+conntrack: {min: -1, tcpEstablishedTimeout: -1s, udpTimeout: 60}
+",
+    );
+    let fields: Vec<&str> = told
+        .iter()
+        .map(|text| text.split(": ").next().unwrap())
+        .collect();
+    let mut sorted = fields.clone();
+    sorted.sort_unstable();
+    assert_eq!(
+        sorted,
+        [
+            "bindAddress",
+            "clientConnection.burst",
+            "clusterCIDR",
+            "configSyncPeriod",
+            "conntrack.min",
+            "conntrack.tcpEstablishedTimeout",
+            "conntrack.udpTimeout",
+            "detectLocal.bridgeInterface",
+            "healthzBindAddress",
+            "hostnameOverride",
+            "iptables.masqueradeAll",
+            "iptables.masqueradeBit",
+            "iptables.syncPeriod",
+            "ipvs",
+            "metricsBindAddress",
+            "mode",
+            "nodePortAddresses",
+            "oomScoreAdj",
+        ],
+        "{told:#?}"
+    );
+}
+
+#[test]
+fn an_unknown_field_is_told_and_changes_nothing() {
+    let read = settings("hostnameOverride: a\nipTables: {syncPeriod: 1s}\niptables: {sync: 1s}\n");
+    assert_eq!(read.node_name.as_deref(), Some("a"));
+    let told = notices(&read);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with("ipTables: there is no such field"));
+    assert!(told[1].starts_with("iptables.sync: there is no such field"));
+}
+
+#[test]
+fn of_a_field_that_stands_twice_the_last_counts() {
+    let read = settings("hostnameOverride: a\nhostnameOverride: b\n");
+    assert_eq!(read.node_name.as_deref(), Some("b"));
+    assert_eq!(notices(&read).len(), 1, "{:?}", notices(&read));
+}
+
+#[test]
+fn what_is_set_but_not_honoured_is_told() {
+    let read = settings(
+        "conntrack: {min: 5}\nnodePortAddresses: [10.0.0.0/8]\nfeatureGates: {A: true}\n\
+         iptables: {minSyncPeriod: 1000ms}\nlogging: {verbosity: 2}\n",
+    );
+    let told = notices(&read);
+    let starts = [
+        "featureGates: {\"A\":true}: ",
+        "logging.verbosity: 2: ",
+        "nodePortAddresses: ",
+        "conntrack.min: 5: ",
+    ];
+    assert_eq!(told.len(), starts.len(), "{told:?}");
+    for (told, start) in told.iter().zip(starts) {
+        assert!(told.starts_with(start), "{told}");
+    }
+}
+
+#[test]
+fn the_section_of_the_mode_counts() {
+    let all = "iptables: {syncPeriod: 1m, masqueradeAll: true}\nipvs: {syncPeriod: 2m}\n\
+               nftables: {syncPeriod: 3m}\n";
+    for (mode, minutes, masquerade) in [
+        ("", 1, true),
+        ("ebpf", 1, true),
+        ("iptables", 1, true),
+        // kube-proxy's ipvs mode reads it from iptables too.
+        ("ipvs", 2, true),
+        ("nftables", 3, false),
+    ] {
+        let read = settings(&format!("{all}mode: \"{mode}\"\n"));
+        assert_eq!(
+            read.sync_period,
+            Duration::from_secs(60 * minutes),
+            "{mode}"
+        );
+        assert_eq!(read.masquerade_all, masquerade, "{mode}");
+    }
+}
+
+#[test]
+fn the_family_of_the_bind_address_decides_the_other_defaults() {
+    let read = settings("bindAddress: '::'\n");
+    assert_eq!(read.healthz, Some("[::]:10256".parse().unwrap()));
+    assert_eq!(read.metrics, Some("[::1]:10249".parse().unwrap()));
+    let read = settings("bindAddress: '::'\nmetricsBindAddress: 0.0.0.0\n");
+    assert_eq!(read.metrics, Some("0.0.0.0:10249".parse().unwrap()));
+}
+
+#[test]
+fn a_flag_wins_over_the_file_and_says_so_where_they_differ() {
+    let file = format!("{HEAD}clusterCIDR: 10.0.0.0/8\nmetricsBindAddress: 0.0.0.0:1\n");
+    let flags = [
+        flag("--cluster-cidr", &["clusterCIDR"], "10.0.0.0/8"),
+        flag(
+            "--metrics-bind-address",
+            &["metricsBindAddress"],
+            "127.0.0.1:2",
+        ),
+        flag(
+            "--sync-period",
+            &["iptables.syncPeriod", "ipvs.syncPeriod"],
+            "90s",
+        ),
+        // In a file this would mean the default.
+        flag("--healthz-bind-address", &["healthzBindAddress"], ""),
+    ];
+    let read = settle(Some(&file), &flags).unwrap();
+    assert_eq!(read.metrics, Some("127.0.0.1:2".parse().unwrap()));
+    assert_eq!(read.healthz, None);
+    assert_eq!(read.sync_period, Duration::from_secs(90));
+    assert_eq!(
+        notices(&read),
+        [
+            "metricsBindAddress: \"0.0.0.0:1\" in the file, but --metrics-bind-address \
+          \"127.0.0.1:2\" was given: the flag wins"
+        ]
+    );
+}
+
+#[test]
+fn a_mistake_in_a_flag_names_the_flag_once() {
+    let flags = [
+        flag(
+            "--sync-period",
+            &["iptables.syncPeriod", "ipvs.syncPeriod"],
+            "soon",
+        ),
+        flag("--cluster-cidr", &["clusterCIDR"], "pods"),
+        flag("--iptables", &["iptables.masqueradeBit"], "-1"),
+    ];
+    let wrong = settle(None, &flags).unwrap_err();
+    let told: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].starts_with("--sync-period: must be a duration"));
+    assert!(told.iter().any(|text| text.starts_with("--cluster-cidr: ")));
+}
+
+#[test]
+fn a_sync_period_of_zero_is_a_default_in_a_file_and_a_mistake_as_a_flag() {
+    let zero = flag("--sync-period", &["iptables.syncPeriod"], "0s");
+    assert_eq!(
+        settings("iptables: {syncPeriod: 0s}").sync_period,
+        Duration::from_secs(30)
+    );
+    assert!(settle(None, &[zero]).is_err());
+}
+
+#[test]
+fn interfaces_tell_local_traffic() {
+    let read = settings("detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: br0}\n");
+    assert_eq!(
+        read.detect_local,
+        DetectLocal::BridgeInterface("br0".to_owned())
+    );
+    let read = settings(
+        "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}\n",
+    );
+    assert_eq!(
+        read.detect_local,
+        DetectLocal::InterfaceNamePrefix("veth".to_owned())
+    );
+    assert_eq!(
+        settings("detectLocalMode: NodeCIDR").detect_local,
+        DetectLocal::NodeCidr
+    );
+    let read = settings("detectLocalMode: ClusterCIDR");
+    assert!(notices(&read)[0].starts_with("detectLocalMode: ClusterCIDR, but there is no"));
+}
+
+#[test]
+fn another_document_is_refused_with_the_reason() {
+    let refused = |text: &str| {
+        let wrong = settle(Some(text), &[]).unwrap_err();
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        wrong[0].to_string()
+    };
+    let v2 =
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha2\nkind: KubeProxyConfiguration\nlinux: {}\n";
+    assert!(
+        refused(v2).contains("v1alpha2 is not supported yet"),
+        "{}",
+        refused(v2)
+    );
+    assert!(refused("hostnameOverride: a").starts_with("has no apiVersion and no kind, but must"));
+    assert!(refused("apiVersion: v1\nkind: Pod").starts_with("has apiVersion v1 and kind Pod"));
+    assert!(refused("").contains("nothing"));
+    assert!(refused("- a").contains("a list"));
+    assert!(refused("a: [").starts_with("is not valid YAML: "));
+}
+
+#[test]
+fn every_default_of_the_table_has_the_right_type_and_place() {
+    for field in fields::FIELDS {
+        value::Setting::of_text(field.kind, field.default)
+            .unwrap_or_else(|wrong| panic!("{}: {wrong}", field.path));
+        assert!(!fields::is_section(field.path), "{}", field.path);
+    }
+}

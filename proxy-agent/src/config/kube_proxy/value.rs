@@ -1,0 +1,226 @@
+//! Values of fields: from JSON and from the text of a flag. Knows types, no field's meaning.
+
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::fields::Kind;
+
+/// A value of the type that its field has.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Setting {
+    Switch(bool),
+    Text(String),
+    Whole(i32),
+    Number(f64),
+    Period(SignedDuration),
+    Texts(Vec<String>),
+    Other(Value),
+}
+
+impl Setting {
+    /// Reads what a file holds. The error says what it should have been.
+    pub(super) fn of_value(kind: Kind, value: &Value) -> Result<Self, String> {
+        let wrong = || format!("must be a {}, but is {}", kind.as_str(), shown(value));
+        match kind {
+            Kind::Switch => value.as_bool().map(Self::Switch),
+            Kind::Text => value.as_str().map(|text| Self::Text(text.to_owned())),
+            Kind::Whole => value
+                .as_i64()
+                .and_then(|number| i32::try_from(number).ok())
+                .map(Self::Whole),
+            Kind::Number => value.as_f64().map(Self::Number),
+            Kind::Period => value.as_str().and_then(period).map(Self::Period),
+            Kind::Texts => value.as_array().and_then(|list| {
+                let texts = list.iter().map(|one| one.as_str().map(str::to_owned));
+                texts.collect::<Option<_>>().map(Self::Texts)
+            }),
+            Kind::Switches => value
+                .as_object()
+                .filter(|map| map.values().all(Value::is_boolean))
+                .map(|_| Self::Other(value.clone())),
+            Kind::Any => Some(Self::Other(value.clone())),
+        }
+        .ok_or_else(|| match kind {
+            Kind::Whole => wrong().replacen("a integer", "a 32-bit integer", 1),
+            Kind::Period => wrong() + EXAMPLE,
+            _ => wrong(),
+        })
+    }
+
+    /// Reads what was typed after a flag, or stands in the table of fields.
+    pub(super) fn of_text(kind: Kind, text: &str) -> Result<Self, String> {
+        let wrong = || format!("must be a {}, but is \"{text}\"", kind.as_str());
+        match kind {
+            Kind::Text => Some(Self::Text(text.to_owned())),
+            Kind::Switch => text.parse().ok().map(Self::Switch),
+            Kind::Whole => text.parse().ok().map(Self::Whole),
+            Kind::Number => text.parse().ok().map(Self::Number),
+            Kind::Period => period(text).map(Self::Period),
+            Kind::Texts | Kind::Switches | Kind::Any => {
+                let value = serde_json::from_str(text).unwrap_or_else(|_| text.into());
+                return Self::of_value(kind, &value);
+            }
+        }
+        .ok_or_else(|| match kind {
+            Kind::Period => wrong() + EXAMPLE,
+            _ => wrong(),
+        })
+    }
+
+    /// Whether Go would call it the zero value of its type.
+    pub(super) fn is_zero(&self) -> bool {
+        match self {
+            Self::Switch(on) => !on,
+            Self::Text(text) => text.is_empty(),
+            Self::Whole(number) => *number == 0,
+            Self::Number(number) => *number == 0.0,
+            Self::Period(period) => period.is_zero(),
+            Self::Texts(list) => list.is_empty(),
+            Self::Other(value) => match value {
+                Value::Object(map) => map.is_empty(),
+                Value::Array(list) => list.is_empty(),
+                Value::Number(number) => number.as_i64() == Some(0),
+                _ => false,
+            },
+        }
+    }
+
+    /// As JSON, for `/configz` and messages.
+    pub(super) fn to_value(&self) -> Value {
+        match self {
+            Self::Switch(on) => (*on).into(),
+            Self::Text(text) => text.clone().into(),
+            Self::Whole(number) => (*number).into(),
+            Self::Number(number) => (*number).into(),
+            Self::Period(period) => go_text(*period).into(),
+            Self::Texts(list) => list.clone().into(),
+            Self::Other(value) => value.clone(),
+        }
+    }
+}
+
+const EXAMPLE: &str = "; write it like 30s, 1m30s or 250ms";
+
+/// A value as it stands in a file.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a section".to_owned(),
+        scalar => scalar.to_string(),
+    }
+}
+
+/// A duration as Go reads it: numbers with units from `ns` to `h`; only zero needs no unit.
+pub(super) fn period(text: &str) -> Option<SignedDuration> {
+    if matches!(text, "0" | "+0" | "-0") {
+        return Some(SignedDuration::ZERO);
+    }
+    // The library reads more than Go does (`2 hours`, `PT2H`), and that does no harm.
+    text.parse().ok()
+}
+
+/// A duration as Go writes it: `1h0m0s`, `30s`, `250ms`.
+pub(super) fn go_text(period: SignedDuration) -> String {
+    let sign = if period.is_negative() { "-" } else { "" };
+    let whole = period.unsigned_abs();
+    let (seconds, nanoseconds) = (whole.as_secs(), whole.subsec_nanos());
+    if seconds == 0 && nanoseconds != 0 {
+        let (unit, size) = match nanoseconds {
+            1_000_000.. => ("ms", 1_000_000),
+            1_000.. => ("µs", 1_000),
+            _ => ("ns", 1),
+        };
+        return format!(
+            "{sign}{}{unit}",
+            fraction(nanoseconds / size, nanoseconds % size, size)
+        );
+    }
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let rest = format!("{}s", fraction(seconds % 60, nanoseconds, 1_000_000_000));
+    match (hours, minutes) {
+        (0, 0) => format!("{sign}{rest}"),
+        (0, _) => format!("{sign}{minutes}m{rest}"),
+        _ => format!("{sign}{hours}h{minutes}m{rest}"),
+    }
+}
+
+/// `whole` and `part` of `size` (a power of ten), without zeros at the end.
+fn fraction(whole: impl Into<u64>, part: u32, size: u32) -> String {
+    let whole = whole.into();
+    if part == 0 {
+        return whole.to_string();
+    }
+    let digits = size.ilog10() as usize;
+    let text = format!("{whole}.{part:0digits$}");
+    text.trim_end_matches('0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_written_as_go_does() {
+        for text in [
+            "0s",
+            "30s",
+            "1m30s",
+            "1h0m0s",
+            "24h0m0s",
+            "250ms",
+            "1.5s",
+            "1.5µs",
+            "-5s",
+            "7ns",
+            "1h0m0.001s",
+        ] {
+            let period = period(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(go_text(period), text);
+        }
+        for (text, written) in [
+            ("0", "0s"),
+            ("90s", "1m30s"),
+            ("1.5h", "1h30m0s"),
+            ("100us", "100µs"),
+            ("1h", "1h0m0s"),
+        ] {
+            assert_eq!(
+                period(text).map(go_text).as_deref(),
+                Some(written),
+                "{text}"
+            );
+        }
+        for text in ["", "30", "s", "1x", "1d"] {
+            assert_eq!(period(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_type_is_told_with_what_was_found() {
+        let wrong = |kind, text: &str| {
+            let value = serde_json::from_str(text).unwrap();
+            Setting::of_value(kind, &value).unwrap_err()
+        };
+        assert_eq!(
+            wrong(Kind::Switch, "\"yes\""),
+            "must be a boolean, but is \"yes\""
+        );
+        assert_eq!(wrong(Kind::Text, "7"), "must be a string, but is 7");
+        assert_eq!(
+            wrong(Kind::Text, "{\"a\":1}"),
+            "must be a string, but is a section"
+        );
+        assert_eq!(
+            wrong(Kind::Texts, "[1]"),
+            "must be a list of strings, but is a list"
+        );
+        assert!(wrong(Kind::Period, "30").starts_with("must be a duration, but is 30; write it"));
+        assert!(wrong(Kind::Period, "\"30\"").starts_with("must be a duration, but is \"30\""));
+        assert_eq!(
+            wrong(Kind::Whole, "2147483648"),
+            "must be a 32-bit integer, but is 2147483648"
+        );
+        assert!(wrong(Kind::Whole, "1.5").ends_with("1.5"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Which source of cluster objects the flags and the file name.
+
+use std::path::PathBuf;
+
+use http::Uri;
+
+use super::cli::RunArgs;
+
+/// Where cluster objects come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Files and directories.
+    Manifests(Vec<PathBuf>),
+    /// The API server. Without kubeconfig and address: with the service account of the pod.
+    ApiServer {
+        /// How it is reached.
+        kubeconfig: Option<PathBuf>,
+        /// Addresses that replace the one in the kubeconfig, `http` or `https`.
+        masters: Vec<Uri>,
+    },
+}
+
+/// Commands that compute the state once read files only.
+pub(super) const NO_MANIFESTS: &str =
+    "--manifests: no source of cluster objects was given: name a file or directory of manifests";
+
+const NO_SOURCE: &str = "no source of cluster objects was given, and this is not a pod that \
+                         could use its service account: give --kubeconfig, --master, or \
+                         --manifests";
+
+/// A flag wins over the file, and one source over none.
+pub(super) fn choose(
+    args: &RunArgs,
+    configured: Option<PathBuf>,
+    in_pod: bool,
+    mistakes: &mut Vec<String>,
+) -> Option<Source> {
+    let typed = &args.api_server;
+    let masters = masters(&typed.master, mistakes);
+    if !args.node.manifests.is_empty() {
+        for (flag, given) in [
+            ("--kubeconfig", typed.kubeconfig.is_some()),
+            ("--master", !typed.master.is_empty()),
+        ] {
+            if given {
+                mistakes.push(format!(
+                    "{flag}: there can be one source of cluster objects: give either this or \
+                     --manifests"
+                ));
+            }
+        }
+        return Some(Source::Manifests(args.node.manifests.clone()));
+    }
+    let kubeconfig = typed.kubeconfig.clone().or(configured);
+    if kubeconfig.is_none() && typed.master.is_empty() && !in_pod {
+        mistakes.push(NO_SOURCE.to_owned());
+        return None;
+    }
+    Some(Source::ApiServer {
+        kubeconfig,
+        masters,
+    })
+}
+
+fn masters(typed: &[String], mistakes: &mut Vec<String>) -> Vec<Uri> {
+    let mut masters = Vec::new();
+    for text in typed {
+        match text.parse::<Uri>() {
+            Ok(uri) if matches!(uri.scheme_str(), Some("http" | "https")) => masters.push(uri),
+            _ => mistakes.push(format!(
+                "--master {text}: must be a URL such as https://10.0.0.1:6443"
+            )),
+        }
+    }
+    masters
+}
