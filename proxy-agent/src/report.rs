@@ -1,7 +1,9 @@
-//! Node-local state as output: JSON for programs, a table for people. Formats what the model
-//! says; knows neither the cluster nor the kernel.
+//! Node-local state as output, and why a packet goes where it goes: JSON for programs, text for
+//! people. Formats what the model says; knows neither the cluster nor the kernel.
 
+pub mod explain;
 pub mod json;
+mod table;
 mod text;
 
 use proxy_model::NodeState;

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     ChangeSet, ClusterEvent, Diagnostic, NodeInfo, NodeState, ServiceName, ServicePortKey,
-    Standing, TrafficPolicy,
+    SliceName, Standing, TrafficPolicy,
     cluster::Cluster,
     diff::Diff,
     local::{LocalService, localize},
@@ -110,6 +110,11 @@ impl Model {
         let slices = self.cluster.slices_of(&key.service);
         let candidates = merge(slices, &key.port, key.protocol, key.family);
         standings(&candidates, policy, &self.state.node.name)
+    }
+
+    /// The EndpointSlices that belong to a Service, ordered.
+    pub fn slice_names(&self, service: &ServiceName) -> impl Iterator<Item = &SliceName> {
+        self.cluster.slices_of(service).map(|slice| &slice.name)
     }
 
     /// Returns whether that changed anything.

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use comfy_table::{Table, presets};
 use proxy_model::{Endpoint, NodeState, ServicePortKey, ServiceState};
+
+use super::table;
 
 /// More endpoints than this are counted only, as `kubectl` does it.
 const ENDPOINTS_SHOWN: usize = 3;
@@ -17,11 +18,11 @@ pub(super) fn render(state: &NodeState) -> String {
     }
     if !state.diagnostics.is_empty() {
         text.push_str("\nDiagnostics:\n\n");
-        let mut table = table(&["OBJECT", "FIELD", "MESSAGE"]);
+        let mut table = table::new(&["OBJECT", "FIELD", "MESSAGE"]);
         for diagnostic in &*state.diagnostics {
             table.add_row([&*diagnostic.object, &diagnostic.field, &diagnostic.message]);
         }
-        text.push_str(&finish(&table));
+        text.push_str(&table::finish(&table));
     }
     text
 }
@@ -35,20 +36,15 @@ fn node(state: &NodeState) -> String {
     }
     text += "\n";
     for (fact, values) in [
-        ("Addresses", list(info.addresses())),
-        ("Pods from", list(info.pod_cidrs())),
-        ("ClusterIPs from", list(&state.service_cidrs)),
+        ("Addresses", table::list(info.addresses())),
+        ("Pods from", table::list(info.pod_cidrs())),
+        ("ClusterIPs from", table::list(&state.service_cidrs)),
     ] {
         if !values.is_empty() {
             text += &[fact, " ", &values, "\n"].concat();
         }
     }
     text
-}
-
-fn list<T: ToString>(items: &[T]) -> String {
-    let items: Vec<_> = items.iter().map(ToString::to_string).collect();
-    items.join(", ")
 }
 
 fn services(state: &NodeState) -> String {
@@ -68,7 +64,7 @@ fn services(state: &NodeState) -> String {
     if with_local {
         header.push("LOCAL");
     }
-    let mut table = table(&header);
+    let mut table = table::new(&header);
     for (key, state) in &state.services {
         let mut row = row(key, state);
         if with_local {
@@ -76,7 +72,7 @@ fn services(state: &NodeState) -> String {
         }
         table.add_row(row);
     }
-    finish(&table)
+    table::finish(&table)
 }
 
 fn row(key: &ServicePortKey, state: &ServiceState) -> Vec<String> {
@@ -126,20 +122,4 @@ fn set(endpoints: Option<&[Endpoint]>, state: &ServiceState) -> String {
             }
         }
     }
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table
-}
-
-fn finish(table: &Table) -> String {
-    table
-        .lines()
-        .map(|line| line.trim_end().to_owned() + "\n")
-        .collect()
 }

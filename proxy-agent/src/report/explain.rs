@@ -1,0 +1,89 @@
+//! Why a packet goes where it goes: the oracle's verdict as JSON for programs, and as a story for
+//! people. Decides nothing; `proxy_model::oracle` does.
+
+mod nearby;
+mod question;
+mod story;
+
+use std::net::SocketAddr;
+
+use proxy_model::{
+    Model, ServicePortKey,
+    oracle::{Packet, Path, Traffic, verdict},
+};
+use serde::{Deserialize, Serialize};
+
+pub use self::question::{QuestionError, destination, packet, source};
+
+/// The answer to one question. Travels as it is between an agent and who asks it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// What programs want to know.
+    pub answer: Answer,
+    /// What people want to know: lines of text.
+    pub story: String,
+}
+
+/// What becomes of a packet. Its JSON is an interface: fields are only ever added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// `forward`, `reject`, `drop` or `pass`.
+    pub outcome: String,
+    /// The Service port that was dialled, as kube-proxy prints it: `shop/web:http`, or `shop/web`
+    /// if the port has no name; `null` if none was.
+    pub service: Option<String>,
+    /// Where the packet may land, ordered by address.
+    pub endpoints: Vec<Landing>,
+}
+
+/// An endpoint that a packet may land on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Landing {
+    /// `ip:port` or `[ip]:port`.
+    pub address: SocketAddr,
+    /// Whether the endpoint sees this node as the source.
+    pub masquerade: bool,
+}
+
+/// What becomes of `packet`, and why.
+pub fn explain(model: &Model, traffic: &Traffic, packet: &Packet, path: Path) -> Explanation {
+    let packet = &packet.canonical();
+    let verdict = verdict(model.state(), traffic, packet, path);
+    let landings = verdict.targets.iter().map(|target| Landing {
+        address: target.address,
+        masquerade: target.masquerade.is_some(),
+    });
+    Explanation {
+        answer: Answer {
+            outcome: verdict.outcome.to_string(),
+            service: verdict.service.as_ref().map(service_port),
+            endpoints: landings.collect(),
+        },
+        story: story::tell(model, traffic, packet, path, &verdict),
+    }
+}
+
+impl Explanation {
+    /// The answer as one line of JSON, with its line end.
+    pub fn to_json(&self) -> String {
+        let json = serde_json::to_string(&self.answer);
+        json.expect("strings, booleans and lists always serialise") + "\n"
+    }
+
+    /// The story. Not an interface: it may change at any time.
+    pub fn to_text(&self) -> &str {
+        &self.story
+    }
+}
+
+/// `shop/web:http`, or `shop/web` if the port has no name: as kube-proxy prints it.
+fn service_port(key: &ServicePortKey) -> String {
+    if key.port.is_empty() {
+        key.service.to_string()
+    } else {
+        format!("{}:{}", key.service, key.port)
+    }
+}
+
+#[cfg(test)]
+mod tests;

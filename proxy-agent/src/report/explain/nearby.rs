@@ -1,0 +1,92 @@
+//! What is near a destination that no frontend waits for: most questions are about typing errors
+//! and about what is not served.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use proxy_model::{NodeState, ServicePortKey, ServiceState, oracle::Packet};
+
+use super::service_port;
+
+/// What could have been meant, one sentence each; the nearest first.
+pub(super) fn hints(state: &NodeState, packet: &Packet) -> Vec<String> {
+    let to = packet.destination;
+    let mut hints = other_protocols(state, packet);
+    if hints.is_empty() {
+        hints.extend(other_ports(state, to.ip()));
+    }
+    hints.extend(endpoint_of(state, packet));
+    if state.node.addresses().contains(&to.ip()) {
+        hints.push(format!(
+            "{} is an address of this node: node ports are not served yet.",
+            to.ip()
+        ));
+    }
+    hints
+}
+
+fn other_protocols(state: &NodeState, packet: &Packet) -> Vec<String> {
+    let to = packet.destination;
+    let waits = |service: &ServiceState| {
+        let mut frontends = service.frontends.iter();
+        frontends.any(|one| (one.address, one.port) == (to.ip(), to.port()))
+    };
+    let hint = |key: &ServicePortKey| {
+        format!(
+            "{} waits there for {}, not for {}.",
+            service_port(key),
+            key.protocol,
+            packet.protocol
+        )
+    };
+    let services = state.services.iter();
+    services
+        .filter(|(_, service)| waits(service))
+        .map(|(key, _)| hint(key))
+        .collect()
+}
+
+/// The Service whose address it is, and its ports.
+fn other_ports(state: &NodeState, address: IpAddr) -> Option<String> {
+    let mut names = BTreeSet::new();
+    let mut ports = BTreeSet::new();
+    for (key, service) in &state.services {
+        for frontend in &service.frontends {
+            if frontend.address == address {
+                names.insert(key.service.to_string());
+                ports.insert((frontend.port, key.protocol));
+            }
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let names: Vec<_> = names.into_iter().collect();
+    let ports: Vec<_> = ports
+        .into_iter()
+        .map(|(port, protocol)| format!("{port}/{protocol}"))
+        .collect();
+    Some(format!(
+        "{address} belongs to {}, which waits on {} only.",
+        names.join(" and "),
+        ports.join(", ")
+    ))
+}
+
+/// The Service port that the destination is an endpoint of.
+fn endpoint_of(state: &NodeState, packet: &Packet) -> Option<String> {
+    let uses = |service: &ServiceState| {
+        [&service.cluster_endpoints, &service.local_endpoints]
+            .into_iter()
+            .flatten()
+            .flat_map(|set| set.iter())
+            .any(|endpoint| endpoint.address == packet.destination)
+    };
+    let (key, _) = state
+        .services
+        .iter()
+        .find(|(key, service)| key.protocol == packet.protocol && uses(service))?;
+    Some(format!(
+        "It is an endpoint of {}, dialled directly.",
+        service_port(key)
+    ))
+}

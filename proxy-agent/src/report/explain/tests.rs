@@ -1,0 +1,253 @@
+//! Answers and stories about one small cluster.
+
+use proxy_model::{
+    ClusterEvent, Conditions, Diagnostic, EndpointSlice, IpFamily, Node, Protocol, Service,
+    ServiceCidr, ServiceName, ServicePort, SliceEndpoint, SliceName, SlicePort, TrafficPolicy,
+    oracle::Detector,
+};
+
+use super::*;
+
+/// The Service `shop/{name}` on port 80, called `port`, and its slice. Endpoints are (last octet,
+/// conditions r, s, t, node).
+fn service(
+    name: &str,
+    address: &str,
+    port: &str,
+    policy: TrafficPolicy,
+    endpoints: &[(u8, &str, &str)],
+) -> [ClusterEvent; 2] {
+    let service = Service {
+        name: ServiceName::new("shop", name),
+        cluster_ips: vec![address.parse().unwrap()],
+        ports: vec![ServicePort {
+            name: port.into(),
+            protocol: Protocol::Tcp,
+            port: 80,
+        }],
+        internal_policy: policy,
+    };
+    let endpoint = |&(last, conditions, node): &(u8, &str, &str)| SliceEndpoint {
+        address: [10, 244, 0, last].into(),
+        conditions: Conditions {
+            ready: conditions.contains('r'),
+            serving: conditions.contains('s'),
+            terminating: conditions.contains('t'),
+        },
+        node: Some(node.into()),
+    };
+    let slice = EndpointSlice {
+        name: SliceName::new("shop", format!("{name}-x7")),
+        service: service.name.clone(),
+        family: IpFamily::V4,
+        ports: vec![SlicePort {
+            name: port.into(),
+            protocol: Protocol::Tcp,
+            port: 8080,
+        }],
+        endpoints: endpoints.iter().map(endpoint).collect(),
+    };
+    [
+        ClusterEvent::ServiceUpserted(service),
+        ClusterEvent::SliceUpserted(slice),
+    ]
+}
+
+fn diagnosed(object: &str) -> ClusterEvent {
+    ClusterEvent::Diagnosed {
+        object: object.into(),
+        diagnostics: vec![Diagnostic {
+            object: object.into(),
+            field: "spec".to_owned(),
+            message: "is odd".to_owned(),
+        }],
+    }
+}
+
+fn model() -> Model {
+    use TrafficPolicy::{Cluster, Local};
+    let web = [
+        (1, "rs", "node-a"),
+        (2, "rs", "node-b"),
+        (3, "s", "node-b"),
+        (4, "st", "node-b"),
+        (5, "t", "node-b"),
+    ];
+    let mut events = vec![
+        ClusterEvent::NodeUpserted(Node {
+            name: "node-a".into(),
+            zone: None,
+            pod_cidrs: vec!["10.244.0.0/24".parse().unwrap()],
+            addresses: vec!["192.0.2.1".parse().unwrap()],
+            eligible: true,
+        }),
+        ClusterEvent::ServiceCidrUpserted(ServiceCidr {
+            name: "kubernetes".into(),
+            cidrs: vec!["10.96.0.0/16".parse().unwrap()],
+        }),
+        diagnosed("Service shop/web"),
+        diagnosed("EndpointSlice shop/web-x7"),
+        diagnosed("Service shop/other"),
+    ];
+    events.extend(service("web", "10.96.0.1", "http", Cluster, &web));
+    events.extend(service("here", "10.96.0.2", "", Local, &web[..2]));
+    events.extend(service("there", "10.96.0.3", "", Local, &web[1..2]));
+    events.extend(service("last", "10.96.0.4", "", Cluster, &web[3..]));
+    events.extend(service("none", "10.96.0.5", "", Cluster, &[]));
+    Model::after("node-a", events)
+}
+
+fn ask(traffic: &Traffic, from: &str, to: &str, path: Path) -> Explanation {
+    explain(&model(), traffic, &packet(from, to, None).unwrap(), path)
+}
+
+#[test]
+fn the_json_is_as_documented() {
+    let ask = |from, to| ask(&Traffic::default(), from, to, Path::Packet).to_json();
+    for (from, to, json) in [
+        (
+            "10.244.0.2",
+            "10.96.0.1:80/tcp",
+            r#"{"outcome":"forward","service":"shop/web:http","endpoints":[{"address":"10.244.0.1:8080","masquerade":false},{"address":"10.244.0.2:8080","masquerade":true}]}"#,
+        ),
+        (
+            "10.244.0.9",
+            "10.96.0.2:80/tcp",
+            r#"{"outcome":"forward","service":"shop/here","endpoints":[{"address":"10.244.0.1:8080","masquerade":false}]}"#,
+        ),
+        (
+            "10.244.0.9",
+            "10.96.0.3:80/tcp",
+            r#"{"outcome":"drop","service":"shop/there","endpoints":[]}"#,
+        ),
+        (
+            "10.244.0.9",
+            "10.96.0.5:80/tcp",
+            r#"{"outcome":"reject","service":"shop/none","endpoints":[]}"#,
+        ),
+        (
+            "10.244.0.9",
+            "10.96.0.1:81/tcp",
+            r#"{"outcome":"reject","service":null,"endpoints":[]}"#,
+        ),
+        (
+            "10.244.0.9",
+            "198.51.100.1:81/tcp",
+            r#"{"outcome":"pass","service":null,"endpoints":[]}"#,
+        ),
+    ] {
+        assert_eq!(ask(from, to), json.to_owned() + "\n", "{from} to {to}");
+    }
+}
+
+#[test]
+fn an_explanation_travels_as_json() {
+    let explanation = ask(
+        &Traffic::default(),
+        "10.244.0.2",
+        "10.96.0.1:80/tcp",
+        Path::Packet,
+    );
+    let sent = serde_json::to_string(&explanation).unwrap();
+    assert_eq!(
+        serde_json::from_str::<Explanation>(&sent).unwrap(),
+        explanation
+    );
+}
+
+#[test]
+fn the_story_names_frontend_rule_source_and_every_endpoint() {
+    let traffic = Traffic {
+        detector: Detector::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap()]),
+        masquerade_all: false,
+    };
+    let told = ask(&traffic, "192.0.2.7", "10.96.0.1:80/tcp", Path::Packet);
+    let expected = "\
+A packet from 192.0.2.7 to 10.96.0.1:80/TCP on node node-a goes to one of several endpoints.
+
+Frontend: ClusterIP 10.96.0.1:80 of shop/web:http.
+Rule: internalTrafficPolicy Cluster: all usable endpoints of the cluster.
+Source: becomes this node: 192.0.2.7 is outside the cluster's pod ranges 10.244.0.0/16.
+
+ENDPOINT         NODE    USED  WHY
+10.244.0.1:8080  node-a  yes   ready
+10.244.0.2:8080  node-b  yes   ready
+10.244.0.3:8080  node-b  no    not ready
+10.244.0.4:8080  node-b  no    terminating, and others are ready
+10.244.0.5:8080  node-b  no    terminating and no longer serving
+
+Diagnostics:
+  EndpointSlice shop/web-x7: spec: is odd
+  Service shop/web: spec: is odd
+";
+    assert_eq!(told.to_text(), expected);
+}
+
+/// Configuration, source, destination, path, and what the story says.
+const STORIES: &str = "\
+none 10.244.0.9 10.96.0.3:80/tcp packet: is dropped
+none 10.244.0.9 10.96.0.3:80/tcp socket: EHOSTUNREACH
+none 10.244.0.9 10.96.0.3:80/tcp packet: every usable endpoint is on another
+none 10.244.0.9 10.96.0.3:80/tcp packet: no    not on this node
+none 10.244.0.9 10.96.0.4:80/tcp packet: yes   terminating, but still serving
+none 10.244.0.9 10.96.0.4:80/tcp packet: goes to one endpoint
+none 10.244.0.9 10.96.0.5:80/tcp packet: No EndpointSlice has an endpoint
+none 10.244.0.9 10.96.0.5:80/tcp socket: ECONNREFUSED
+none 10.244.0.9 10.96.0.1:80/tcp packet: nothing says which sources are local
+none 10.244.0.9 10.96.0.1:80/tcp socket: translated in a socket
+none 10.244.0.1 10.96.0.1:80/tcp packet: (hairpin)
+all 10.244.0.9 10.96.0.1:80/tcp packet: masqueradeAll is set
+bridge 10.244.0.9 10.96.0.1:80/tcp packet: does not arrive on cbr0
+node 10.244.0.9 10.96.0.1:80/tcp packet: 10.244.0.9 is local
+none 10.244.0.9 10.96.0.1:80/udp packet: waits there for TCP, not for UDP
+none 10.244.0.9 10.96.0.1:81/tcp packet: shop/web, which waits on 80/TCP only
+none 10.244.0.9 10.96.0.1:81/tcp packet: but no Service waits on this port
+none 10.244.0.9 10.96.0.1:81/tcp socket: is left alone
+none 10.244.0.9 10.96.0.77:80/tcp packet: is in 10.96.0.0/16, where
+none 10.244.0.9 10.244.0.1:8080/tcp packet: endpoint of shop/here, dialled
+none 10.244.0.9 192.0.2.1:30080/tcp packet: an address of this node
+none 10.244.0.9 10.96.0.1:80/sctp socket: not intercepted
+";
+
+#[test]
+fn stories_say_what_decided() {
+    for line in STORIES.lines() {
+        let (question, part) = line.split_once(": ").unwrap();
+        let [traffic, from, to, path] = question.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("four words: {question}");
+        };
+        let detector = match traffic {
+            "bridge" => Detector::BridgeInterface("cbr0".into()),
+            "node" => Detector::NodeCidr,
+            _ => Detector::None,
+        };
+        let traffic = Traffic {
+            detector,
+            masquerade_all: traffic == "all",
+        };
+        let path = if path == "socket" {
+            Path::Socket
+        } else {
+            Path::Packet
+        };
+        let told = ask(&traffic, from, to, path);
+        assert!(told.to_text().contains(part), "{line}\n{}", told.story);
+    }
+}
+
+#[test]
+fn of_very_many_endpoints_the_used_ones_are_shown_first() {
+    let many: Vec<_> = (0..=255)
+        .map(|last| (last, if last == 200 { "rs" } else { "s" }, "node-b"))
+        .collect();
+    let events = service("web", "10.96.0.1", "", TrafficPolicy::Cluster, &many);
+    let model = Model::after("node-a", events);
+    let packet = packet("10.244.0.9", "10.96.0.1:80/tcp", None).unwrap();
+    let told = explain(&model, &Traffic::default(), &packet, Path::Packet);
+    assert!(
+        told.story.contains("10.244.0.200:8080  node-b  yes"),
+        "{}",
+        told.story
+    );
+    assert!(told.story.ends_with("and 206 more\n"), "{}", told.story);
+}

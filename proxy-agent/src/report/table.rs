@@ -1,0 +1,27 @@
+//! Tables in the manner of `kubectl get`.
+
+use comfy_table::{Table, presets};
+
+/// An empty table with these columns.
+pub(super) fn new(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+/// Its lines, without trailing spaces.
+pub(super) fn finish(table: &Table) -> String {
+    table
+        .lines()
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
+
+/// Values that follow a word: `10.0.0.1, 10.0.0.2`.
+pub(super) fn list<T: ToString>(items: &[T]) -> String {
+    let items: Vec<_> = items.iter().map(ToString::to_string).collect();
+    items.join(", ")
+}
