@@ -11,9 +11,12 @@
 //! harness knows the agent's command line, never its code: suites that look inside depend on
 //! `proxy-agent` themselves.
 //!
+//! [`api_server`] is the cluster of suites whose agent reads an API server.
+//!
 //! Two programs that are no tests use it as well: [`demo`] and [`mod@bench`].
 
 pub mod agent;
+pub mod api_server;
 pub mod bench;
 pub mod bpf;
 pub mod bpffs;
