@@ -5,17 +5,21 @@
 //!                             ▲                           │
 //!                          programmed <── adopt <── entries      on start, after an error
 //! ```
-//! Pure: `encode`, `program`, `capacity`, `adopt`, `numbers`, `render`. They talk to the kernel:
-//! `pins`, `cgroup`, `load`, `links`, `cleanup`, `kernel_maps`, `syscalls`,
-//! `rights`.
+//! Pure: `encode`, `program`, `tables`, `capacity`, `adopt`, `compare`, `numbers`, `describe`,
+//! `render`. They talk to the kernel: `pins`, `cgroup`, `load`, `links`, `repair`, `cleanup`,
+//! `kernel_maps`, `held_maps`, `figures`, `syscalls`, `rights`.
 
 mod adopt;
 mod capacity;
 mod cgroup;
 mod cleanup;
+mod compare;
+mod describe;
 mod encode;
 mod entry;
 mod error;
+mod figures;
+mod held_maps;
 mod kernel_maps;
 mod links;
 mod load;
@@ -25,13 +29,15 @@ mod pins;
 mod program;
 mod programmed;
 mod render;
+mod repair;
 mod rights;
 mod syscalls;
+mod tables;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -40,10 +46,10 @@ use aya_log::EbpfLogger;
 pub use cleanup::{Cleanup, cleanup};
 pub use error::OpenError;
 use error::with_causes;
-use proxy_common::names::{MAPS, MapGroup};
+use proxy_common::names::MAPS;
 use proxy_model::{
-    Backend, Change, ChangeSet, Difference, FatalCause, NodeState, RepairReport, ServiceFailure,
-    ServicePortKey, ServiceState, SyncError, SyncReport,
+    Backend, ChangeSet, Difference, FatalCause, Figure, NodeState, RepairReport, ServiceFailure,
+    SyncError, SyncReport,
 };
 pub use render::render;
 
@@ -52,11 +58,12 @@ use crate::logging::milliseconds;
 use self::{
     capacity::Capacity,
     cgroup::Cgroup,
-    entry::MapError,
+    held_maps::HeldMap,
     kernel_maps::KernelMaps,
+    links::HeldLink,
     load::Loaded,
     pins::PinDir,
-    program::{ProgramError, Programmer},
+    tables::{Outcome, Tables},
 };
 
 /// How long to wait before what the maps hold is read back and a sync is tried again.
@@ -80,11 +87,11 @@ pub struct EbpfBackend {
     pins: PinDir,
     cgroup: Cgroup,
     loaded: Loaded,
-    programmer: Programmer<KernelMaps>,
-    /// What the maps hold is known to the programmer; otherwise it must be read back.
-    known: bool,
-    /// Service ports that could not be programmed, tried again on every sync.
-    failed: BTreeSet<ServicePortKey>,
+    maps: Vec<HeldMap>,
+    tables: Tables<KernelMaps>,
+    capacity: Capacity,
+    /// Empty until the first sync attaches.
+    links: Vec<HeldLink>,
     /// When the backend was opened; taken by the first sync that attaches.
     opened: Option<Instant>,
 }
@@ -98,14 +105,17 @@ impl EbpfBackend {
         let cgroup = Cgroup::open(options.cgroup_path.as_deref())?;
         let pins = PinDir::open(&options.pin_dir)?;
         let mut loaded = load::load(&pins, &options.map_sizes, options.kernel_log)?;
-        let maps = KernelMaps::take(&mut loaded.ebpf)?;
+        let maps = held_maps::hold(&loaded.ebpf)?;
+        let tables = KernelMaps::take(&mut loaded.ebpf)?;
+        let capacity = capacity(&options.map_sizes);
         Ok(Self {
             pins,
             cgroup,
             loaded,
-            programmer: Programmer::new(maps, capacity(&options.map_sizes)),
-            known: false,
-            failed: BTreeSet::new(),
+            maps,
+            tables: Tables::new(tables, capacity),
+            capacity,
+            links: Vec::new(),
             opened: Some(opened),
         })
     }
@@ -113,81 +123,6 @@ impl EbpfBackend {
     /// The programs' debug lines, to be read by the caller; an error where they are off.
     pub fn take_kernel_log(&mut self) -> Result<EbpfLogger<&'static dyn log::Log>, aya_log::Error> {
         EbpfLogger::init(&mut self.loaded.ebpf)
-    }
-
-    /// Changes the maps. An error of the maps leaves what they hold unknown.
-    fn program(&mut self, state: &NodeState, change: &ChangeSet) -> Result<Outcome, MapError> {
-        let whole = change.whole || !self.known;
-        if !self.known {
-            self.programmer.adopt()?;
-        }
-        self.known = false;
-        let mut failures = BTreeMap::new();
-        if whole {
-            self.failed.clear();
-            for (key, service) in &state.services {
-                self.upsert(key, service, &mut failures)?;
-            }
-        } else {
-            for change in &change.changes {
-                if let Change::Upsert { key, state } = change {
-                    self.upsert(key, state, &mut failures)?;
-                }
-            }
-        }
-        self.programmer.settle()?;
-        for key in self.gone(state, change, whole) {
-            self.programmer.remove(&key)?;
-        }
-        // Removals may have made room.
-        let mut again = std::mem::take(&mut self.failed);
-        again.extend(std::mem::take(&mut failures).into_keys());
-        for key in again {
-            if let Some(service) = state.services.get(&key) {
-                self.upsert(&key, service, &mut failures)?;
-            }
-        }
-        self.programmer.settle()?;
-        self.failed = failures.keys().cloned().collect();
-        self.known = true;
-        Ok(Outcome {
-            writes: self.programmer.take_writes(),
-            failures,
-        })
-    }
-
-    fn upsert(
-        &mut self,
-        key: &ServicePortKey,
-        service: &ServiceState,
-        failures: &mut BTreeMap<ServicePortKey, String>,
-    ) -> Result<(), MapError> {
-        match self.programmer.upsert(key, service) {
-            Err(ProgramError::Map(error)) => return Err(error),
-            Err(ProgramError::Refused(reason)) => {
-                failures.insert(key.clone(), reason);
-            }
-            Ok(()) => {
-                failures.remove(key);
-            }
-        }
-        Ok(())
-    }
-
-    /// Service ports that are programmed and no longer wanted.
-    fn gone(&self, state: &NodeState, change: &ChangeSet, whole: bool) -> Vec<ServicePortKey> {
-        if whole {
-            let programmed = self.programmer.programmed().services.keys();
-            return programmed
-                .filter(|key| !state.services.contains_key(*key))
-                .cloned()
-                .collect();
-        }
-        let deleted = change.changes.iter().filter_map(|change| match change {
-            Change::Delete { key } => Some(key.clone()),
-            Change::Upsert { .. } => None,
-        });
-        deleted.collect()
     }
 
     /// Refuses to replace maps of an earlier run by smaller ones that cannot hold what those serve.
@@ -211,7 +146,7 @@ impl EbpfBackend {
     /// Attaches the programs, in the place of those of an earlier run.
     fn attach(&mut self, services: usize, opened: Instant) -> Result<(), OpenError> {
         let directory = self.pins.links();
-        let attached = links::attach(&mut self.loaded.ebpf, &self.cgroup, &directory)?;
+        let attached = links::attach(&self.loaded.ebpf, &self.cgroup, &directory)?;
         if self.loaded.rebuilt {
             load::settle_rebuilt(&self.pins)?;
             self.loaded.services = self.pins.services();
@@ -231,23 +166,20 @@ impl EbpfBackend {
             duration_ms = milliseconds(opened.elapsed()),
             "serving"
         );
+        self.links = attached.links;
         Ok(())
     }
 
     /// Logs the kernel memory of each map; returns the sum in bytes.
     fn log_memory(&self) -> u64 {
-        let used: BTreeMap<_, _> = self.programmer.programmed().used.by_map().into();
+        let used: BTreeMap<_, _> = self.tables.programmed().used.by_map().into();
         let mut sum = 0;
-        for shape in &MAPS {
-            let directory = match shape.group {
-                MapGroup::Services => self.loaded.services.clone(),
-                MapGroup::Flows => self.pins.flows(),
-            };
-            let bytes = kernel_maps::memory(&directory.join(shape.name)).unwrap_or(0);
+        for map in &self.maps {
+            let bytes = map.memory().unwrap_or(0);
             sum += bytes;
             tracing::debug!(
-                map = shape.name,
-                entries = used.get(shape.name),
+                map = map.shape.name,
+                entries = used.get(map.shape.name),
                 kib = bytes / 1024,
                 "map memory"
             );
@@ -256,11 +188,18 @@ impl EbpfBackend {
     }
 }
 
-/// What programming the maps came to.
-#[derive(Debug)]
-struct Outcome {
-    writes: usize,
-    failures: BTreeMap<ServicePortKey, String>,
+fn later(error: &impl std::fmt::Display) -> SyncError {
+    SyncError::Retry {
+        reason: error.to_string(),
+        after: RETRY_AFTER,
+    }
+}
+
+fn failures(outcome: Outcome) -> Vec<ServiceFailure> {
+    let failures = outcome.failures.into_iter();
+    failures
+        .map(|(key, reason)| ServiceFailure { key, reason })
+        .collect()
 }
 
 impl Backend for EbpfBackend {
@@ -270,11 +209,9 @@ impl Backend for EbpfBackend {
 
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
         let outcome = self
-            .program(state, change)
-            .map_err(|error| SyncError::Retry {
-                reason: error.to_string(),
-                after: RETRY_AFTER,
-            })?;
+            .tables
+            .sync(state, change)
+            .map_err(|error| later(&error))?;
         if let Some(opened) = self.opened {
             self.keep_what_was_served(&outcome)
                 .and_then(|()| self.attach(state.services.len(), opened))
@@ -287,30 +224,34 @@ impl Backend for EbpfBackend {
                 })?;
             self.opened = None;
         }
-        let failures = outcome.failures.into_iter();
         Ok(SyncReport {
             writes: outcome.writes,
-            failures: failures
-                .map(|(key, reason)| ServiceFailure { key, reason })
-                .collect(),
+            failures: failures(outcome),
         })
     }
 
-    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, SyncError> {
-        Err(SyncError::Retry {
-            reason: "this version does not compare the kernel yet".into(),
-            after: RETRY_AFTER,
-        })
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, SyncError> {
+        let mut differences = self.host_differences().map_err(|error| later(&error))?;
+        let entries = self.tables.differences(state);
+        differences.extend(entries.map_err(|error| later(&error))?);
+        Ok(differences)
     }
 
     fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
-        self.known = false;
-        let report = self.sync(state, &state.as_change_set())?;
-        Ok(RepairReport {
-            repaired: Vec::new(),
-            writes: report.writes,
-            failures: report.failures,
-        })
+        if self.opened.is_some() {
+            // Nothing is in force yet that could differ.
+            let report = self.sync(state, &state.as_change_set())?;
+            return Ok(RepairReport {
+                writes: report.writes,
+                failures: report.failures,
+                ..RepairReport::default()
+            });
+        }
+        Ok(self.mend(state))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        figures::figures(self)
     }
 }
 

@@ -78,7 +78,9 @@ impl fmt::Display for Difference {
         if let Some(found) = &self.found {
             write!(f, ", found {found}")?;
         }
-        if let Some(service) = &self.service {
+        if let Some(service) = self.service.as_ref().map(ToString::to_string)
+            && !self.object.contains(&service)
+        {
             write!(f, " ({service})")?;
         }
         Ok(())
@@ -95,6 +97,9 @@ pub struct RepairReport {
     pub writes: usize,
     /// Service ports that cannot be programmed, as in [`super::SyncReport`].
     pub failures: Vec<ServiceFailure>,
+    /// What differs still: what was attempted, what stopped it, and what to do. The next repair
+    /// tries again.
+    pub problems: Vec<String>,
 }
 
 #[cfg(test)]

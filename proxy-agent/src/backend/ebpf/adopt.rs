@@ -13,20 +13,19 @@ use proxy_common::{
 use proxy_model::ServicePortKey;
 
 use super::{
+    compare::{Expected, Mismatch},
     encode,
-    entry::{Entry, Key},
+    entry::Entries,
     programmed::{Programmed, ProgrammedService, ProgrammedSet},
 };
 
 /// What the maps mean, and what is wrong with them.
 #[derive(Debug)]
 pub struct Adopted {
-    /// What the maps hold once the repairs are made.
+    /// What the maps hold once the mismatches are mended.
     pub programmed: Programmed,
-    /// Entries to write, in order, before the removals.
-    pub puts: Vec<Entry>,
-    /// Entries to remove, in order.
-    pub removals: Vec<Key>,
+    /// What is inconsistent, in the order in which to mend it.
+    pub mismatches: Vec<Mismatch>,
 }
 
 /// The entries of each map, by key.
@@ -39,7 +38,7 @@ struct Found {
 }
 
 /// Makes sense of the entries.
-pub fn adopt(entries: &[Entry]) -> Adopted {
+pub fn adopt(entries: &Entries) -> Adopted {
     let found = Found::sort(entries);
     let mut programmed = Programmed::default();
     let sets = found.sets_by_service();
@@ -68,7 +67,13 @@ pub fn adopt(entries: &[Entry]) -> Adopted {
     }
     drop(known);
     Found::share_out_frontends(&mut programmed);
-    with_repairs(programmed, entries)
+    let expected = Expected::new(&programmed);
+    let (used, mismatches) = (expected.usage(), expected.mismatches(entries));
+    programmed.used = used;
+    Adopted {
+        programmed,
+        mismatches,
+    }
 }
 
 /// Whether a set that a frontend names is the one its Service has.
@@ -77,34 +82,25 @@ fn leads_somewhere(named: u32, set: Option<&ProgrammedSet>) -> bool {
 }
 
 impl Found {
-    fn sort(entries: &[Entry]) -> Self {
+    /// Takes what is whole; members follow from the slots.
+    fn sort(entries: &Entries) -> Self {
         let mut found = Self::default();
-        for entry in entries {
-            match entry {
-                Entry::Service(key, value) => {
-                    if let Some(name) = encode::service_key(*key, value) {
-                        found.services.insert(key.service, name);
-                    }
-                }
-                Entry::Frontend(key, value) => {
-                    if value.holds_for(key) {
-                        found.frontends.insert(*key, *value);
-                    }
-                }
-                Entry::Set(key, value) => {
-                    if value.holds_for(key.set) {
-                        found.counts.insert(key.set, value.count);
-                    }
-                }
-                Entry::Slot(key, value) => {
-                    if value.holds_for(key.set) {
-                        found.slots.insert(*key, *value);
-                    }
-                }
-                // Follows from the slots.
-                Entry::Member(..) => {}
+        for (key, value) in &entries.services {
+            if let Some(name) = encode::service_key(*key, value) {
+                found.services.insert(key.service, name);
             }
         }
+        let frontends = entries.frontends.iter();
+        let frontends = frontends.filter(|(key, value)| value.holds_for(key));
+        found.frontends.extend(frontends.copied());
+        let sets = entries.sets.iter();
+        let sets = sets.filter(|(key, value)| value.holds_for(key.set));
+        found
+            .counts
+            .extend(sets.map(|(key, value)| (key.set, value.count)));
+        let slots = entries.slots.iter();
+        let slots = slots.filter(|(key, value)| value.holds_for(key.set));
+        found.slots.extend(slots.copied());
         found
     }
 
@@ -154,35 +150,5 @@ impl Found {
         for service in programmed.services.values_mut() {
             service.frontends = by_service.remove(&service.number).unwrap_or_default();
         }
-    }
-}
-
-/// Compares what the maps should hold with what they do.
-fn with_repairs(mut programmed: Programmed, entries: &[Entry]) -> Adopted {
-    let wanted: HashMap<Key, Entry> = programmed
-        .entries()
-        .into_iter()
-        .map(|entry| (entry.key(), entry))
-        .collect();
-    let present: HashMap<Key, &Entry> = entries.iter().map(|entry| (entry.key(), entry)).collect();
-    for key in wanted.keys() {
-        programmed.note(key, true);
-    }
-    let mut puts: Vec<Entry> = wanted
-        .values()
-        .filter(|entry| present.get(&entry.key()) != Some(entry))
-        .copied()
-        .collect();
-    let mut removals: Vec<Key> = present
-        .keys()
-        .filter(|key| !wanted.contains_key(key))
-        .copied()
-        .collect();
-    puts.sort_by_key(Entry::key);
-    removals.sort_by(|a, b| b.cmp(a));
-    Adopted {
-        programmed,
-        puts,
-        removals,
     }
 }

@@ -42,6 +42,15 @@ impl Cgroup {
         }
     }
 
+    /// Opens the directory again if another has taken its place.
+    pub fn refresh(&mut self) {
+        if let Ok(now) = Self::open_at(&self.path)
+            && now.id != self.id
+        {
+            *self = now;
+        }
+    }
+
     /// The error is why, without the path.
     fn open_at(path: &Path) -> io::Result<Self> {
         let directory = File::open(path)?;

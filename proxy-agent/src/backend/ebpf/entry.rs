@@ -1,4 +1,4 @@
-//! One entry of the Service maps, and the maps as a place to write entries to.
+//! Entries of the Service maps, and the maps as a place to write entries to.
 
 use proxy_common::{
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
@@ -50,6 +50,38 @@ impl Entry {
     }
 }
 
+/// All entries of the Service maps, map by map: a cluster has some hundred thousand, and as
+/// [`Entry`] each would take as much memory as the largest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entries {
+    /// Of SERVICES.
+    pub services: Vec<(ServiceKey, ServiceValue)>,
+    /// Of SLOTS.
+    pub slots: Vec<(SlotKey, SlotValue)>,
+    /// Of MEMBERS.
+    pub members: Vec<(MemberKey, MemberValue)>,
+    /// Of SETS.
+    pub sets: Vec<(SetKey, SetValue)>,
+    /// Of FRONTENDS.
+    pub frontends: Vec<(FrontendKey, FrontendValue)>,
+}
+
+impl FromIterator<Entry> for Entries {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        let mut all = Self::default();
+        for entry in entries {
+            match entry {
+                Entry::Service(key, value) => all.services.push((key, value)),
+                Entry::Slot(key, value) => all.slots.push((key, value)),
+                Entry::Member(key, value) => all.members.push((key, value)),
+                Entry::Set(key, value) => all.sets.push((key, value)),
+                Entry::Frontend(key, value) => all.frontends.push((key, value)),
+            }
+        }
+        all
+    }
+}
+
 /// The five Service maps and the number that outlives a restart. Every write is atomic for readers.
 pub trait ServiceMaps {
     /// Inserts or replaces an entry.
@@ -59,7 +91,7 @@ pub trait ServiceMaps {
     fn remove(&mut self, key: &Key) -> Result<(), MapError>;
 
     /// Everything that is in the maps.
-    fn entries(&self) -> Result<Vec<Entry>, MapError>;
+    fn entries(&self) -> Result<Entries, MapError>;
 
     /// First number that was never given out, as last reserved.
     fn reserved_numbers(&self) -> Result<u32, MapError>;
@@ -78,4 +110,6 @@ pub struct MapError {
     pub operation: &'static str,
     /// The kernel's answer.
     pub reason: String,
+    /// There is no room for one more entry, or no memory for it: what needs none still succeeds.
+    pub no_room: bool,
 }

@@ -1,10 +1,15 @@
 //! The Service maps in the kernel.
 
-use std::{borrow::BorrowMut, fs, os::fd::AsRawFd, path::Path};
+mod batch;
+
+use std::{
+    borrow::BorrowMut,
+    os::fd::{AsFd as _, OwnedFd},
+};
 
 use aya::{
-    Ebpf,
-    maps::{Array, HashMap, MapData},
+    Ebpf, Pod,
+    maps::{Array, HashMap, Map, MapData},
 };
 use proxy_common::{
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
@@ -14,52 +19,79 @@ use proxy_common::{
 
 use super::{
     OpenError,
-    entry::{Entry, Key, MapError, ServiceMaps},
+    entry::{Entries, Entry, Key, MapError, ServiceMaps},
     with_causes,
 };
 
 /// Typed handles to the Service maps.
 pub struct KernelMaps {
-    services: HashMap<MapData, ServiceKey, ServiceValue>,
-    frontends: HashMap<MapData, FrontendKey, FrontendValue>,
-    sets: HashMap<MapData, SetKey, SetValue>,
-    slots: HashMap<MapData, SlotKey, SlotValue>,
-    members: HashMap<MapData, MemberKey, MemberValue>,
+    services: Hash<ServiceKey, ServiceValue>,
+    frontends: Hash<FrontendKey, FrontendValue>,
+    sets: Hash<SetKey, SetValue>,
+    slots: Hash<SlotKey, SlotValue>,
+    members: Hash<MemberKey, MemberValue>,
     numbers: Array<MapData, u32>,
 }
 
 impl KernelMaps {
     /// Takes the handles out of a loaded object.
     pub fn take(ebpf: &mut Ebpf) -> Result<Self, OpenError> {
-        macro_rules! take {
-            ($name:literal) => {
-                ebpf.take_map($name)
-                    .and_then(|map| map.try_into().ok())
-                    .ok_or_else(|| {
-                        OpenError::Other(format!("the kernel object has no usable map {}", $name))
-                    })?
-            };
-        }
         Ok(Self {
-            services: take!("SERVICES"),
-            frontends: take!("FRONTENDS"),
-            sets: take!("SETS"),
-            slots: take!("SLOTS"),
-            members: take!("MEMBERS"),
-            numbers: take!("NUMBERS"),
+            services: Hash::take(ebpf, "SERVICES")?,
+            frontends: Hash::take(ebpf, "FRONTENDS")?,
+            sets: Hash::take(ebpf, "SETS")?,
+            slots: Hash::take(ebpf, "SLOTS")?,
+            members: Hash::take(ebpf, "MEMBERS")?,
+            numbers: ebpf
+                .take_map("NUMBERS")
+                .and_then(|map| map.try_into().ok())
+                .ok_or_else(|| unusable("NUMBERS"))?,
         })
     }
+}
+
+/// A hash map.
+struct Hash<K, V> {
+    name: &'static str,
+    map: HashMap<MapData, K, V>,
+    /// The same map: the library keeps its own to itself.
+    fd: OwnedFd,
+}
+
+impl<K: Pod + bytemuck::Pod, V: Pod + bytemuck::Pod> Hash<K, V> {
+    fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Self, OpenError> {
+        let Some(Map::HashMap(data)) = ebpf.take_map(name) else {
+            return Err(unusable(name));
+        };
+        let fd = data.fd().as_fd().try_clone_to_owned();
+        let fd = fd.map_err(|error| OpenError::io(&error, &format!("opening map {name}")))?;
+        let map = Map::HashMap(data).try_into();
+        let map = map.map_err(|_| unusable(name))?;
+        Ok(Self { name, map, fd })
+    }
+
+    fn entries(&self) -> Result<Vec<(K, V)>, MapError> {
+        batch::entries(&self.fd).or_else(|error| {
+            tracing::debug!(map = self.name, %error, "reading entry by entry");
+            let entries: Result<_, _> = self.map.iter().collect();
+            entries.map_err(|error| refused(self.name, "reading map", &error))
+        })
+    }
+}
+
+fn unusable(name: &str) -> OpenError {
+    OpenError::Other(format!("the kernel object has no usable map {name}"))
 }
 
 /// Entries of a map by its variant of [`Entry`] and [`Key`].
 macro_rules! for_map {
     ($self:ident, $value:expr, $enum:ident, |$map:ident, $parts:tt| $body:expr) => {
         match $value {
-            $enum::Service $parts => { let ($map, name) = (&mut $self.services, "SERVICES"); (name, $body) }
-            $enum::Frontend $parts => { let ($map, name) = (&mut $self.frontends, "FRONTENDS"); (name, $body) }
-            $enum::Set $parts => { let ($map, name) = (&mut $self.sets, "SETS"); (name, $body) }
-            $enum::Slot $parts => { let ($map, name) = (&mut $self.slots, "SLOTS"); (name, $body) }
-            $enum::Member $parts => { let ($map, name) = (&mut $self.members, "MEMBERS"); (name, $body) }
+            $enum::Service $parts => { let $map = &mut $self.services.map; ($self.services.name, $body) }
+            $enum::Frontend $parts => { let $map = &mut $self.frontends.map; ($self.frontends.name, $body) }
+            $enum::Set $parts => { let $map = &mut $self.sets.map; ($self.sets.name, $body) }
+            $enum::Slot $parts => { let $map = &mut $self.slots.map; ($self.slots.name, $body) }
+            $enum::Member $parts => { let $map = &mut $self.members.map; ($self.members.name, $body) }
         }
     };
 }
@@ -80,23 +112,14 @@ impl ServiceMaps for KernelMaps {
         }
     }
 
-    fn entries(&self) -> Result<Vec<Entry>, MapError> {
-        let mut entries = Vec::new();
-        macro_rules! collect {
-            ($map:ident, $variant:ident, $name:literal) => {
-                for entry in self.$map.iter() {
-                    let (key, value) =
-                        entry.map_err(|error| refused($name, "reading map", &error))?;
-                    entries.push(Entry::$variant(key, value));
-                }
-            };
-        }
-        collect!(services, Service, "SERVICES");
-        collect!(frontends, Frontend, "FRONTENDS");
-        collect!(sets, Set, "SETS");
-        collect!(slots, Slot, "SLOTS");
-        collect!(members, Member, "MEMBERS");
-        Ok(entries)
+    fn entries(&self) -> Result<Entries, MapError> {
+        Ok(Entries {
+            services: self.services.entries()?,
+            slots: self.slots.entries()?,
+            members: self.members.entries()?,
+            sets: self.sets.entries()?,
+            frontends: self.frontends.entries()?,
+        })
     }
 
     fn reserved_numbers(&self) -> Result<u32, MapError> {
@@ -113,18 +136,14 @@ impl ServiceMaps for KernelMaps {
 }
 
 fn refused(map: &'static str, operation: &'static str, error: &aya::maps::MapError) -> MapError {
+    let errno = match error {
+        aya::maps::MapError::SyscallError(error) => error.io_error.raw_os_error(),
+        _ => None,
+    };
     MapError {
         map,
         operation,
         reason: with_causes(error),
+        no_room: matches!(errno, Some(libc::E2BIG | libc::ENOMEM)),
     }
-}
-
-/// Kernel memory of the map pinned at `path` in bytes, as the kernel accounts it; before Linux
-/// 6.4 that is an estimate from its size. `None` when the map or the figure is missing.
-pub fn memory(path: &Path) -> Option<u64> {
-    let map = super::syscalls::open_pinned(path).ok()?;
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", map.as_raw_fd())).ok()?;
-    info.lines()
-        .find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok())
 }

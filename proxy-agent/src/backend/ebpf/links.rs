@@ -1,206 +1,134 @@
 //! Attaches the programs to a cgroup so that they stay attached when the agent ends, and puts new
 //! programs in the place of old ones without a gap.
 
+mod held;
+mod pinned;
+mod program;
+
 use std::{
-    error::Error,
     fs, io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
-use aya::{
-    Ebpf,
-    programs::{
-        CgroupAttachMode, CgroupSock, CgroupSockAddr, Program, ProgramError, ProgramFd,
-        links::FdLink,
-    },
-};
+use aya::Ebpf;
 use proxy_common::names::SOCKET_PROGRAMS;
 
-use super::{OpenError, cgroup::Cgroup, pins, syscalls};
+use super::{OpenError, cgroup::Cgroup, pins::repin, syscalls};
+pub use held::{HeldLink, Mended};
+pub use pinned::detach;
+pub use program::load;
 
-/// What the names of all programs begin with, in every version: what is called otherwise among the
-/// links is somebody else's.
-const PREFIX: &str = "culvert_";
-
-/// How many programs were found attached, and how many not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What attaching came to.
+#[derive(Debug)]
 pub struct Attached {
-    /// A link of an earlier run had its program replaced in place.
+    /// The links, in the order of the programs.
+    pub links: Vec<HeldLink>,
+    /// How many links of an earlier run had their program replaced in place.
     pub swapped: usize,
-    /// A new link was made.
+    /// How many links are new.
     pub fresh: usize,
 }
 
 /// Attaches every program to `cgroup`, with links pinned in `directory`, and ends all other links
 /// of Culvert's that are pinned there. After an error, links made before it are gone again; those
 /// of an earlier run stay.
-pub fn attach(ebpf: &mut Ebpf, cgroup: &Cgroup, directory: &Path) -> Result<Attached, OpenError> {
+pub fn attach(ebpf: &Ebpf, cgroup: &Cgroup, directory: &Path) -> Result<Attached, OpenError> {
     fs::create_dir_all(directory)
         .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
     let mut fresh = Vec::new();
     let attached = attach_each(ebpf, cgroup, directory, &mut fresh);
     if attached.is_err() {
         for pin in fresh.iter().rev() {
-            if let Err(reason) = remove(pin) {
+            if let Err(reason) = pinned::remove(pin) {
                 tracing::warn!(reason, "a link of a start that failed stays");
             }
         }
         // Fails where links of an earlier run stay.
         fs::remove_dir(directory).ok();
     } else {
-        remove_stale(directory);
+        pinned::remove_stale(directory);
     }
     attached
 }
 
 fn attach_each(
-    ebpf: &mut Ebpf,
+    ebpf: &Ebpf,
     cgroup: &Cgroup,
     directory: &Path,
     fresh: &mut Vec<PathBuf>,
 ) -> Result<Attached, OpenError> {
-    let mut swapped = 0;
+    let mut links = Vec::with_capacity(SOCKET_PROGRAMS.len());
     for name in SOCKET_PROGRAMS {
-        let mut program = program(ebpf, name)?;
         let pin = directory.join(name);
-        if swap(&program, cgroup, &pin)? {
-            swapped += 1;
+        let fd = if let Some(link) = swap(ebpf, name, cgroup, &pin)? {
+            link
         } else {
-            link(&mut program, cgroup, &pin)?;
+            let link = link(ebpf, name, cgroup)?;
+            take_place(&link, &pin).map_err(OpenError::Other)?;
             fresh.push(pin);
-        }
+            link
+        };
+        links.push(HeldLink { name, fd });
     }
     Ok(Attached {
-        swapped,
+        swapped: links.len() - fresh.len(),
         fresh: fresh.len(),
+        links,
     })
 }
 
-/// Ends links of programs that this version does not have, and what a crash left half made.
-fn remove_stale(directory: &Path) {
-    let stale = pinned(directory).map(|pins| {
-        let ours = SOCKET_PROGRAMS.map(|name| directory.join(name));
-        pins.into_iter().filter(move |pin| !ours.contains(pin))
-    });
-    let problems: Vec<String> = match stale {
-        Ok(stale) => stale
-            .filter_map(|pin| {
-                tracing::info!(pin = %pin.display(), "detaching a link that is not of this version");
-                remove(&pin).err()
-            })
-            .collect(),
-        Err(reason) => vec![reason],
-    };
-    for reason in problems {
-        tracing::warn!(reason, "a link that is not of this version may stay");
-    }
-}
-
-/// A program of the object.
-pub enum SocketProgram<'a> {
-    /// On a hook that may rewrite an address.
-    Address(&'a mut CgroupSockAddr),
-    /// On a hook that only looks at the socket.
-    Socket(&'a mut CgroupSock),
-}
-
-/// The program `name`.
-pub fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<SocketProgram<'a>, OpenError> {
-    match ebpf.program_mut(name) {
-        Some(Program::CgroupSockAddr(program)) => Ok(SocketProgram::Address(program)),
-        Some(Program::CgroupSock(program)) => Ok(SocketProgram::Socket(program)),
-        _ => Err(OpenError::Other(format!(
-            "the kernel object has no program {name}"
-        ))),
-    }
-}
-
-impl SocketProgram<'_> {
-    /// Loads the program into the kernel.
-    pub fn load(&mut self) -> Result<(), ProgramError> {
-        match self {
-            Self::Address(program) => program.load(),
-            Self::Socket(program) => program.load(),
-        }
-    }
-
-    fn fd(&self) -> Result<&ProgramFd, ProgramError> {
-        match self {
-            Self::Address(program) => program.fd(),
-            Self::Socket(program) => program.fd(),
-        }
-    }
-
-    /// A new link to the cgroup, ours to keep.
-    fn attach(&mut self, cgroup: &Cgroup) -> Result<FdLink, Box<dyn Error>> {
-        // A link always allows others beside it; this mode says nothing more, and the kernel
-        // refuses any that does.
-        const MODE: CgroupAttachMode = CgroupAttachMode::Single;
-        let link = match self {
-            Self::Address(program) => {
-                let id = program.attach(&cgroup.directory, MODE)?;
-                FdLink::try_from(program.take_link(id)?)
-            }
-            Self::Socket(program) => {
-                let id = program.attach(&cgroup.directory, MODE)?;
-                FdLink::try_from(program.take_link(id)?)
-            }
-        };
-        // Since Linux 5.7 every attachment is a link.
-        Ok(link?)
-    }
-}
-
-/// Replaces the program behind a pinned link, if there is one that still serves this cgroup.
-fn swap(program: &SocketProgram<'_>, cgroup: &Cgroup, pin: &Path) -> Result<bool, OpenError> {
+/// Replaces the program behind a pinned link, if there is one that still serves this cgroup on
+/// this hook, and returns it.
+fn swap(
+    ebpf: &Ebpf,
+    name: &str,
+    cgroup: &Cgroup,
+    pin: &Path,
+) -> Result<Option<OwnedFd>, OpenError> {
     let failed = |what: &str, error: &io::Error| {
         OpenError::io(error, &format!("{what} link {}", pin.display()))
     };
     let link = match syscalls::open_pinned(pin) {
         Ok(link) => link,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed("opening pinned", &error)),
     };
     let present = syscalls::cgroup_link(&link).map_err(|error| failed("examining", &error))?;
+    let hook = program::hook(name);
     match present {
-        Some(present) if present.cgroup == cgroup.id => {}
+        Some(present) if present.cgroup == cgroup.id && present.hook == hook => {}
         other => {
             tracing::warn!(
                 pin = %pin.display(),
                 attached_to = other.map(|link| link.cgroup),
                 wanted = cgroup.id,
-                "a pinned link leads to another or a deleted cgroup: replacing it"
+                hook = other.map(|link| link.hook),
+                wanted_hook = hook,
+                "a pinned link leads to another hook, or to another or a deleted cgroup: \
+                 replacing it"
             );
-            return Ok(false);
+            return Ok(None);
         }
     }
-    let program = program
-        .fd()
-        .map_err(|error| OpenError::Other(format!("program of {}: {error}", pin.display())))?;
-    syscalls::replace_program(&link, program)
+    syscalls::replace_program(&link, program::fd(ebpf, name)?)
         .map_err(|error| failed("replacing the program of", &error))?;
-    Ok(true)
+    Ok(Some(link))
 }
 
-/// Makes a new link and pins it, over what may be pinned there: the old link ends when the new
-/// one already works. After an error, all is as before.
-fn link(program: &mut SocketProgram<'_>, cgroup: &Cgroup, pin: &Path) -> Result<(), OpenError> {
-    let link = program
-        .attach(cgroup)
-        .map_err(|error| refused(&*error, pin, cgroup))?;
-    let failed = |error: &dyn Error| {
-        let causes = super::with_causes(error);
-        OpenError::Other(format!("pinning link {}: {causes}", pin.display()))
-    };
-    let beside = beside(pin);
-    remove(&beside).map_err(OpenError::Other)?;
+/// Makes a new link.
+fn link(ebpf: &Ebpf, name: &str, cgroup: &Cgroup) -> Result<OwnedFd, OpenError> {
+    let fd = program::fd(ebpf, name)?;
+    syscalls::attach(fd, &cgroup.directory, program::hook(name))
+        .map_err(|error| refused(&error, name, cgroup))
+}
+
+/// Pins a link that works already over what may be pinned there, which ends. After an error, all
+/// is as before.
+fn take_place(link: &OwnedFd, pin: &Path) -> Result<(), String> {
     let old = syscalls::open_pinned(pin).ok();
-    let new = link.pin(&beside).map_err(|error| failed(&error))?;
-    if let Err(error) = fs::rename(&beside, pin) {
-        drop(new);
-        remove(&beside).map_err(OpenError::Other)?;
-        return Err(failed(&error));
-    }
+    repin::repin(link, pin)?;
+    let old = old.filter(|old| matches!(syscalls::cgroup_link(old), Ok(Some(_))));
     if let Some(Err(error)) = old.map(syscalls::detach) {
         // Nothing holds it any more, so the kernel detaches it, a little later.
         tracing::warn!(pin = %pin.display(), %error, "the link pinned before could not be detached");
@@ -208,92 +136,17 @@ fn link(program: &mut SocketProgram<'_>, cgroup: &Cgroup, pin: &Path) -> Result<
     Ok(())
 }
 
-/// Why the kernel did not attach the program of `pin`. That is up to the host: to its kernel, its
-/// limits, or to what else is attached.
-fn refused(error: &(dyn Error + 'static), pin: &Path, cgroup: &Cgroup) -> OpenError {
-    let program = pin.file_name().unwrap_or_default().display();
+/// Why the kernel did not attach a program. That is up to the host: to its kernel, its limits, or
+/// to what else is attached.
+fn refused(error: &io::Error, program: &str, cgroup: &Cgroup) -> OpenError {
     let path = cgroup.path.display();
-    let causes = super::with_causes(error);
-    let what = format!("attaching {program} to cgroup {path}: {causes}");
-    let errno = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| {
-        (*error).source()
-    })
-    .find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
-    match errno {
+    let what = format!("attaching {program} to cgroup {path}");
+    match error.raw_os_error() {
         Some(libc::EPERM | libc::EBUSY | libc::EEXIST) => OpenError::Host(format!(
-            "{what}; another program may be attached to this cgroup, or to one above it, such that \
-             it allows none beside it: find it with `bpftool cgroup show {path}` and detach it, or \
-             have it attached with the multi flag"
+            "{what}: {error}; another program may be attached to this cgroup, or to one above it, \
+             such that it allows none beside it: find it with `bpftool cgroup show {path}` and \
+             detach it, or have it attached with the multi flag"
         )),
-        Some(_) => OpenError::kernel(&format!("attaching {program} to cgroup {path}"), &causes),
-        None => OpenError::Other(what),
-    }
-}
-
-fn beside(pin: &Path) -> PathBuf {
-    let mut name = pin.as_os_str().to_owned();
-    name.push("-next");
-    name.into()
-}
-
-/// Detaches and unpins the links of every version in `directory`, last attached first. Collects
-/// what failed.
-pub fn detach(directory: &Path) -> Vec<String> {
-    let pins = match pinned(directory) {
-        Ok(pins) => pins,
-        Err(reason) => return vec![reason],
-    };
-    let ours = SOCKET_PROGRAMS.map(|name| directory.join(name));
-    let (mut ours, others): (Vec<_>, Vec<_>) = pins
-        .into_iter()
-        .map(|pin| (ours.iter().position(|path| *path == pin), pin))
-        .partition(|(position, _)| position.is_some());
-    ours.sort_by(|one, other| other.cmp(one));
-    ours.iter()
-        .chain(&others)
-        .filter_map(|(_, pin)| remove(pin).err())
-        .collect()
-}
-
-/// What is pinned in `directory` under a name that Culvert gives, sorted.
-fn pinned(directory: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
-    };
-    let entries = entries.map_err(|error| format!("reading {}: {error}", directory.display()))?;
-    let mut pins: Vec<_> = entries
-        .iter()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-        .filter(|entry| {
-            entry
-                .file_name()
-                .as_encoded_bytes()
-                .starts_with(PREFIX.as_bytes())
-        })
-        .map(fs::DirEntry::path)
-        .collect();
-    pins.sort();
-    Ok(pins)
-}
-
-/// Detaches and unpins a link. When this returns, its program runs no more.
-fn remove(pin: &Path) -> Result<(), String> {
-    if let Ok(link) = syscalls::open_pinned(pin) {
-        syscalls::detach(&link)
-            .map_err(|error| format!("detaching link {}: {error}", pin.display()))?;
-    }
-    pins::remove_tree(pin)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_program_has_the_name_of_one() {
-        for name in SOCKET_PROGRAMS {
-            assert!(name.starts_with(PREFIX), "{name}");
-        }
+        _ => OpenError::kernel(&what, &error.to_string()),
     }
 }

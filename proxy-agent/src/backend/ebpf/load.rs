@@ -112,9 +112,7 @@ fn load_object(
         .load(OBJECT)
         .map_err(|error| OpenError::kernel("loading the kernel object", &with_causes(&error)))?;
     for name in SOCKET_PROGRAMS {
-        links::program(&mut ebpf, name)?.load().map_err(|error| {
-            OpenError::kernel(&format!("loading program {name}"), &with_causes(&error))
-        })?;
+        links::load(&mut ebpf, name)?;
     }
     Ok(ebpf)
 }

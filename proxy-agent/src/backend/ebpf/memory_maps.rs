@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{Entry, Key, MapError, ServiceMaps};
+use super::entry::{Entries, Entry, Key, MapError, ServiceMaps};
 
 /// Service maps in memory.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,7 @@ impl ServiceMaps for MemoryMaps {
         Ok(())
     }
 
-    fn entries(&self) -> Result<Vec<Entry>, MapError> {
+    fn entries(&self) -> Result<Entries, MapError> {
         Ok(self.entries.values().copied().collect())
     }
 

@@ -12,6 +12,8 @@ const BLOCK: u32 = 1 << 16;
 pub struct Numbers {
     next: u32,
     reserved: u32,
+    /// What the map says is reserved.
+    written: u32,
     in_use: HashSet<u32>,
 }
 
@@ -24,6 +26,7 @@ impl Numbers {
         Self {
             next,
             reserved: next,
+            written: reserved,
             in_use,
         }
     }
@@ -33,9 +36,14 @@ impl Numbers {
         (self.next >= self.reserved).then(|| self.next.saturating_add(BLOCK))
     }
 
+    /// The end of the last block that was reserved, as the map should have it.
+    pub fn written(&self) -> u32 {
+        self.written
+    }
+
     /// Notes that all numbers below `end` are reserved.
     pub fn reserved(&mut self, end: u32) {
-        self.reserved = end;
+        (self.reserved, self.written) = (end, end);
     }
 
     /// A number that is not in use, never 0.

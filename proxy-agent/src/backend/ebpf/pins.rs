@@ -9,6 +9,7 @@
 //! The version in a name is the ABI version of the maps in it.
 
 mod removal;
+pub mod repin;
 
 use std::{
     fs::{self, File},
@@ -37,7 +38,7 @@ const BPFFS: &str = "/sys/fs/bpf";
 pub struct PinDir {
     path: PathBuf,
     made: bool,
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 impl PinDir {
@@ -110,7 +111,7 @@ impl PinDir {
                 Ok(Some(Self {
                     path: path.to_owned(),
                     made: false,
-                    _lock: lock,
+                    lock,
                 }))
             }
             Ok(_) => Ok(None),

@@ -10,21 +10,19 @@
 //!
 //! Adding or removing one endpoint takes the same few writes, however large the set is.
 
-use proxy_common::{
-    frontend::{FrontendKey, FrontendValue},
-    service::ServiceKey,
-};
+use proxy_common::{frontend::FrontendKey, service::ServiceKey};
 use proxy_model::{ServicePortKey, ServiceState};
 
 use super::{
-    adopt,
     capacity::{self, Capacity},
     encode,
     entry::{Entry, Key, MapError, ServiceMaps},
     numbers::Numbers,
-    programmed::{Programmed, ProgrammedService, ProgrammedSet},
+    programmed::{Programmed, ProgrammedService},
 };
 
+mod frontends;
+mod mend;
 mod sets;
 
 use sets::POLICIES;
@@ -69,23 +67,6 @@ impl<M: ServiceMaps> Programmer<M> {
             given_up: Vec::new(),
             writes: 0,
         }
-    }
-
-    /// Reads back what the maps hold, makes it consistent, and continues from there.
-    pub fn adopt(&mut self) -> Result<(), MapError> {
-        let adopted = adopt::adopt(&self.maps.entries()?);
-        let reserved = self.maps.reserved_numbers()?;
-        for entry in &adopted.puts {
-            self.maps.put(entry)?;
-        }
-        for key in &adopted.removals {
-            self.maps.remove(key)?;
-        }
-        self.writes += adopted.puts.len() + adopted.removals.len();
-        self.numbers = Numbers::resume(reserved, adopted.programmed.numbers());
-        self.programmed = adopted.programmed;
-        self.given_up.clear();
-        Ok(())
     }
 
     /// What the maps hold.
@@ -219,69 +200,7 @@ impl<M: ServiceMaps> Programmer<M> {
         Ok(())
     }
 
-    fn write_frontends(
-        &mut self,
-        service: &mut ProgrammedService,
-        state: &ServiceState,
-        wanted: Vec<FrontendKey>,
-    ) -> Result<(), MapError> {
-        let set_number = |set: &Option<ProgrammedSet>, used: bool| {
-            set.as_ref().filter(|_| used).map_or(0, |set| set.number)
-        };
-        let gone: Vec<FrontendKey> = service
-            .frontends
-            .iter()
-            .filter(|key| !wanted.contains(key) && self.holds(service.number, key))
-            .copied()
-            .collect();
-        // Those that are given up still lead to the right endpoints until they are removed.
-        for key in wanted.iter().chain(&gone) {
-            let value = FrontendValue {
-                service: service.number,
-                cluster_set: set_number(&service.cluster, state.cluster_endpoints.is_some()),
-                local_set: set_number(&service.local, state.local_endpoints.is_some()),
-                flags: encode::frontend_flags(state),
-                check: 0,
-            }
-            .sealed(key);
-            let before = self.programmed.frontends.get(key);
-            if before != Some(&value) {
-                let added = before.is_none();
-                self.put(Entry::Frontend(*key, value), added)?;
-                self.programmed.frontends.insert(*key, value);
-            }
-        }
-        self.given_up
-            .extend(gone.into_iter().map(|key| (service.number, key)));
-        service.frontends = wanted;
-        Ok(())
-    }
-
-    /// Removes the frontends that upserts gave up and nobody took over. To be called after the
-    /// last upsert of a sync and before the first removal.
-    pub fn settle(&mut self) -> Result<(), MapError> {
-        for (service, key) in std::mem::take(&mut self.given_up) {
-            self.remove_frontend(service, &key)?;
-        }
-        Ok(())
-    }
-
-    fn holds(&self, service: u32, key: &FrontendKey) -> bool {
-        self.programmed
-            .frontends
-            .get(key)
-            .is_some_and(|value| value.service == service)
-    }
-
-    /// Removes a frontend unless another Service has taken it over.
-    fn remove_frontend(&mut self, service: u32, key: &FrontendKey) -> Result<(), MapError> {
-        if self.holds(service, key) {
-            self.delete(Key::Frontend(*key))?;
-            self.programmed.frontends.remove(key);
-        }
-        Ok(())
-    }
-
+    /// A number that was never given out, reserved before it is used.
     fn number(&mut self) -> Result<u32, MapError> {
         if let Some(end) = self.numbers.block_to_reserve() {
             self.maps.reserve_numbers(end)?;

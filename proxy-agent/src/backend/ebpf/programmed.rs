@@ -6,17 +6,10 @@ use std::{
     net::SocketAddr,
 };
 
-use proxy_common::{
-    endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey},
-    frontend::{FrontendKey, FrontendValue},
-    service::ServiceKey,
-};
+use proxy_common::frontend::{FrontendKey, FrontendValue};
 use proxy_model::{Endpoint, ServicePortKey};
 
-use super::{
-    encode,
-    entry::{Entry, Key},
-};
+use super::entry::Key;
 
 /// What the Service maps hold.
 #[derive(Debug, Default)]
@@ -174,53 +167,11 @@ impl Programmed {
         }
         numbers
     }
-
-    /// The entries that should be in the maps, if the maps are what this says.
-    pub fn entries(&self) -> Vec<Entry> {
-        let mut entries = Vec::new();
-        for (key, service) in &self.services {
-            let number = service.number;
-            if let Some(value) = encode::service_value(number, key) {
-                entries.push(Entry::Service(ServiceKey { service: number }, value));
-            }
-            for set in service.sets() {
-                service.set_entries(set, &mut entries);
-            }
-        }
-        entries.extend(
-            self.frontends
-                .iter()
-                .map(|(key, value)| Entry::Frontend(*key, *value)),
-        );
-        entries
-    }
 }
 
 impl ProgrammedService {
     /// Its sets.
     pub fn sets(&self) -> impl Iterator<Item = &ProgrammedSet> {
         self.cluster.iter().chain(&self.local)
-    }
-
-    fn set_entries(&self, set: &ProgrammedSet, entries: &mut Vec<Entry>) {
-        let number = set.number;
-        for (address, index) in &set.index {
-            let (index, endpoint) = (*index, self.endpoints[address]);
-            entries.push(Entry::Slot(
-                SlotKey { set: number, index },
-                encode::slot_value(number, endpoint, *address),
-            ));
-            entries.push(Entry::Member(
-                MemberKey {
-                    set: number,
-                    endpoint,
-                },
-                MemberValue { index },
-            ));
-        }
-        entries.push(Entry::Set(
-            SetKey { set: number },
-            SetValue::new(number, set.count()),
-        ));
     }
 }

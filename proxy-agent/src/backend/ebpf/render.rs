@@ -2,16 +2,11 @@
 
 use std::fmt::Write as _;
 
-use proxy_common::{
-    address,
-    frontend::{ENDPOINTS_EXIST, LEADS_TO_LOCAL},
-};
-use proxy_model::{NodeState, Protocol};
+use proxy_model::NodeState;
 
 use super::{
     capacity::Capacity,
-    encode,
-    entry::Entry,
+    describe,
     memory_maps::MemoryMaps,
     program::{ProgramError, Programmer},
 };
@@ -29,7 +24,8 @@ pub fn render(state: &NodeState) -> String {
         }
     }
     for entry in programmer.maps().entries.values() {
-        line(&mut text, &describe(entry));
+        let (object, content) = (describe::object(&entry.key()), describe::content(entry));
+        line(&mut text, &format!("{object} {content}"));
     }
     text
 }
@@ -45,47 +41,4 @@ const UNLIMITED: Capacity = Capacity {
 
 fn line(text: &mut String, line: &str) {
     writeln!(text, "{line}").expect("writing to a string cannot fail");
-}
-
-fn describe(entry: &Entry) -> String {
-    match entry {
-        Entry::Service(key, value) => match encode::service_key(*key, value) {
-            Some(name) => format!("SERVICES {} {name}", key.service),
-            None => format!("SERVICES {} unreadable", key.service),
-        },
-        Entry::Slot(key, value) => {
-            let (set, index, endpoint) = (key.set, key.index, value.endpoint);
-            let at = encode::slot_address(value);
-            format!("SLOTS set {set} index {index} endpoint {endpoint} at {at}")
-        }
-        Entry::Member(key, value) => {
-            format!(
-                "MEMBERS set {} endpoint {} index {}",
-                key.set, key.endpoint, value.index
-            )
-        }
-        Entry::Set(key, value) => format!("SETS {} count {}", key.set, value.count),
-        Entry::Frontend(key, value) => {
-            let at = std::net::SocketAddr::new(address::to_ip(key.address), key.port);
-            let protocol = match key.protocol {
-                proxy_common::socket::UDP => Protocol::Udp,
-                _ => Protocol::Tcp,
-            };
-            let mut text = format!("FRONTENDS {at}/{protocol} service {}", value.service);
-            for (name, set) in [("cluster", value.cluster_set), ("local", value.local_set)] {
-                if set != 0 {
-                    write!(text, " {name}-set {set}").expect("writing to a string cannot fail");
-                }
-            }
-            for (name, flag) in [
-                ("leads-to-local", LEADS_TO_LOCAL),
-                ("endpoints-exist", ENDPOINTS_EXIST),
-            ] {
-                if value.flags & flag != 0 {
-                    write!(text, " {name}").expect("writing to a string cannot fail");
-                }
-            }
-            text
-        }
-    }
 }

@@ -1,21 +1,27 @@
-//! The bpf(2) commands that aya does not offer for cgroup links: opening a pinned link, asking what
-//! it is attached to, putting another program behind it in place, and detaching it at once.
+//! The bpf(2) commands that aya does not offer: for cgroup links, asking what one is attached to,
+//! putting another program behind it in place, and detaching it at once; for anything, opening a
+//! pin, pinning again and asking for the id; for maps, reading many entries at once.
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper for these commands")]
 
 use std::{
     ffi::CString,
-    io,
+    fmt, fs, io,
     os::{
         fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
+use bytemuck::Pod;
+
 // Commands and types of `linux/bpf.h`; numbers are kernel ABI and never change.
+const BPF_OBJ_PIN: libc::c_long = 6;
 const BPF_OBJ_GET: libc::c_long = 7;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
+const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
 const BPF_LINK_DETACH: libc::c_long = 34;
 const BPF_LINK_TYPE_CGROUP: u32 = 3;
@@ -30,6 +36,8 @@ pub struct CgroupLink {
     pub cgroup: u64,
     /// Id of the program behind it.
     pub program: u32,
+    /// The hook: `enum bpf_attach_type`.
+    pub hook: u32,
 }
 
 fn bpf(command: libc::c_long, attr: &mut [u8; ATTR_SIZE]) -> io::Result<libc::c_long> {
@@ -50,38 +58,145 @@ fn attr(parts: &[(usize, &[u8])]) -> [u8; ATTR_SIZE] {
     attr
 }
 
+/// Attaches `program` to a hook of `cgroup`, beside others; while the link is held or pinned
+/// (Linux 5.7).
+pub fn attach(program: impl AsFd, cgroup: impl AsFd, hook: u32) -> io::Result<OwnedFd> {
+    let program = program.as_fd().as_raw_fd().to_ne_bytes();
+    let cgroup = cgroup.as_fd().as_raw_fd().to_ne_bytes();
+    let hook = hook.to_ne_bytes();
+    own(bpf(
+        BPF_LINK_CREATE,
+        &mut attr(&[(0, &program), (4, &cgroup), (8, &hook)]),
+    )?)
+}
+
 /// Opens a pinned object.
 pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let pointer = (path.as_ptr() as u64).to_ne_bytes();
-    let fd = bpf(BPF_OBJ_GET, &mut attr(&[(0, &pointer)]))?;
+    own(bpf(BPF_OBJ_GET, &mut attr(&[(0, &pointer)]))?)
+}
+
+/// Owns a descriptor that the kernel has just returned.
+fn own(fd: libc::c_long) -> io::Result<OwnedFd> {
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
     // SAFETY: the kernel just gave this descriptor to us; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Pins `object` at `path`, where nothing may be.
+pub fn pin(object: impl AsFd, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let pointer = (path.as_ptr() as u64).to_ne_bytes();
+    let fd = object.as_fd().as_raw_fd().to_ne_bytes();
+    bpf(BPF_OBJ_PIN, &mut attr(&[(0, &pointer), (8, &fd)])).map(drop)
+}
+
+/// What tells one BPF object from every other: its kind, as the name of its inode says, and its
+/// id, which maps, programs and links each count for themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    kind: PathBuf,
+    /// The id that `bpftool` prints.
+    pub id: u32,
+}
+
+impl Identity {
+    fn is_link(&self) -> bool {
+        self.kind.to_string_lossy().contains("link")
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind.to_string_lossy();
+        // `anon_inode:bpf-map`, `anon_inode:bpf_link`, `anon_inode:[perf_event]`…
+        let kind = kind.rsplit(['-', '_', ':']).next().unwrap_or_default();
+        write!(f, "{kind} {}", self.id)
+    }
+}
+
+/// What `object`, a map, program or link, is.
+pub fn identity(object: impl AsFd) -> io::Result<Identity> {
+    let number = object.as_fd().as_raw_fd();
+    let kind = fs::read_link(format!("/proc/self/fd/{number}"))?;
+    // The id is the second word of the information about each kind.
+    let id = info(object)?[1];
+    Ok(Identity { kind, id })
 }
 
 /// What a link is attached to; `None` when it is no cgroup link.
 pub fn cgroup_link(link: impl AsFd) -> io::Result<Option<CgroupLink>> {
     // struct bpf_link_info: type, id, prog_id, (padding), then for cgroups: cgroup_id (u64),
     // attach_type.
-    let mut info = [0u8; ATTR_SIZE];
-    let fd = link.as_fd().as_raw_fd().to_ne_bytes();
-    let length = u32::try_from(info.len()).expect("128 fits").to_ne_bytes();
+    let is_link = identity(&link)?.is_link();
+    let info = info(link)?;
+    if !is_link || info[0] != BPF_LINK_TYPE_CGROUP {
+        return Ok(None);
+    }
+    let [low, high] = [info[4].to_ne_bytes(), info[5].to_ne_bytes()];
+    let cgroup = [low, high].concat().try_into();
+    Ok(Some(CgroupLink {
+        cgroup: u64::from_ne_bytes(cgroup.expect("two words are eight bytes")),
+        program: info[2],
+        hook: info[6],
+    }))
+}
+
+/// The first words of what the kernel tells about an object.
+fn info(object: impl AsFd) -> io::Result<[u32; ATTR_SIZE / 4]> {
+    let mut info = [0u32; ATTR_SIZE / 4];
+    let fd = object.as_fd().as_raw_fd().to_ne_bytes();
+    let length = u32::try_from(ATTR_SIZE).expect("128 fits").to_ne_bytes();
     let pointer = (info.as_mut_ptr() as u64).to_ne_bytes();
     bpf(
         BPF_OBJ_GET_INFO_BY_FD,
         &mut attr(&[(0, &fd), (4, &length), (8, &pointer)]),
     )?;
-    let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-    if word(0) != BPF_LINK_TYPE_CGROUP {
-        return Ok(None);
-    }
-    let halves = [word(16).to_ne_bytes(), word(20).to_ne_bytes()].concat();
-    let cgroup = u64::from_ne_bytes(halves.try_into().expect("two words are eight bytes"));
-    Ok(Some(CgroupLink {
-        cgroup,
-        program: word(8),
-    }))
+    Ok(info)
+}
+
+/// Where a batch ended, for the next one to begin there. Larger than any kernel's.
+pub type Position = [u64; 8];
+
+/// One batch of entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// How many were read.
+    pub count: usize,
+    /// Whether these were the last.
+    pub last: bool,
+}
+
+/// Reads entries of a hash map (Linux 5.6) from where `position` says, from the first one without
+/// it. ENOSPC: `keys` is too short for what has to be read at once; nothing was read.
+pub fn lookup_batch<K: Pod, V: Pod>(
+    map: impl AsFd,
+    position: &mut Option<Position>,
+    keys: &mut [K],
+    values: &mut [V],
+) -> io::Result<Batch> {
+    let mut next: Position = [0; 8];
+    let from = position.as_ref().map_or(0, |from| from.as_ptr() as u64);
+    let room = u32::try_from(keys.len().min(values.len())).unwrap_or(u32::MAX);
+    // in_batch, out_batch, keys, values (u64 each), count, map_fd.
+    let mut attr = attr(&[
+        (0, &from.to_ne_bytes()),
+        (8, &(next.as_mut_ptr() as u64).to_ne_bytes()),
+        (16, &(keys.as_mut_ptr() as u64).to_ne_bytes()),
+        (24, &(values.as_mut_ptr() as u64).to_ne_bytes()),
+        (32, &room.to_ne_bytes()),
+        (36, &map.as_fd().as_raw_fd().to_ne_bytes()),
+    ]);
+    let last = match bpf(BPF_MAP_LOOKUP_BATCH, &mut attr) {
+        Ok(_) => false,
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
+        Err(error) => return Err(error),
+    };
+    let [a, b, c, d] = [attr[32], attr[33], attr[34], attr[35]];
+    let count = u32::from_ne_bytes([a, b, c, d]) as usize;
+    *position = Some(next);
+    Ok(Batch { count, last })
 }
 
 /// Puts `program` behind `link` in place (Linux 5.7): no socket is served by none or by both.

@@ -24,7 +24,7 @@ use proxy_model::{
 use super::{
     capacity::Capacity,
     encode,
-    entry::{Entry, Key, MapError, ServiceMaps},
+    entry::{Entries, Entry, Key, MapError, ServiceMaps},
     memory_maps::MemoryMaps,
     program::{ProgramError, Programmer},
     render,
@@ -165,7 +165,7 @@ impl ServiceMaps for Filmed {
         self.frames.push(self.maps.clone());
         Ok(())
     }
-    fn entries(&self) -> Result<Vec<Entry>, MapError> {
+    fn entries(&self) -> Result<Entries, MapError> {
         self.maps.entries()
     }
     fn reserved_numbers(&self) -> Result<u32, MapError> {

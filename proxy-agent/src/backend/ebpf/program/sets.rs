@@ -34,6 +34,14 @@ impl Policy {
     }
 
     /// The set as it is in the maps, if there is one.
+    pub fn held(self, service: &ProgrammedService) -> Option<&ProgrammedSet> {
+        match self {
+            Self::Cluster => service.cluster.as_ref(),
+            Self::Local => service.local.as_ref(),
+        }
+    }
+
+    /// The same, to change it.
     pub fn programmed(self, service: &mut ProgrammedService) -> &mut Option<ProgrammedSet> {
         match self {
             Self::Cluster => &mut service.cluster,

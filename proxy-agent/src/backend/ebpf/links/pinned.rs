@@ -1,0 +1,96 @@
+//! Links as they lie in the pin directory, whoever made them: found by name, detached, removed.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use proxy_common::names::SOCKET_PROGRAMS;
+
+use super::super::{pins, syscalls};
+
+/// What the names of all programs begin with, in every version: what is called otherwise among the
+/// links is somebody else's.
+const PREFIX: &str = "culvert_";
+
+/// Ends links of programs that this version does not have, and what a crash left half made.
+pub fn remove_stale(directory: &Path) {
+    let stale = pinned(directory).map(|pins| {
+        let ours = SOCKET_PROGRAMS.map(|name| directory.join(name));
+        pins.into_iter().filter(move |pin| !ours.contains(pin))
+    });
+    let problems: Vec<String> = match stale {
+        Ok(stale) => stale
+            .filter_map(|pin| {
+                tracing::info!(pin = %pin.display(), "detaching a link that is not of this version");
+                remove(&pin).err()
+            })
+            .collect(),
+        Err(reason) => vec![reason],
+    };
+    for reason in problems {
+        tracing::warn!(reason, "a link that is not of this version may stay");
+    }
+}
+
+/// Detaches and unpins the links of every version in `directory`, last attached first. Collects
+/// what failed.
+pub fn detach(directory: &Path) -> Vec<String> {
+    let pins = match pinned(directory) {
+        Ok(pins) => pins,
+        Err(reason) => return vec![reason],
+    };
+    let ours = SOCKET_PROGRAMS.map(|name| directory.join(name));
+    let (mut ours, others): (Vec<_>, Vec<_>) = pins
+        .into_iter()
+        .map(|pin| (ours.iter().position(|path| *path == pin), pin))
+        .partition(|(position, _)| position.is_some());
+    ours.sort_by(|one, other| other.cmp(one));
+    ours.iter()
+        .chain(&others)
+        .filter_map(|(_, pin)| remove(pin).err())
+        .collect()
+}
+
+/// What is pinned in `directory` under a name that Culvert gives, sorted.
+fn pinned(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+    };
+    let entries = entries.map_err(|error| format!("reading {}: {error}", directory.display()))?;
+    let mut pins: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        .filter(|entry| {
+            entry
+                .file_name()
+                .as_encoded_bytes()
+                .starts_with(PREFIX.as_bytes())
+        })
+        .map(fs::DirEntry::path)
+        .collect();
+    pins.sort();
+    Ok(pins)
+}
+
+/// Detaches and unpins a link. When this returns, its program runs no more.
+pub fn remove(pin: &Path) -> Result<(), String> {
+    if let Ok(link) = syscalls::open_pinned(pin) {
+        syscalls::detach(&link)
+            .map_err(|error| format!("detaching link {}: {error}", pin.display()))?;
+    }
+    pins::remove_tree(pin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_has_the_name_of_one() {
+        for name in SOCKET_PROGRAMS {
+            assert!(name.starts_with(PREFIX), "{name}");
+        }
+    }
+}
