@@ -20,12 +20,15 @@ const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const MAP_GET_NEXT_KEY: libc::c_int = 4;
 const PROG_LOAD: libc::c_int = 5;
+const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
 const PROG_ATTACH: libc::c_int = 8;
 const PROG_GET_NEXT_ID: libc::c_int = 11;
 const PROG_GET_FD_BY_ID: libc::c_int = 13;
 const MAP_GET_FD_BY_ID: libc::c_int = 14;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const LINK_UPDATE: libc::c_int = 29;
+const LINK_DETACH: libc::c_int = 34;
 
 /// The part of `union bpf_attr` that these commands use, as 64-bit words: two u32 each where the
 /// kernel has such.
@@ -85,6 +88,35 @@ impl Pinned {
         // struct bpf_link_info: type, id, prog_id, padding, cgroup_id (u64), …
         let info = self.info()?;
         Ok(pair(info[4], info[5]))
+    }
+
+    /// Detaches a link; it stays, and does nothing.
+    pub fn detach(&self) -> Result<()> {
+        let mut attribute = [0; 16];
+        attribute[0] = pair(self.number(), 0);
+        call(LINK_DETACH, &mut attribute)
+            .context("cannot detach a link")
+            .map(drop)
+    }
+
+    /// Puts another program behind a link.
+    pub fn replace_program(&self, program: &OwnedFd) -> Result<()> {
+        let mut attribute = [0; 16];
+        attribute[0] = pair(self.number(), program.as_raw_fd().cast_unsigned());
+        call(LINK_UPDATE, &mut attribute)
+            .context("cannot replace the program of a link")
+            .map(drop)
+    }
+
+    /// Pins it at `path` too.
+    pub fn pin(&self, path: &Path) -> Result<()> {
+        let name = CString::new(path.as_os_str().as_bytes()).context("a path with a zero byte")?;
+        let mut attribute = [0; 16];
+        attribute[0] = name.as_ptr() as u64;
+        attribute[1] = pair(self.number(), 0);
+        call(OBJ_PIN, &mut attribute)
+            .with_context(|| format!("cannot pin {}", path.display()))
+            .map(drop)
     }
 
     fn info(&self) -> Result<[u32; INFO_BYTES as usize / 4]> {
@@ -184,11 +216,11 @@ fn exists(command: libc::c_int, id: u32) -> Result<bool> {
     }
 }
 
-/// Attaches a program that lets everything pass to the IPv4 connect hook of a cgroup, such that the
-/// kernel allows no other beside it. It stays as long as the cgroup.
-pub fn attach_alone(cgroup: &Path) -> Result<()> {
+const INET4_CONNECT: u32 = 10;
+
+/// Loads a program for the IPv4 connect hook that lets everything pass.
+pub fn pass_connect4() -> Result<OwnedFd> {
     const SOCK_ADDR: u32 = 18;
-    const INET4_CONNECT: u32 = 10;
     // r0 = 1; exit
     let code: [u64; 2] = [0x1_0000_00b7, 0x95];
     let license = c"GPL";
@@ -198,7 +230,14 @@ pub fn attach_alone(cgroup: &Path) -> Result<()> {
     attribute[2] = license.as_ptr() as u64;
     // Six words later (log, version, flags, name), after prog_ifindex: expected_attach_type.
     attribute[8] = pair(0, INET4_CONNECT);
-    let program = own(call(PROG_LOAD, &mut attribute).context("cannot load an empty program")?);
+    let program = call(PROG_LOAD, &mut attribute).context("cannot load an empty program")?;
+    Ok(own(program))
+}
+
+/// Attaches a program that lets everything pass to the IPv4 connect hook of a cgroup, such that the
+/// kernel allows no other beside it. It stays as long as the cgroup.
+pub fn attach_alone(cgroup: &Path) -> Result<()> {
+    let program = pass_connect4()?;
     let directory =
         File::open(cgroup).with_context(|| format!("cannot open {}", cgroup.display()))?;
     let number = |fd: i32| fd.cast_unsigned();

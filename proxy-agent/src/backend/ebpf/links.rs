@@ -126,9 +126,15 @@ fn link(ebpf: &Ebpf, name: &str, cgroup: &Cgroup) -> Result<OwnedFd, OpenError> 
 /// Pins a link that works already over what may be pinned there, which ends. After an error, all
 /// is as before.
 fn take_place(link: &OwnedFd, pin: &Path) -> Result<(), String> {
+    // What a crash left half made may still be attached.
+    pinned::remove(&repin::beside(pin))?;
     let old = syscalls::open_pinned(pin).ok();
     repin::repin(link, pin)?;
-    let old = old.filter(|old| matches!(syscalls::cgroup_link(old), Ok(Some(_))));
+    let same = |old: &OwnedFd| match (syscalls::identity(old), syscalls::identity(link)) {
+        (Ok(old), Ok(new)) => old == new,
+        _ => true,
+    };
+    let old = old.filter(|old| !same(old) && matches!(syscalls::cgroup_link(old), Ok(Some(_))));
     if let Some(Err(error)) = old.map(syscalls::detach) {
         // Nothing holds it any more, so the kernel detaches it, a little later.
         tracing::warn!(pin = %pin.display(), %error, "the link pinned before could not be detached");

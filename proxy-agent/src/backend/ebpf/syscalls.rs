@@ -11,7 +11,7 @@ use std::{
         fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use bytemuck::Pod;
@@ -92,34 +92,49 @@ pub fn pin(object: impl AsFd, path: &Path) -> io::Result<()> {
     bpf(BPF_OBJ_PIN, &mut attr(&[(0, &pointer), (8, &fd)])).map(drop)
 }
 
-/// What tells one BPF object from every other: its kind, as the name of its inode says, and its
-/// id, which maps, programs and links each count for themselves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What tells one BPF object from every other: maps, programs and links each count for themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    kind: PathBuf,
+    /// What it is.
+    pub kind: Kind,
     /// The id that `bpftool` prints.
     pub id: u32,
 }
 
-impl Identity {
-    fn is_link(&self) -> bool {
-        self.kind.to_string_lossy().contains("link")
-    }
+/// What a BPF object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A map.
+    Map,
+    /// A program.
+    Program,
+    /// A link.
+    Link,
 }
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.kind.to_string_lossy();
-        // `anon_inode:bpf-map`, `anon_inode:bpf_link`, `anon_inode:[perf_event]`…
-        let kind = kind.rsplit(['-', '_', ':']).next().unwrap_or_default();
+        let kind = match self.kind {
+            Kind::Map => "map",
+            Kind::Program => "program",
+            Kind::Link => "link",
+        };
         write!(f, "{kind} {}", self.id)
     }
 }
 
-/// What `object`, a map, program or link, is.
+/// What `object` is.
 pub fn identity(object: impl AsFd) -> io::Result<Identity> {
+    // The name of the inode says it: `anon_inode:bpf-map`, `anon_inode:bpf-prog`, and for links
+    // `anon_inode:bpf_link` or `anon_inode:bpf-link`, by how they were opened.
     let number = object.as_fd().as_raw_fd();
-    let kind = fs::read_link(format!("/proc/self/fd/{number}"))?;
+    let name = fs::read_link(format!("/proc/self/fd/{number}"))?;
+    let kind = match name.to_string_lossy() {
+        name if name.contains("bpf-map") => Kind::Map,
+        name if name.contains("bpf-prog") => Kind::Program,
+        name if name.contains("bpf_link") || name.contains("bpf-link") => Kind::Link,
+        name => return Err(io::Error::other(format!("{name} is no BPF object"))),
+    };
     // The id is the second word of the information about each kind.
     let id = info(object)?[1];
     Ok(Identity { kind, id })
@@ -129,9 +144,9 @@ pub fn identity(object: impl AsFd) -> io::Result<Identity> {
 pub fn cgroup_link(link: impl AsFd) -> io::Result<Option<CgroupLink>> {
     // struct bpf_link_info: type, id, prog_id, (padding), then for cgroups: cgroup_id (u64),
     // attach_type.
-    let is_link = identity(&link)?.is_link();
+    let Identity { kind, .. } = identity(&link)?;
     let info = info(link)?;
-    if !is_link || info[0] != BPF_LINK_TYPE_CGROUP {
+    if kind != Kind::Link || info[0] != BPF_LINK_TYPE_CGROUP {
         return Ok(None);
     }
     let [low, high] = [info[4].to_ne_bytes(), info[5].to_ne_bytes()];

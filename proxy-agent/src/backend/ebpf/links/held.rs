@@ -74,7 +74,11 @@ impl HeldLink {
         if let Some(directory) = directory
             && let Some(difference) = self.pin(directory)
         {
-            mended.note(difference, take_place(&self.fd, &directory.join(self.name)));
+            // What stands there may be another of these links: it must not be detached.
+            mended.note(
+                difference,
+                repin::repin(&self.fd, &directory.join(self.name)),
+            );
         }
     }
 
