@@ -1,0 +1,182 @@
+//! Which objects of one kind have been told, so that what is gone can be told as well. Pure.
+//! Keeps names, never objects.
+
+use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
+
+use proxy_model::{ClusterEvent, Diagnostic};
+
+use super::{
+    counters::{KindCounters, count},
+    decode::Malformed,
+    kind::Followed,
+};
+use crate::cluster::{
+    Update,
+    convert::Converted,
+    object::{Metadata, Object},
+};
+
+/// The objects of kind `F` that have been told.
+pub(super) struct Known<F: Followed> {
+    objects: HashMap<F::Key, Told>,
+    /// Grows with every list.
+    round: u32,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    /// The model has a value of it.
+    value: bool,
+    /// The model has diagnostics of it.
+    diagnosed: bool,
+    /// When it was last seen.
+    round: u32,
+}
+
+impl<F: Followed> Known<F> {
+    pub(super) fn new() -> Self {
+        Self {
+            objects: HashMap::new(),
+            round: 0,
+        }
+    }
+
+    /// A list begins. What it does not name is gone, once it is complete.
+    pub(super) fn begin_list(&mut self) {
+        self.round += 1;
+    }
+
+    /// The list is complete.
+    pub(super) fn end_list(&mut self, updates: &mut Vec<Update>) {
+        let round = self.round;
+        self.objects.retain(|key, told| {
+            let present = told.round == round;
+            if !present {
+                forget::<F>(key, told, updates);
+            }
+            present
+        });
+        self.objects.shrink_to(2 * self.objects.len());
+    }
+
+    /// An object is there, in this form.
+    pub(super) fn seen(
+        &mut self,
+        object: Result<F::Object, Malformed>,
+        counters: &KindCounters,
+        updates: &mut Vec<Update>,
+    ) {
+        counters.events.fetch_add(1, Relaxed);
+        match object {
+            Ok(object) => self.upsert(&object, updates),
+            Err(malformed) => {
+                count(&counters.decode_failures);
+                self.keep(&malformed, updates);
+            }
+        }
+    }
+
+    fn upsert(&mut self, object: &F::Object, updates: &mut Vec<Update>) {
+        let Some(key) = F::key(object.metadata()) else {
+            return;
+        };
+        let Converted { value, diagnostics } = F::convert(object);
+        let before = self.objects.get(&key);
+        let was_diagnosed = before.is_some_and(|told| told.diagnosed);
+        let had_value = before.is_some_and(|told| told.value);
+        let told = Told {
+            value: value.is_some(),
+            diagnosed: !diagnostics.is_empty(),
+            round: self.round,
+        };
+        match value {
+            Some(value) => updates.push(Update {
+                event: F::upserted(value),
+                trigger: F::trigger(object),
+            }),
+            // It has become another proxy's, or headless.
+            None if had_value => updates.push(plain(F::deleted(key.clone()))),
+            None => {}
+        }
+        if told.diagnosed || was_diagnosed {
+            updates.push(plain(diagnosed::<F>(&key, diagnostics)));
+        }
+        self.objects.insert(key, told);
+    }
+
+    /// Of an object that cannot be decoded, what was told before stays in force.
+    fn keep(&mut self, malformed: &Malformed, updates: &mut Vec<Update>) {
+        let metadata = Metadata {
+            name: malformed.name.clone(),
+            namespace: malformed.namespace.clone(),
+            ..Metadata::default()
+        };
+        let kind = F::KIND;
+        let Some(key) = F::key(&metadata) else {
+            let Malformed { field, message, .. } = malformed;
+            tracing::warn!(%kind, field, reason = message, "object without a name skipped");
+            return;
+        };
+        let told = self.objects.entry(key.clone()).or_default();
+        told.diagnosed = true;
+        told.round = self.round;
+        let kept = if told.value {
+            "its last good form stays in force"
+        } else {
+            "it is left out"
+        };
+        let diagnostic = Diagnostic {
+            object: format!("{kind} {key}").into(),
+            field: malformed.field.clone(),
+            message: format!("cannot be read: {}: {kept}", malformed.message),
+        };
+        updates.push(plain(diagnosed::<F>(&key, vec![diagnostic])));
+    }
+
+    /// An object is gone; `object` is its last form.
+    pub(super) fn gone(
+        &mut self,
+        object: Result<F::Object, Malformed>,
+        counters: &KindCounters,
+        updates: &mut Vec<Update>,
+    ) {
+        counters.events.fetch_add(1, Relaxed);
+        let key = match object {
+            Ok(object) => F::key(object.metadata()),
+            Err(malformed) => F::key(&Metadata {
+                name: malformed.name,
+                namespace: malformed.namespace,
+                ..Metadata::default()
+            }),
+        };
+        if let Some((key, told)) = key.and_then(|key| self.objects.remove_entry(&key)) {
+            forget::<F>(&key, &told, updates);
+        }
+    }
+}
+
+fn forget<F: Followed>(key: &F::Key, told: &Told, updates: &mut Vec<Update>) {
+    if told.value {
+        updates.push(plain(F::deleted(key.clone())));
+    }
+    if told.diagnosed {
+        updates.push(plain(diagnosed::<F>(key, Vec::new())));
+    }
+}
+
+fn diagnosed<F: Followed>(key: &F::Key, diagnostics: Vec<Diagnostic>) -> ClusterEvent {
+    ClusterEvent::Diagnosed {
+        object: format!("{} {key}", F::KIND).into(),
+        diagnostics,
+    }
+}
+
+fn plain(event: ClusterEvent) -> Update {
+    Update {
+        event,
+        trigger: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

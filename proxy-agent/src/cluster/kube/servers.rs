@@ -1,0 +1,300 @@
+//! The API servers: which one is asked, with which credentials, and what comes back, up to the
+//! bytes of an answer. Knows no kinds of objects.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use ::kube::{
+    Client,
+    client::{Body, ConfigExt},
+};
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Limited};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use tokio::time::timeout;
+use tower::{BoxError, ServiceBuilder};
+
+use super::{
+    Timing,
+    access::{Access, ConnectError, chain},
+    counters::Counters,
+    failure::{Blame, Failure},
+    token::TokenFile,
+};
+
+/// So often in a row a server may fail before another one is asked.
+const STRIKES: u32 = 3;
+/// An answer that is no list and no watch is a `Status`, which is short.
+const LARGEST_STATUS: usize = 64 << 10;
+
+/// All servers, of which one is asked.
+pub(super) struct Servers {
+    /// At least one.
+    all: Vec<Server>,
+    token: Option<TokenFile>,
+    timing: Timing,
+    /// Also holds which one is asked.
+    counters: Arc<Counters>,
+}
+
+struct Server {
+    url: Uri,
+    client: Client,
+    /// How often in a row it failed.
+    strikes: AtomicU32,
+}
+
+/// A failure, and the server that it came from.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) server: usize,
+    pub(super) failure: Failure,
+}
+
+impl Failed {
+    /// Makes failures of the server with this number.
+    pub(super) fn at(server: usize) -> impl Fn(Failure) -> Self + Copy {
+        move |failure| Self { server, failure }
+    }
+}
+
+impl Servers {
+    pub(super) fn new(
+        access: Access,
+        timing: Timing,
+        counters: Arc<Counters>,
+    ) -> Result<Self, ConnectError> {
+        let Access {
+            mut config,
+            servers,
+            token_file,
+        } = access;
+        let token = token_file
+            .map(|path| {
+                let opened = TokenFile::open(path.clone(), timing.token_age);
+                opened.map_err(|reason| ConnectError::Token { path, reason })
+            })
+            .transpose()?;
+        let servers = servers
+            .into_iter()
+            .map(|url| {
+                config.cluster_url = url.clone();
+                Ok(Server {
+                    client: client(&config, &timing)?,
+                    url,
+                    strikes: AtomicU32::new(0),
+                })
+            })
+            .collect::<Result<_, _>>()
+            .map_err(|source| ConnectError::Credentials {
+                source: Box::new(source),
+            })?;
+        Ok(Self {
+            all: servers,
+            token,
+            timing,
+            counters,
+        })
+    }
+
+    pub(super) fn urls(&self) -> impl Iterator<Item = &Uri> {
+        self.all.iter().map(|server| &server.url)
+    }
+
+    pub(super) fn url(&self, server: usize) -> &Uri {
+        &self.all[server].url
+    }
+
+    /// Which one is asked.
+    pub(super) fn current(&self) -> usize {
+        self.counters.server.load(Relaxed)
+    }
+
+    /// Asks for `path`, with its query.
+    pub(super) async fn get(&self, path: &Uri) -> Result<Reply, Failed> {
+        let server = self.current();
+        let failed = Failed::at(server);
+        let mut authorization = self.token.as_ref().map(TokenFile::header);
+        let mut response = self
+            .send(server, path, authorization.as_ref())
+            .await
+            .map_err(failed)?;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && let (Some(token), Some(refused)) = (&self.token, &authorization)
+        {
+            // It has been replaced since it was read, perhaps.
+            if let Some(header) = token.instead_of(refused) {
+                authorization = Some(header);
+                let sent = self.send(server, path, authorization.as_ref()).await;
+                response = sent.map_err(failed)?;
+            }
+        }
+        if response.status().is_success() {
+            self.all[server].strikes.store(0, Relaxed);
+            return Ok(Reply {
+                server,
+                body: response.into_body(),
+                pending: None,
+                counters: Arc::clone(&self.counters),
+            });
+        }
+        Err(failed(self.refusal(response).await))
+    }
+
+    async fn send(
+        &self,
+        server: usize,
+        path: &Uri,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Response<Body>, Failure> {
+        let mut request = Request::get(path.clone())
+            .header(header::ACCEPT, "application/json")
+            .header(
+                header::USER_AGENT,
+                concat!("culvert/", env!("CARGO_PKG_VERSION")),
+            )
+            .body(Body::empty())
+            .expect("a URI and valid headers make a request");
+        if let Some(authorization) = authorization {
+            request
+                .headers_mut()
+                .insert(header::AUTHORIZATION, authorization.clone());
+        }
+        let limit = self.timing.answer;
+        match timeout(limit, self.all[server].client.send(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(Failure::Unreachable(chain(&error))),
+            Err(_) => Err(Failure::Unanswered(limit)),
+        }
+    }
+
+    /// What an answer means that is not a good one.
+    async fn refusal(&self, response: Response<Body>) -> Failure {
+        let (head, body) = response.into_parts();
+        let retry_after = head.headers.get(header::RETRY_AFTER);
+        let retry_after = retry_after
+            .and_then(|value| value.to_str().ok()?.trim().parse().ok())
+            .map(Duration::from_secs);
+        let body = Limited::new(body, LARGEST_STATUS).collect();
+        let body = match timeout(self.timing.answer, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            _ => Bytes::new(),
+        };
+        Failure::from_answer(head.status.as_u16(), &body, retry_after)
+    }
+
+    /// Takes note of a failure, and turns to another server if it is time to. Returns whether
+    /// another server is asked now.
+    pub(super) fn failed(&self, failed: &Failed) -> bool {
+        let Failed { server, failure } = failed;
+        let current = self.current();
+        if *server != current {
+            // Somebody else has turned away from it already.
+            return true;
+        }
+        let strikes = &self.all[*server].strikes;
+        let give_up = match failure.blame() {
+            Blame::Server => true,
+            Blame::Perhaps => strikes.fetch_add(1, Relaxed) + 1 >= STRIKES,
+            Blame::None => false,
+        };
+        let next = (server + 1) % self.all.len();
+        if !give_up || next == *server {
+            return false;
+        }
+        strikes.store(0, Relaxed);
+        let exchanged = self
+            .counters
+            .server
+            .compare_exchange(*server, next, Relaxed, Relaxed);
+        if exchanged.is_ok() {
+            self.counters.failovers.fetch_add(1, Relaxed);
+            let (from, to) = (self.url(*server), self.url(next));
+            tracing::warn!(%from, %to, reason = %failure, "turning to another API server");
+        }
+        true
+    }
+}
+
+/// Connections to the server in `config`.
+fn client(config: &::kube::Config, timing: &Timing) -> Result<Client, ::kube::Error> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(Some(timing.connect));
+    connector.set_keepalive(Some(timing.connect));
+    connector.set_nodelay(true);
+    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let connections = legacy::Client::builder(TokioExecutor::new())
+        // Watches last for minutes. A connection that was left unused that long may be dead
+        // without anybody having been told, and a new one costs little.
+        .pool_max_idle_per_host(0)
+        .build::<_, Body>(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(connections);
+    Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+/// A good answer, of which the head has come.
+pub(super) struct Reply {
+    /// Where it comes from.
+    pub(super) server: usize,
+    body: Body,
+    /// Came, and was not asked for yet.
+    pending: Option<Result<Option<Bytes>, Failure>>,
+    counters: Arc<Counters>,
+}
+
+impl Reply {
+    /// The next piece; `None` at the end. A failure if none comes within `limit`.
+    pub(super) async fn next(&mut self, limit: Duration) -> Result<Option<Bytes>, Failure> {
+        if let Some(pending) = self.pending.take() {
+            return pending;
+        }
+        match timeout(limit, self.piece()).await {
+            Ok(piece) => piece,
+            Err(_) => Err(Failure::Silent(limit)),
+        }
+    }
+
+    /// The next piece if it has come already. An end, good or bad, is left for [`Self::next`].
+    pub(super) fn ready(&mut self) -> Option<Bytes> {
+        match self.piece().now_or_never()? {
+            Ok(Some(piece)) => Some(piece),
+            end => {
+                self.pending = Some(end);
+                None
+            }
+        }
+    }
+
+    async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(Failure::BrokeOff(chain(&error))),
+                Some(Ok(frame)) => {
+                    // What is no data is a trailer.
+                    if let Ok(piece) = frame.into_data() {
+                        let length = u64::try_from(piece.len()).expect("a length fits into u64");
+                        self.counters.bytes_read.fetch_add(length, Relaxed);
+                        return Ok(Some(piece));
+                    }
+                }
+            }
+        }
+    }
+}
