@@ -17,6 +17,7 @@ use std::{
 };
 
 use proxy_common::names::MAPS;
+use proxy_model::oracle::Traffic;
 use thiserror::Error;
 
 pub use self::sources::Source;
@@ -37,6 +38,8 @@ pub struct Run {
     pub ebpf: ebpf::Options,
     /// How often the kernel is compared with the desired state.
     pub sync_period: Duration,
+    /// Which traffic is local, and what is masqueraded: for `explain`, so far.
+    pub traffic: Traffic,
     /// What is served over HTTP.
     pub serving: serving::Options,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
@@ -80,6 +83,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
             kernel_log: args.kernel_log,
         },
         sync_period: settings.sync_period,
+        traffic: settings.traffic,
         serving: serving::Options {
             healthz: settings.healthz,
             metrics: settings.metrics,
@@ -89,6 +93,18 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
         oom_score_adj: settings.oom_score_adj,
         warnings: settings.notices.iter().map(ToString::to_string).collect(),
     })
+}
+
+/// What the configuration file alone says of traffic, and what the log should say of the file.
+pub fn traffic(file: Option<&Path>) -> Result<(Traffic, Vec<String>), ConfigError> {
+    let mut mistakes = Vec::new();
+    let settings = settings(file, &[], &mut mistakes);
+    if mistakes.is_empty() {
+        let warnings = settings.notices.iter().map(ToString::to_string);
+        Ok((settings.traffic, warnings.collect()))
+    } else {
+        Err(ConfigError { mistakes })
+    }
 }
 
 /// What the file and the flags mean together; defaults if they are wrong, so that mistakes

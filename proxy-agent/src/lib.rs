@@ -11,6 +11,7 @@ pub mod config;
 mod kernel_log;
 mod logging;
 pub mod once;
+mod oom;
 mod pipeline;
 pub mod report;
 pub mod run;

@@ -13,7 +13,7 @@ use crate::{
     backend::ebpf::{EbpfBackend, OpenError},
     cluster::manifests::{ManifestError, ManifestSource, WatchError, watch},
     config::{Run, Source},
-    kernel_log,
+    kernel_log, oom,
     pipeline::Pipeline,
 };
 use proxy_model::Model;
@@ -51,6 +51,7 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     for warning in &config.warnings {
         tracing::warn!(text = warning, "configuration");
     }
+    oom::set_score(config.oom_score_adj);
     let Source::Manifests(manifests) = config.source else {
         return Err(RunError::Io("this version reads manifests only".to_owned()));
     };

@@ -1,13 +1,29 @@
 //! What the agent tells over HTTP: whether it is well, and figures. Knows neither the source nor
-//! the backend: whoever owns the state reports to it.
+//! the backend: whoever owns the state reports to [`Serving`], and answers when a scrape asks for
+//! the backend's figures.
 
 mod health;
+mod http;
+pub mod metrics;
+mod pages;
+pub mod reference;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use proxy_model::Difference;
 use serde_json::Value;
+use tokio::sync::mpsc;
 
-pub use self::health::{Answer, Health, Moment, Probe};
+pub use self::{
+    health::{Answer, Health, Moment, Probe},
+    http::ServingError,
+    metrics::{Metrics, Numbers, Sync},
+    pages::FiguresWanted,
+};
+use self::{
+    http::{Limits, Server},
+    pages::Site,
+};
 
 /// What is served, and where.
 #[derive(Debug, Clone)]
@@ -20,4 +36,89 @@ pub struct Options {
     pub hard_fail: bool,
     /// What `/configz` shows.
     pub configuration: Value,
+}
+
+/// What the run loop reports to. Every call is cheap.
+#[derive(Debug)]
+pub struct Serving {
+    /// Whether the agent is well.
+    pub health: Health,
+    /// What it counts.
+    pub metrics: Metrics,
+}
+
+/// Scrapes that ask for the backend's figures at once; a further one shows what is known.
+const SCRAPES: usize = 4;
+
+impl Serving {
+    /// Serves in the background until the process ends. `backend` is the dataplane's name;
+    /// `elsewhere` are numbers that are read at each scrape, under full names. Whoever owns the
+    /// backend answers the requests that come out of the channel, when it has time.
+    pub async fn start(
+        options: &Options,
+        sync_period: Duration,
+        backend: &'static str,
+        elsewhere: Vec<Numbers>,
+    ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
+        let (figures, wanted) = mpsc::channel(SCRAPES);
+        let serving = Arc::new(Self {
+            health: Health::new(sync_period),
+            metrics: Metrics::new(backend, elsewhere),
+        });
+        let site = Arc::new(Site {
+            serving: Arc::clone(&serving),
+            configuration: options.configuration.clone(),
+            mode: backend,
+            figures,
+        });
+        let server = |what, flag, address, pages| Server {
+            what,
+            flag,
+            address,
+            pages,
+            limits: Limits::default(),
+        };
+        if let Some(address) = options.healthz {
+            let pages = pages::health(Arc::clone(&site));
+            let server = server("health", "--healthz-bind-address", address, pages);
+            server.start(options.hard_fail).await?;
+        }
+        if let Some(address) = options.metrics {
+            let pages = pages::metrics(site);
+            let server = server("metrics", "--metrics-bind-address", address, pages);
+            server.start(options.hard_fail).await?;
+        }
+        Ok((serving, wanted))
+    }
+
+    /// Something is to be brought into force.
+    pub fn queued(&self) {
+        let now = Moment::now();
+        self.health.queued(now);
+        self.metrics.queued(now.wall);
+    }
+
+    /// What was queued changed nothing: it is in force already.
+    pub fn settled(&self) {
+        self.health.settled();
+        self.metrics.settled();
+    }
+
+    /// A sync succeeded.
+    pub fn synced(&self, sync: Sync<'_>) {
+        let now = Moment::now();
+        self.health.synced(now);
+        self.metrics.synced(sync, now.wall);
+    }
+
+    /// A sync or comparison failed as a whole, and is to be tried again.
+    pub fn failed(&self) {
+        self.queued();
+        self.metrics.failed();
+    }
+
+    /// The kernel was compared with the state, and this was mended.
+    pub fn compared(&self, repaired: &[Difference]) {
+        self.metrics.compared(repaired);
+    }
 }

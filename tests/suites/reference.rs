@@ -4,7 +4,7 @@
 
 use std::{env, fs, path::Path};
 
-use proxy_agent::config::reference;
+use proxy_agent::{config::reference, serving};
 
 fn check(page: &str, generated: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -30,4 +30,14 @@ fn the_command_line_page_is_fresh() {
 #[test]
 fn the_map_page_is_fresh() {
     check("maps.md", &reference::maps());
+}
+
+#[test]
+fn the_configuration_page_is_fresh() {
+    check("config.md", &reference::config());
+}
+
+#[test]
+fn the_metrics_page_is_fresh() {
+    check("metrics.md", &serving::reference::metrics());
 }

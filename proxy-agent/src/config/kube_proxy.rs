@@ -19,7 +19,7 @@ mod value;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use ipnet::IpNet;
+use proxy_model::oracle::Traffic;
 use serde_json::Value;
 
 use self::{
@@ -42,31 +42,14 @@ pub struct Settings {
     pub hard_fail: bool,
     /// How often the kernel is compared with the desired state. Above zero.
     pub sync_period: Duration,
-    /// Addresses of all pods, at most one CIDR a family.
-    pub cluster_cidrs: Vec<IpNet>,
-    /// How traffic of this node's pods is told.
-    pub detect_local: DetectLocal,
-    /// Whether all traffic to ClusterIPs is masqueraded.
-    pub masquerade_all: bool,
+    /// Which traffic comes from pods of this node, and whether all of it is masqueraded.
+    pub traffic: Traffic,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
     pub oom_score_adj: i32,
     /// What the log should say.
     pub notices: Vec<Notice>,
     /// Everything, in the form of a file, for `/configz`.
     pub effective: Value,
-}
-
-/// How traffic of this node's pods is told from other traffic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DetectLocal {
-    /// By source address, within `cluster_cidrs`.
-    ClusterCidr,
-    /// By source address, within this node's `podCIDRs`.
-    NodeCidr,
-    /// By the interface it comes in through.
-    BridgeInterface(String),
-    /// By how the name of that interface begins.
-    InterfaceNamePrefix(String),
 }
 
 /// Something about a field that is no mistake, but that nobody would expect.

@@ -1,5 +1,7 @@
-//! The reference pages `docs/reference/cli.md` and `docs/reference/maps.md`, made from the same
+//! The reference pages `docs/reference/cli.md`, `config.md` and `maps.md`, made from the same
 //! definitions that the program uses.
+
+mod kube_proxy;
 
 use std::fmt::Write as _;
 
@@ -9,6 +11,7 @@ use proxy_common::{
     names::{MAPS, MapGroup, MapShape, SOCKET_PROGRAMS},
 };
 
+pub use self::kube_proxy::config;
 use super::cli::{Cli, EXIT_CODES};
 
 const GENERATED: &str = "<!-- Generated from the code by `cargo xtask docs`; do not edit. -->";

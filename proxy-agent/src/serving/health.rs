@@ -90,6 +90,11 @@ impl Health {
         });
     }
 
+    /// What was queued was in force already.
+    pub fn settled(&self) {
+        self.change(|state| state.oldest_queued = None);
+    }
+
     /// Whether this node should get traffic from outside: it is not being deleted, by an
     /// autoscaler or otherwise. Unschedulable is no reason.
     pub fn node(&self, eligible: bool) {

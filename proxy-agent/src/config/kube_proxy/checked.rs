@@ -2,10 +2,13 @@
 //! kube-proxy's own; fields that decide nothing are checked too, so that a file which kube-proxy
 //! would refuse is not taken for a good one.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use ipnet::IpNet;
+use proxy_model::oracle::{Detector, Traffic};
 
 use super::{
-    DetectLocal, Mistake, Notice, Settings, address,
+    Mistake, Notice, Settings, address,
     complete::Complete,
     typed::{Origin, Typed},
     value::go_text,
@@ -37,7 +40,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         check.mistake("bindAddress", text);
     }
     let cluster_cidrs = check.read("clusterCIDR", address::cluster_cidrs);
-    let detect_local = check.detect_local();
+    let detector = check.detector(cluster_cidrs.unwrap_or_default());
 
     let optional = |path| Some(complete.text(path)).filter(|text| !text.is_empty());
     let masquerade = match section {
@@ -54,9 +57,10 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         hard_fail: complete.switch("bindAddressHardFail"),
         // A negative one is among the mistakes.
         sync_period: Duration::try_from(sync_period).unwrap_or_default(),
-        cluster_cidrs: cluster_cidrs.unwrap_or_default(),
-        detect_local,
-        masquerade_all: complete.switch(masquerade),
+        traffic: Traffic {
+            detector,
+            masquerade_all: complete.switch(masquerade),
+        },
         oom_score_adj: complete.whole("oomScoreAdj"),
         notices: Vec::new(),
         effective: complete.to_value(),
@@ -217,34 +221,36 @@ impl Check<'_> {
         }
     }
 
-    fn detect_local(&mut self) -> DetectLocal {
+    fn detector(&mut self, cluster_cidrs: Vec<IpNet>) -> Detector {
         let complete = self.complete;
         match complete.text("detectLocalMode") {
             // Empty can only come from a flag here, and means the default there too.
-            "" | "ClusterCIDR" => DetectLocal::ClusterCidr,
-            "NodeCIDR" => DetectLocal::NodeCidr,
+            "" | "ClusterCIDR" if cluster_cidrs.is_empty() => Detector::None,
+            "" | "ClusterCIDR" => Detector::ClusterCidr(cluster_cidrs),
+            "NodeCIDR" => Detector::NodeCidr,
             "BridgeInterface" => {
-                DetectLocal::BridgeInterface(self.interface("detectLocal.bridgeInterface"))
+                Detector::BridgeInterface(self.interface("detectLocal.bridgeInterface"))
             }
             "InterfaceNamePrefix" => {
-                DetectLocal::InterfaceNamePrefix(self.interface("detectLocal.interfaceNamePrefix"))
+                Detector::InterfaceNamePrefix(self.interface("detectLocal.interfaceNamePrefix"))
             }
             other => {
                 let text = format!(
-                    "must be ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix, but is \"{other}\""
+                    "must be ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix, but is \
+                     \"{other}\""
                 );
                 self.mistake("detectLocalMode", text);
-                DetectLocal::ClusterCidr
+                Detector::None
             }
         }
     }
 
-    fn interface(&mut self, path: &str) -> String {
+    fn interface(&mut self, path: &str) -> Arc<str> {
         let name = self.complete.text(path);
         if name.is_empty() {
             let mode = self.complete.text("detectLocalMode");
             self.mistake(path, format!("must be set with detectLocalMode {mode}"));
         }
-        name.to_owned()
+        name.into()
     }
 }

@@ -99,7 +99,7 @@ impl Complete {
                 && field.kind != Kind::Any
                 && *setting != default_of(field);
             changed.then(|| {
-                let text = format!("{}: {why}", setting.to_value());
+                let text = format!("{} is not honoured: {why}", setting.to_value());
                 Notice::new(field.path, text)
             })
         });

@@ -60,22 +60,19 @@ impl Kind {
 pub enum Honoured {
     /// What it decides.
     Yes(&'static str),
-    /// Nothing, and why: said in the log when the field is set to something else than its default.
+    /// Nothing, and why: told in the log when the field is set to something else than its default.
     No(&'static str),
 }
 
-const NOT_YET: Honoured = Honoured::No("not honoured yet");
-const OWN_CLIENT: Honoured =
-    Honoured::No("has no meaning here: Culvert reads JSON and makes a handful of requests");
-const OWN_LOG: Honoured = Honoured::No("not honoured: --log-format and --log-level decide");
-const NO_NAT_MARK: Honoured = Honoured::No("has no meaning for the eBPF backend: it sets no marks");
-const NO_CONNTRACK: Honoured = Honoured::No(
-    "not honoured: the eBPF backend makes no conntrack entries and leaves limits as they are",
-);
-const NO_IPVS: Honoured = Honoured::No("has no meaning without IPVS");
-const NO_WINDOWS: Honoured = Honoured::No("has no meaning on Linux");
-const COALESCED: Honoured =
-    Honoured::No("has no meaning here: changes are joined as long as one is being programmed");
+const NOT_YET: Honoured = Honoured::No("not yet");
+const OWN_CLIENT: Honoured = Honoured::No("Culvert reads JSON and makes a handful of requests");
+const OWN_LOG: Honoured = Honoured::No("`--log-format` and `--log-level` decide");
+const NO_NAT_MARK: Honoured = Honoured::No("the eBPF backend sets no marks");
+const NO_CONNTRACK: Honoured =
+    Honoured::No("the eBPF backend makes no conntrack entries and leaves limits as they are");
+const NO_IPVS: Honoured = Honoured::No("there is no IPVS");
+const NO_WINDOWS: Honoured = Honoured::No("for Windows only");
+const COALESCED: Honoured = Honoured::No("changes are joined as long as one is being programmed");
 const PERIOD: Honoured = Honoured::Yes(
     "every so often the kernel is compared with the desired state; of the section of the selected `mode`",
 );
@@ -109,7 +106,7 @@ const fn pointer(
 /// The fields, in the order of kube-proxy's documentation.
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
-    field("featureGates", Kind::Switches, "{}", Honoured::No("has no meaning here: Culvert has no feature gates")),
+    field("featureGates", Kind::Switches, "{}", Honoured::No("Culvert has no feature gates")),
     field("clientConnection.kubeconfig", Kind::Text, "", Honoured::Yes("how the API server is reached")),
     field("clientConnection.acceptContentTypes", Kind::Text, "", OWN_CLIENT),
     field("clientConnection.contentType", Kind::Text, "application/vnd.kubernetes.protobuf", OWN_CLIENT),
@@ -126,9 +123,9 @@ pub const FIELDS: &[Field] = &[
     field("metricsBindAddress", Kind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` if `bindAddress` is IPv6")),
     field("bindAddressHardFail", Kind::Switch, "false", Honoured::Yes("stop if one of these cannot be bound, instead of trying again")),
     field("enableProfiling", Kind::Switch, "false", NOT_YET),
-    field("showHiddenMetricsForVersion", Kind::Text, "", Honoured::No("has no meaning here: no metric is hidden")),
-    field("mode", Kind::Text, "", Honoured::Yes("only whose section is read, see below: Culvert serves with eBPF whatever is said here")),
-    field("portRange", Kind::Text, "", Honoured::No("has no meaning, in kube-proxy neither")),
+    field("showHiddenMetricsForVersion", Kind::Text, "", Honoured::No("no metric is hidden")),
+    field("mode", Kind::Text, "", Honoured::Yes("only whose section is read, see above: Culvert serves with eBPF whatever is said here")),
+    field("portRange", Kind::Text, "", Honoured::No("kube-proxy ignores it too")),
     field("windowsRunAsService", Kind::Switch, "false", NO_WINDOWS),
     pointer("iptables.masqueradeBit", Kind::Whole, "14", NO_NAT_MARK),
     field("iptables.masqueradeAll", Kind::Switch, "false", MASQUERADE),
@@ -165,7 +162,7 @@ pub const FIELDS: &[Field] = &[
     field("conntrack.tcpBeLiberal", Kind::Switch, "false", NO_CONNTRACK),
     field("conntrack.udpTimeout", Kind::Period, "0s", NO_CONNTRACK),
     field("conntrack.udpStreamTimeout", Kind::Period, "0s", NO_CONNTRACK),
-    field("configSyncPeriod", Kind::Period, "15m", Honoured::No("has no meaning here: the API server is watched, never listed again for its own sake")),
+    field("configSyncPeriod", Kind::Period, "15m", Honoured::No("the API server is watched, and never listed again for its own sake")),
 ];
 
 /// The field at `path`.

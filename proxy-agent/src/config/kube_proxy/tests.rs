@@ -1,5 +1,7 @@
 //! Files and flags to settings, and every mistake in them.
 
+use proxy_model::oracle::Detector;
+
 use super::*;
 
 const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
@@ -32,10 +34,9 @@ fn nothing_at_all_is_kube_proxys_defaults() {
     assert_eq!(none.node_name, None);
     assert_eq!(none.healthz, Some("0.0.0.0:10256".parse().unwrap()));
     assert_eq!(none.metrics, Some("127.0.0.1:10249".parse().unwrap()));
-    assert!(!none.hard_fail && !none.masquerade_all);
+    assert!(!none.hard_fail);
     assert_eq!(none.sync_period, Duration::from_secs(30));
-    assert_eq!(none.cluster_cidrs, []);
-    assert_eq!(none.detect_local, DetectLocal::ClusterCidr);
+    assert_eq!(none.traffic, Traffic::default());
     assert_eq!(none.oom_score_adj, -999);
     assert_eq!(none.notices, []);
     assert_eq!(settings(""), none);
@@ -104,7 +105,8 @@ winkernel: {enableDSR: false, forwardHealthCheckVip: false, networkName: \"\", r
         read.kubeconfig.as_deref().and_then(|path| path.to_str()),
         Some("/var/lib/kube-proxy/kubeconfig.conf")
     );
-    assert_eq!(read.cluster_cidrs.len(), 2);
+    let cidrs = ["10.244.0.0/16", "fd00:10:244::/56"].map(|cidr| cidr.parse().unwrap());
+    assert_eq!(read.traffic.detector, Detector::ClusterCidr(cidrs.into()));
     assert_eq!(read.healthz, Some("0.0.0.0:10256".parse().unwrap()));
     assert_eq!(read.sync_period, Duration::from_secs(30));
     assert_eq!(read.oom_score_adj, -999);
@@ -188,10 +190,10 @@ fn what_is_set_but_not_honoured_is_told() {
     );
     let told = notices(&read);
     let starts = [
-        "featureGates: {\"A\":true}: ",
-        "logging.verbosity: 2: ",
+        "featureGates: {\"A\":true} is not honoured: ",
+        "logging.verbosity: 2 is not",
         "nodePortAddresses: ",
-        "conntrack.min: 5: ",
+        "conntrack.min: 5 is not",
     ];
     assert_eq!(told.len(), starts.len(), "{told:?}");
     for (told, start) in told.iter().zip(starts) {
@@ -217,7 +219,7 @@ fn the_section_of_the_mode_counts() {
             Duration::from_secs(60 * minutes),
             "{mode}"
         );
-        assert_eq!(read.masquerade_all, masquerade, "{mode}");
+        assert_eq!(read.traffic.masquerade_all, masquerade, "{mode}");
     }
 }
 
@@ -293,19 +295,19 @@ fn a_sync_period_of_zero_is_a_default_in_a_file_and_a_mistake_as_a_flag() {
 fn interfaces_tell_local_traffic() {
     let read = settings("detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: br0}\n");
     assert_eq!(
-        read.detect_local,
-        DetectLocal::BridgeInterface("br0".to_owned())
+        read.traffic.detector,
+        Detector::BridgeInterface("br0".into())
     );
     let read = settings(
         "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}\n",
     );
     assert_eq!(
-        read.detect_local,
-        DetectLocal::InterfaceNamePrefix("veth".to_owned())
+        read.traffic.detector,
+        Detector::InterfaceNamePrefix("veth".into())
     );
     assert_eq!(
-        settings("detectLocalMode: NodeCIDR").detect_local,
-        DetectLocal::NodeCidr
+        settings("detectLocalMode: NodeCIDR").traffic.detector,
+        Detector::NodeCidr
     );
     let read = settings("detectLocalMode: ClusterCIDR");
     assert!(notices(&read)[0].starts_with("detectLocalMode: ClusterCIDR, but there is no"));

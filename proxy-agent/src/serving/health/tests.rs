@@ -57,6 +57,16 @@ fn what_waits_for_two_sync_periods_is_unhealthy_from_that_moment() {
 }
 
 #[test]
+fn what_changed_nothing_waits_no_more() {
+    let (clock, health) = (Clock::new(), Health::new(PERIOD));
+    health.queued(clock.after(0));
+    health.settled();
+    assert!(healthy(&health, clock.after(1_000)));
+    let answer = health.answer(Probe::Livez, clock.after(1_000));
+    assert_eq!(answer.status, Families(None), "nothing was synced either");
+}
+
+#[test]
 fn the_first_sync_is_judged_from_when_it_was_wanted() {
     let (clock, health) = (Clock::new(), Health::new(PERIOD));
     health.queued(clock.after(500));

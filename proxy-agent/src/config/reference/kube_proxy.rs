@@ -1,0 +1,61 @@
+//! The reference page `docs/reference/config.md`: each field of kube-proxy's configuration file.
+
+use super::{
+    super::kube_proxy::fields::{FIELDS, Field, Honoured},
+    GENERATED, line,
+};
+
+const HEAD: &str = "\
+`proxy-agent run --config FILE` takes the file that kube-proxy takes: a `KubeProxyConfiguration` \
+of `kubeproxy.config.k8s.io/v1alpha1`. What kubeadm starts works as it is, with the image and the \
+command changed: `--config=/var/lib/kube-proxy/config.conf --hostname-override=$(NODE_NAME)`. \
+Version `v1alpha2` is refused: it is not supported yet.
+
+- Mistakes are all told at once, each with its field, and the agent does not start (exit code 2). \
+The rules are kube-proxy's.
+- An unknown field, and one that stands twice, is told in the log and otherwise ignored, as \
+kube-proxy does.
+- A field that is set to something else than its default and is not honoured is told in the log.
+- Zero (`0`, `0s`, an empty string, `false`) means the default, except where the table says \
+`null`: there only `null`, or leaving it out, does.
+- **A flag that is given wins over the file**, and the log says so where they differ. kube-proxy \
+ignores most flags when it has a file; here an empty `--healthz-bind-address=` or \
+`--metrics-bind-address=` turns a port off, which a file cannot do.
+- Of `mode`, only which section is read follows: `ipvs` and `nftables` read their own `syncPeriod`, \
+and `nftables` its own `masqueradeAll`. Every other mode, an empty one and `ebpf` too, reads the \
+section `iptables`: that is kube-proxy's default on Linux, and the section that files fill. \
+`--sync-period` and `--masquerade-all` set it for all modes.
+- `/configz` on the metrics port shows what is in force.
+
+| field | type | default | honoured |
+| --- | --- | --- | --- |";
+
+/// Every field of the file.
+pub fn config() -> String {
+    let mut page = format!("# Configuration file\n\n{GENERATED}\n\n{HEAD}\n");
+    for field in FIELDS {
+        line(&mut page, &row(field));
+    }
+    page
+}
+
+fn row(field: &Field) -> String {
+    let honoured = match field.honoured {
+        Honoured::Yes(what) => format!("yes: {what}"),
+        Honoured::No(why) => format!("no: {why}"),
+    };
+    let default = match field.default {
+        "" => "empty".to_owned(),
+        default => format!("`{default}`"),
+    };
+    let null = if field.zero_is_default {
+        ""
+    } else {
+        " (`null`)"
+    };
+    format!(
+        "| `{}` | {} | {default}{null} | {honoured} |",
+        field.path,
+        field.kind.as_str()
+    )
+}

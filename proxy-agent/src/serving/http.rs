@@ -1,0 +1,152 @@
+//! HTTP servers that cost nothing when a client is slow or hostile: each connection is bounded
+//! in time, and their number too. Knows no page.
+
+#[cfg(test)]
+mod tests;
+
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use thiserror::Error;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+
+/// What a client may take up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Connections at once; further ones wait in the kernel.
+    connections: usize,
+    /// For the head of a request, also between two requests.
+    head: Duration,
+    /// For a connection; then it ends after the answer that is under way.
+    connection: Duration,
+    /// For that answer.
+    last_answer: Duration,
+    /// Between two attempts to bind.
+    bind_again: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 128,
+            head: Duration::from_secs(10),
+            connection: Duration::from_mins(1),
+            last_answer: Duration::from_secs(10),
+            // As kube-proxy does.
+            bind_again: Duration::from_secs(5),
+        }
+    }
+}
+
+/// An address cannot be bound, and the user wants that to be fatal.
+#[derive(Debug, Error)]
+#[error(
+    "serving {what} on {address}: {source}; stop what listens there, choose another address with \
+     {flag}, or leave out --bind-address-hard-fail to go on without"
+)]
+pub struct ServingError {
+    what: &'static str,
+    flag: &'static str,
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// One server.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    /// What it serves, for the log.
+    pub(super) what: &'static str,
+    /// The flag that sets its address.
+    pub(super) flag: &'static str,
+    /// Its address.
+    pub(super) address: SocketAddr,
+    /// Its pages.
+    pub(super) pages: Router,
+    /// Its limits.
+    pub(super) limits: Limits,
+}
+
+impl Server {
+    /// Serves in the background until the process ends. An address that cannot be bound is tried
+    /// again and again, or is an error under `hard_fail`.
+    pub(super) async fn start(self, hard_fail: bool) -> Result<(), ServingError> {
+        match TcpListener::bind(self.address).await {
+            Ok(listener) => drop(tokio::spawn(self.accept(listener))),
+            Err(source) if hard_fail => {
+                return Err(ServingError {
+                    what: self.what,
+                    flag: self.flag,
+                    address: self.address,
+                    source,
+                });
+            }
+            Err(error) => {
+                // Once: a port that somebody else holds would fill the log.
+                tracing::error!(
+                    what = self.what,
+                    address = %self.address,
+                    %error,
+                    "address not bound; trying again in the background"
+                );
+                tokio::spawn(async move {
+                    let listener = self.bind_at_last().await;
+                    tracing::info!(what = self.what, address = %self.address, "address bound");
+                    self.accept(listener).await;
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn bind_at_last(&self) -> TcpListener {
+        loop {
+            sleep(self.limits.bind_again).await;
+            if let Ok(listener) = TcpListener::bind(self.address).await {
+                return listener;
+            }
+        }
+    }
+
+    async fn accept(self, listener: TcpListener) {
+        let places = Arc::new(Semaphore::new(self.limits.connections));
+        loop {
+            let place = Arc::clone(&places).acquire_owned().await;
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let connection = connection(stream, self.pages.clone(), self.limits);
+                    tokio::spawn(async move {
+                        connection.await;
+                        drop(place);
+                    });
+                }
+                // The client went away, or descriptors ran out: the next one may fare better.
+                Err(_) => sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+}
+
+/// Answers requests. What goes wrong is the client's business.
+async fn connection(stream: TcpStream, pages: Router, limits: Limits) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.head);
+    let service = TowerToHyperService::new(pages);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    if timeout(limits.connection, connection.as_mut())
+        .await
+        .is_err()
+    {
+        connection.as_mut().graceful_shutdown();
+        drop(timeout(limits.last_answer, connection).await);
+    }
+}

@@ -1,0 +1,349 @@
+//! Figures in Prometheus' text format. What the run loop calls costs a few atomic operations;
+//! what needs a walk over the state is counted when somebody scrapes.
+
+pub mod definitions;
+mod scrape;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use prometheus::{
+    CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounter, Opts, Registry, TextEncoder,
+    core::Collector, process_collector::ProcessCollector,
+};
+use proxy_model::{Difference, DifferenceKind, Figure, IpFamily, NodeState, ServicePortKey};
+
+use self::definitions::{self as define, Definition};
+use super::health::Probe;
+
+const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
+
+/// Media type of the text format.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// One sync that succeeded.
+#[derive(Debug, Clone, Copy)]
+pub struct Sync<'a> {
+    /// Whether it was about the whole state, not about what changed.
+    pub whole: bool,
+    /// Time of model and backend.
+    pub took: Duration,
+    /// When the cluster changed what is in force now.
+    pub triggers: &'a [(IpFamily, SystemTime)],
+    /// What is in force now.
+    pub state: &'a NodeState,
+}
+
+/// Numbers from elsewhere, asked for at each scrape: full names of metrics.
+pub type Numbers = Box<dyn Fn() -> Vec<Figure> + Send + std::marker::Sync>;
+
+/// All metrics.
+pub struct Metrics {
+    registry: Registry,
+    /// Of the names of the backend's figures.
+    prefix: String,
+    /// Changes from before are none of this agent's: a restart would count them as slow.
+    started: SystemTime,
+    sync: HistogramVec,
+    full_sync: HistogramVec,
+    partial_sync: HistogramVec,
+    last_sync: GaugeVec,
+    last_queued: GaugeVec,
+    network_programming: HistogramVec,
+    endpoint_changes: Changes,
+    service_changes: Changes,
+    healthz: CounterVec,
+    livez: CounterVec,
+    source_synced: GaugeVec,
+    events: IntCounter,
+    revisions: IntCounter,
+    sync_failures: IntCounter,
+    comparisons: IntCounter,
+    repairs: CounterVec,
+    not_programmed: GaugeVec,
+    counted: Mutex<Counted>,
+    elsewhere: Vec<Numbers>,
+}
+
+/// What is counted at a scrape.
+#[derive(Debug, Default)]
+struct Counted {
+    /// A snapshot shares all that did not change since.
+    state: NodeState,
+    /// Of the backend.
+    figures: Vec<Figure>,
+}
+
+/// Changes of one sort of objects.
+#[derive(Debug)]
+struct Changes {
+    total: IntCounter,
+    pending: GaugeVec,
+}
+
+impl Changes {
+    fn new(registry: &Registry, total: &Definition, pending: &Definition) -> Self {
+        let pending = gauge(registry, pending);
+        pending.with_label_values::<&str>(&[]).set(0.0);
+        Self {
+            total: plain_counter(registry, total),
+            pending,
+        }
+    }
+
+    fn seen(&self, count: u64) {
+        self.total.inc_by(count);
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "no cluster has 2^53 changes at once"
+        )]
+        self.pending
+            .with_label_values::<&str>(&[])
+            .add(count as f64);
+    }
+
+    fn settled(&self) {
+        self.pending.with_label_values::<&str>(&[]).set(0.0);
+    }
+}
+
+impl Metrics {
+    /// Every metric at its start, all known label values included, so that a query finds zeros.
+    /// `backend` names the dataplane.
+    pub fn new(backend: &str, elsewhere: Vec<Numbers>) -> Self {
+        let registry = Registry::new();
+        let at = &registry;
+        let process = ProcessCollector::for_self();
+        at.register(Box::new(process))
+            .expect("a new registry has no metric of this name");
+        gauge(at, &define::BUILD)
+            .with_label_values(&[env!("CARGO_PKG_VERSION"), backend])
+            .set(1.0);
+        let metrics = Self {
+            prefix: format!("culvert_{backend}_"),
+            started: SystemTime::now(),
+            sync: histogram(at, &define::SYNC_DURATION),
+            full_sync: histogram(at, &define::FULL_SYNC_DURATION),
+            partial_sync: histogram(at, &define::PARTIAL_SYNC_DURATION),
+            last_sync: gauge(at, &define::LAST_SYNC),
+            last_queued: gauge(at, &define::LAST_QUEUED),
+            network_programming: histogram(at, &define::NETWORK_PROGRAMMING),
+            endpoint_changes: Changes::new(
+                at,
+                &define::ENDPOINT_CHANGES,
+                &define::ENDPOINT_CHANGES_PENDING,
+            ),
+            service_changes: Changes::new(
+                at,
+                &define::SERVICE_CHANGES,
+                &define::SERVICE_CHANGES_PENDING,
+            ),
+            healthz: counter(at, &define::HEALTHZ),
+            livez: counter(at, &define::LIVEZ),
+            source_synced: gauge(at, &define::SOURCE_SYNCED),
+            events: plain_counter(at, &define::EVENTS),
+            revisions: plain_counter(at, &define::REVISIONS),
+            sync_failures: plain_counter(at, &define::SYNC_FAILURES),
+            comparisons: plain_counter(at, &define::COMPARISONS),
+            repairs: counter(at, &define::REPAIRS),
+            not_programmed: gauge(at, &define::NOT_PROGRAMMED),
+            counted: Mutex::default(),
+            elsewhere,
+            registry,
+        };
+        metrics.start_at_zero();
+        metrics
+    }
+
+    /// A label value that was never used does not show.
+    fn start_at_zero(&self) {
+        for family in FAMILIES.map(IpFamily::as_str) {
+            for histogram in [
+                &self.sync,
+                &self.full_sync,
+                &self.partial_sync,
+                &self.network_programming,
+            ] {
+                histogram.with_label_values(&[family]);
+            }
+            for gauge in [&self.last_sync, &self.last_queued, &self.not_programmed] {
+                gauge.with_label_values(&[family]).set(0.0);
+            }
+        }
+        for code in ["200", "503"] {
+            self.healthz.with_label_values(&[code]);
+            self.livez.with_label_values(&[code]);
+        }
+        for kind in DifferenceKind::ALL {
+            self.repairs.with_label_values(&[kind.as_str()]);
+        }
+        self.source_synced.with_label_values::<&str>(&[]).set(0.0);
+    }
+
+    /// The source has told the whole cluster.
+    pub fn source_synced(&self) {
+        self.source_synced.with_label_values::<&str>(&[]).set(1.0);
+    }
+
+    /// Events were folded; of them, these changed a Service or an EndpointSlice.
+    pub fn events(&self, all: u64, service_changes: u64, endpoint_changes: u64) {
+        self.events.inc_by(all);
+        self.service_changes.seen(service_changes);
+        self.endpoint_changes.seen(endpoint_changes);
+    }
+
+    /// Something is to be brought into force.
+    pub fn queued(&self, now: SystemTime) {
+        for family in FAMILIES {
+            let last = self.last_queued.with_label_values(&[family.as_str()]);
+            last.set(seconds(now));
+        }
+    }
+
+    /// Nothing waits any more.
+    pub fn settled(&self) {
+        self.service_changes.settled();
+        self.endpoint_changes.settled();
+    }
+
+    /// A sync succeeded.
+    pub fn synced(&self, sync: Sync<'_>, now: SystemTime) {
+        self.settled();
+        self.revisions.inc();
+        let which = if sync.whole {
+            &self.full_sync
+        } else {
+            &self.partial_sync
+        };
+        for family in FAMILIES.map(IpFamily::as_str) {
+            for histogram in [&self.sync, which] {
+                let histogram = histogram.with_label_values(&[family]);
+                histogram.observe(sync.took.as_secs_f64());
+            }
+            self.last_sync
+                .with_label_values(&[family])
+                .set(seconds(now));
+        }
+        let recent = |(_, trigger): &&(IpFamily, SystemTime)| *trigger >= self.started;
+        for (family, trigger) in sync.triggers.iter().filter(recent) {
+            // A clock of the control plane that goes ahead gives a change that took no time.
+            let took = now.duration_since(*trigger).unwrap_or_default();
+            let histogram = self
+                .network_programming
+                .with_label_values(&[family.as_str()]);
+            histogram.observe(took.as_secs_f64());
+        }
+        self.counted().state = sync.state.clone();
+    }
+
+    /// A sync or comparison failed as a whole.
+    pub fn failed(&self) {
+        self.sync_failures.inc();
+    }
+
+    /// The kernel was compared with the state, and this was mended.
+    pub fn compared(&self, repaired: &[Difference]) {
+        self.comparisons.inc();
+        for difference in repaired {
+            let kind = difference.kind.as_str();
+            self.repairs.with_label_values(&[kind]).inc();
+        }
+    }
+
+    /// Service ports that are not programmed now.
+    pub fn not_programmed<'a>(&self, ports: impl Iterator<Item = &'a ServicePortKey>) {
+        let mut counts = [0.0; FAMILIES.len()];
+        for port in ports {
+            counts[usize::from(port.family == IpFamily::V6)] += 1.0;
+        }
+        for (family, count) in FAMILIES.iter().zip(counts) {
+            let gauge = self.not_programmed.with_label_values(&[family.as_str()]);
+            gauge.set(count);
+        }
+    }
+
+    /// What the backend counted, under its own names: `culvert_BACKEND_` is put before them.
+    pub fn figures(&self, figures: Vec<Figure>) {
+        self.counted().figures = figures;
+    }
+
+    /// A probe was answered.
+    pub fn probed(&self, probe: Probe, code: u16) {
+        let counter = match probe {
+            Probe::Healthz => &self.healthz,
+            Probe::Livez => &self.livez,
+        };
+        counter.with_label_values(&[&code.to_string()]).inc();
+    }
+
+    /// Everything, as text.
+    pub fn text(&self) -> Result<String, prometheus::Error> {
+        let mut families = self.registry.gather();
+        {
+            let counted = self.counted();
+            families.extend(scrape::of_state(&counted.state));
+            families.extend(scrape::of_figures(&self.prefix, &counted.figures));
+        }
+        for numbers in &self.elsewhere {
+            families.extend(scrape::of_figures("", &numbers()));
+        }
+        families.sort_by(|one, other| one.name().cmp(other.name()));
+        TextEncoder::new().encode_to_string(&families)
+    }
+
+    fn counted(&self) -> std::sync::MutexGuard<'_, Counted> {
+        // Each change is one assignment: a panic elsewhere leaves nothing half done.
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Seconds since 1970, with a fraction.
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
+}
+
+/// Puts a metric into the registry. Names are unique, which a test of the definitions proves.
+fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: prometheus::Result<C>,
+) -> C {
+    let metric = metric.expect("definitions hold valid names");
+    registry
+        .register(Box::new(metric.clone()))
+        .expect("definitions hold each name once");
+    metric
+}
+
+fn options(of: &Definition) -> Opts {
+    Opts::new(of.name, of.help)
+}
+
+fn plain_counter(registry: &Registry, of: &Definition) -> IntCounter {
+    registered(registry, IntCounter::with_opts(options(of)))
+}
+
+fn counter(registry: &Registry, of: &Definition) -> CounterVec {
+    registered(registry, CounterVec::new(options(of), of.labels))
+}
+
+fn gauge(registry: &Registry, of: &Definition) -> GaugeVec {
+    registered(registry, GaugeVec::new(options(of), of.labels))
+}
+
+fn histogram(registry: &Registry, of: &Definition) -> HistogramVec {
+    let options = HistogramOpts::from(options(of)).buckets(define::buckets(of));
+    registered(registry, HistogramVec::new(options, of.labels))
+}

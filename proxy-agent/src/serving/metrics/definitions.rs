@@ -1,0 +1,158 @@
+//! Every metric: name, type, labels and meaning. Registration and `docs/reference/metrics.md`
+//! follow from it.
+
+/// One metric.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Full name.
+    pub name: &'static str,
+    /// Type.
+    pub kind: Kind,
+    /// Names of labels.
+    pub labels: &'static [&'static str],
+    /// What it tells, without a full stop.
+    pub help: &'static str,
+    /// Whether kube-proxy has it with the same meaning.
+    pub of_kube_proxy: bool,
+}
+
+/// Type of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts observations in buckets.
+    Histogram,
+}
+
+impl Kind {
+    /// As after `# TYPE`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+macro_rules! define {
+    ($($const:ident = $kind:ident $name:literal [$($label:literal),*] $same:literal, $help:literal;)*) => {
+        $(
+            pub(super) const $const: Definition = Definition {
+                name: $name,
+                kind: Kind::$kind,
+                labels: &[$($label),*],
+                help: $help,
+                of_kube_proxy: $same,
+            };
+        )*
+
+        /// All that the agent itself counts, in the order of the reference page.
+        pub const ALL: &[Definition] = &[$($const),*];
+    };
+}
+
+define! {
+    SYNC_DURATION = Histogram "kubeproxy_sync_proxy_rules_duration_seconds" ["ip_family"] true,
+        "Time to bring a change into force: model and kernel; one sync serves both families";
+    FULL_SYNC_DURATION = Histogram "kubeproxy_sync_full_proxy_rules_duration_seconds" ["ip_family"] true,
+        "Time of syncs of the whole state: the first one, and the one after a failed one";
+    PARTIAL_SYNC_DURATION = Histogram "kubeproxy_sync_partial_proxy_rules_duration_seconds" ["ip_family"] true,
+        "Time of syncs of what changed only";
+    LAST_SYNC = Gauge "kubeproxy_sync_proxy_rules_last_timestamp_seconds" ["ip_family"] true,
+        "When the last sync succeeded";
+    LAST_QUEUED = Gauge "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds" ["ip_family"] true,
+        "When something last was to be brought into force";
+    NETWORK_PROGRAMMING = Histogram "kubeproxy_network_programming_duration_seconds" ["ip_family"] true,
+        "Time from the change of a pod or Service to the state in the kernel, by the clock of the control plane (annotation endpoints.kubernetes.io/last-change-trigger-time)";
+    ENDPOINT_CHANGES = Counter "kubeproxy_sync_proxy_rules_endpoint_changes_total" [] true,
+        "EndpointSlices that changed";
+    ENDPOINT_CHANGES_PENDING = Gauge "kubeproxy_sync_proxy_rules_endpoint_changes_pending" [] true,
+        "EndpointSlices whose change is not in force yet";
+    SERVICE_CHANGES = Counter "kubeproxy_sync_proxy_rules_service_changes_total" [] true,
+        "Services that changed";
+    SERVICE_CHANGES_PENDING = Gauge "kubeproxy_sync_proxy_rules_service_changes_pending" [] true,
+        "Services whose change is not in force yet";
+    NO_LOCAL_ENDPOINTS = Gauge "kubeproxy_sync_proxy_rules_no_local_endpoints_total" ["ip_family", "traffic_policy"] true,
+        "Service ports with policy Local and endpoints, none of them on this node; external ones are not served yet and count 0";
+    HEALTHZ = Counter "kubeproxy_proxy_healthz_total" ["code"] true,
+        "Answers of /healthz on the health port";
+    LIVEZ = Counter "kubeproxy_proxy_livez_total" ["code"] true,
+        "Answers of /livez on the health port";
+    BUILD = Gauge "culvert_build_info" ["version", "backend"] false,
+        "1, with the version of the agent and the dataplane that it uses";
+    SOURCE_SYNCED = Gauge "culvert_source_synced" [] false,
+        "1 once the source has told the whole cluster; nothing is programmed before";
+    EVENTS = Counter "culvert_events_total" [] false,
+        "Events from the source, whether or not they changed anything";
+    REVISIONS = Counter "culvert_revisions_total" [] false,
+        "Syncs that succeeded; events that came together share one";
+    SYNC_FAILURES = Counter "culvert_sync_failures_total" [] false,
+        "Syncs and comparisons that failed as a whole and were put off";
+    COMPARISONS = Counter "culvert_comparisons_total" [] false,
+        "How often the kernel was compared with the state";
+    REPAIRS = Counter "culvert_repairs_total" ["difference"] false,
+        "Objects in the kernel that somebody else changed and that were repaired";
+    SERVICES = Gauge "culvert_service_ports" ["ip_family"] false,
+        "Service ports in the state of this node";
+    ENDPOINTS = Gauge "culvert_endpoints" ["ip_family"] false,
+        "Endpoints that these lead to; one behind two Service ports counts twice";
+    NOT_PROGRAMMED = Gauge "culvert_service_ports_not_programmed" ["ip_family"] false,
+        "Service ports that the backend could not program; the log and `state` name them";
+    DIAGNOSTICS = Gauge "culvert_diagnostics" [] false,
+        "Things about objects that make no sense or are not served; the log and `state` name them";
+}
+
+/// What the metrics library reads from the kernel about this process.
+pub const OF_PROCESS: &[(&str, Kind, &str)] = &[
+    (
+        "process_cpu_seconds_total",
+        Kind::Counter,
+        "CPU time in whole seconds",
+    ),
+    (
+        "process_max_fds",
+        Kind::Gauge,
+        "File descriptors that may be open",
+    ),
+    (
+        "process_open_fds",
+        Kind::Gauge,
+        "File descriptors that are open",
+    ),
+    (
+        "process_resident_memory_bytes",
+        Kind::Gauge,
+        "Memory in RAM",
+    ),
+    (
+        "process_start_time_seconds",
+        Kind::Gauge,
+        "When the process started",
+    ),
+    ("process_threads", Kind::Gauge, "Threads"),
+    ("process_virtual_memory_bytes", Kind::Gauge, "Address space"),
+];
+
+/// Upper bounds of the buckets of a histogram.
+pub(super) fn buckets(definition: &Definition) -> Vec<f64> {
+    if *definition == NETWORK_PROGRAMMING {
+        network_programming_buckets()
+    } else {
+        (0..15).map(|power| 0.001 * f64::from(1 << power)).collect()
+    }
+}
+
+/// kube-proxy's, with the bucket for 0 that its way of joining lists makes: queries over nodes of
+/// both kinds need equal bounds.
+fn network_programming_buckets() -> Vec<f64> {
+    let quarters = [0.0, 0.25, 0.5];
+    let seconds = (1..60).map(f64::from);
+    let by_five = (60..120).step_by(5).map(f64::from);
+    let by_thirty = (120..=300).step_by(30).map(f64::from);
+    let all = quarters.into_iter().chain(seconds);
+    all.chain(by_five).chain(by_thirty).collect()
+}
