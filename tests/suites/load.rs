@@ -1,12 +1,17 @@
-//! Every variant of the kernel programs passes the verifier of this kernel. Needs root and BPF.
+//! Every variant of the kernel programs passes the verifier of this kernel, and what can be asked
+//! before an agent serves is answered right. Needs root and BPF.
 
+use std::{collections::BTreeMap, fs};
+
+use proxy_agent::backend::{check::Check, ebpf};
 use proxy_common::names::{MAPS, MapGroup, SOCKET_PROGRAMS};
+use proxy_model::Protocol;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
-    bpf::Pinned,
+    bpf::{Pinned, attach_alone},
     pod::Transport,
     requires::{self, PRIVILEGED},
-    shop::{frontend, http, service},
+    shop::{dns, frontend, frontend6, http, service},
 };
 
 const FILE: &str = "cluster.yaml";
@@ -82,4 +87,95 @@ fn with_the_kernel_log_the_programs_load_and_tell_what_they_decide() {
         .unwrap()
         .remove(0);
     assert_eq!(attempt.answer, Some(http(1)));
+}
+
+#[test]
+fn a_host_that_serves_is_found_usable_and_the_agent_is_not_disturbed() {
+    if !requires::met("load", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let cluster = service(1, &[1]);
+    let mut agent =
+        Agent::start(&shop.world, AgentOptions::default(), &[(FILE, &cluster)]).unwrap();
+    let pid = agent.pid().unwrap();
+    let before = agent.pins().entries();
+    let check = |agent: &Agent<'_>| {
+        Check::run(&ebpf::Options {
+            pin_dir: agent.pins().path().to_owned(),
+            cgroup_path: Some(shop.world.cgroup().path().to_owned()),
+            map_sizes: BTreeMap::new(),
+            kernel_log: false,
+        })
+    };
+    let found = check(&agent);
+    assert!(found.is_usable(), "{}", found.to_text());
+    let requirement = |check: &Check, name: &str| {
+        let mut all = check.requirements.iter();
+        all.find(|one| one.name == name).unwrap().clone()
+    };
+    let held = requirement(&found, "pin directory").found;
+    assert!(held.contains(&pid.to_string()), "{held}");
+    let refusal = requirement(&found, "refusal").found;
+    assert_eq!(refusal, agent.refusal().unwrap());
+    assert_eq!(agent.pins().entries(), before);
+    let mut prober = Prober::start(&shop.client).unwrap();
+    let to = frontend(1, 80);
+    let attempt = &prober.send(Transport::Tcp, to, 1).unwrap()[0];
+    assert_eq!(attempt.answer_as(to), Ok(http(1)));
+
+    // Somebody whose program allows no other beside it.
+    agent.terminate().unwrap();
+    agent.cleanup().unwrap();
+    attach_alone(shop.world.cgroup().path()).unwrap();
+    let found = check(&agent);
+    assert!(!found.is_usable(), "{}", found.to_text());
+    let hooks = requirement(&found, "socket hooks");
+    assert!(
+        !hooks.met && hooks.found.contains("culvert_conn4"),
+        "{hooks:?}"
+    );
+    assert!(hooks.remedy.unwrap().contains("bpftool cgroup show"));
+}
+
+#[test]
+fn what_is_served_already_is_known_without_an_agent() {
+    if !requires::met("load", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let cluster = service(1, &[1]) + &service(2, &[]);
+    let options = AgentOptions::default();
+    let mut agent = Agent::prepare(&shop.world, options, &[(FILE, &cluster)]).unwrap();
+    let pins = agent.pins().path().to_owned();
+    let serves = |at, protocol| ebpf::is_programmed(&pins, at, protocol);
+    let (tcp, udp) = (Protocol::Tcp, Protocol::Udp);
+    assert!(!serves(frontend(1, 80), tcp), "nothing is pinned");
+    agent.launch().unwrap();
+    assert!(serves(frontend(1, 80), tcp), "while the agent runs");
+    agent.kill().unwrap();
+    for (at, protocol, expected) in [
+        (frontend(1, 80), tcp, true),
+        (frontend6(1, 80), tcp, true),
+        (frontend(1, 53), udp, true),
+        (frontend(1, 80), udp, false),
+        (frontend(1, 53), tcp, false),
+        (frontend(1, 81), tcp, false),
+        (frontend(2, 80), tcp, false),
+        (frontend(3, 80), tcp, false),
+        (dns(1), udp, false),
+    ] {
+        assert_eq!(serves(at, protocol), expected, "{at}/{protocol}");
+    }
+    // Without the link that leads IPv4 sockets, IPv6 is still served.
+    let links = pins.join("links");
+    fs::remove_file(links.join("culvert_conn4")).unwrap();
+    assert!(!serves(frontend(1, 80), tcp));
+    assert!(serves(frontend6(1, 80), tcp));
+    // A link that is pinned and attached to nothing.
+    Pinned::open(&links.join("culvert_conn6"))
+        .unwrap()
+        .detach()
+        .unwrap();
+    assert!(!serves(frontend6(1, 80), tcp));
 }

@@ -7,7 +7,7 @@
 //! ```
 //! Pure: `encode`, `program`, `tables`, `capacity`, `adopt`, `compare`, `numbers`, `describe`,
 //! `render`. They talk to the kernel: `pins`, `cgroup`, `load`, `links`, `repair`, `cleanup`,
-//! `kernel_maps`, `held_maps`, `figures`, `syscalls`, `rights`.
+//! `kernel_maps`, `held_maps`, `figures`, `in_force`, `probe`, `syscalls`, `rights`.
 
 mod adopt;
 mod capacity;
@@ -20,12 +20,14 @@ mod entry;
 mod error;
 mod figures;
 mod held_maps;
+mod in_force;
 mod kernel_maps;
 mod links;
 mod load;
 mod memory_maps;
 mod numbers;
 mod pins;
+mod probe;
 mod program;
 mod programmed;
 mod render;
@@ -46,6 +48,8 @@ use aya_log::EbpfLogger;
 pub use cleanup::{Cleanup, cleanup};
 pub use error::OpenError;
 use error::with_causes;
+pub use in_force::is_programmed;
+pub use probe::probe;
 use proxy_common::names::MAPS;
 use proxy_model::{
     Backend, ChangeSet, Difference, FatalCause, Figure, NodeState, RepairReport, ServiceFailure,

@@ -17,7 +17,7 @@ use proxy_common::names::SOCKET_PROGRAMS;
 use super::{OpenError, cgroup::Cgroup, pins::repin, syscalls};
 pub use held::{HeldLink, Mended};
 pub use pinned::detach;
-pub use program::load;
+pub use program::{hook, load};
 
 /// What attaching came to.
 #[derive(Debug)]

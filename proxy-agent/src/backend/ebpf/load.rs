@@ -49,13 +49,7 @@ pub fn load(
     sizes: &BTreeMap<String, u32>,
     kernel_log: bool,
 ) -> Result<Loaded, OpenError> {
-    if OBJECT.is_empty() {
-        return Err(OpenError::Other(
-            "this proxy-agent was built without the kernel programs: build it without \
-             CULVERT_SKIP_EBPF, after `cargo xtask setup`"
-                .into(),
-        ));
-    }
+    check_object()?;
     let (services, adopted, rebuilt) = choose_services(pins, sizes)?;
     drop_unfit_flows(&pins.flows(), sizes)?;
     for directory in [&services, &pins.flows()] {
@@ -64,16 +58,8 @@ pub fn load(
     }
     raise_memlock_limit();
 
-    // Whether the helper may be called can only be tried: distributions backport.
-    let attempt =
-        |has_set_retval| load_object(&services, &pins.flows(), sizes, kernel_log, has_set_retval);
-    let (ebpf, refusal) = match attempt(1) {
-        Ok(ebpf) => (ebpf, "ECONNREFUSED"),
-        Err(error) => {
-            tracing::debug!(%error, "loading again without bpf_set_retval");
-            (attempt(0)?, "EPERM")
-        }
-    };
+    let directories = [&*services, &*pins.flows()];
+    let (ebpf, refusal) = load_best(Some(directories), sizes, kernel_log)?;
     Ok(Loaded {
         ebpf,
         services,
@@ -83,9 +69,45 @@ pub fn load(
     })
 }
 
+/// Loads the programs with maps of their own, pins nothing, and lets everything go again. Returns
+/// what a refused connect gives.
+pub fn try_load(sizes: &BTreeMap<String, u32>) -> Result<&'static str, OpenError> {
+    check_object()?;
+    raise_memlock_limit();
+    load_best(None, sizes, false).map(|(_, refusal)| refusal)
+}
+
+fn check_object() -> Result<(), OpenError> {
+    if OBJECT.is_empty() {
+        return Err(OpenError::Other(
+            "this proxy-agent was built without the kernel programs; build it without \
+             CULVERT_SKIP_EBPF, after `cargo xtask setup`"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the helper that names a refusal may be called can only be tried: distributions
+/// backport.
+fn load_best(
+    directories: Option<[&Path; 2]>,
+    sizes: &BTreeMap<String, u32>,
+    kernel_log: bool,
+) -> Result<(Ebpf, &'static str), OpenError> {
+    let attempt = |has_set_retval| load_object(directories, sizes, kernel_log, has_set_retval);
+    match attempt(1) {
+        Ok(ebpf) => Ok((ebpf, "ECONNREFUSED")),
+        Err(error) => {
+            tracing::debug!(%error, "loading again without bpf_set_retval");
+            Ok((attempt(0)?, "EPERM"))
+        }
+    }
+}
+
+/// Loads the object with the Service maps and the flow maps of `directories`, or with new ones.
 fn load_object(
-    services: &Path,
-    flows: &Path,
+    directories: Option<[&Path; 2]>,
     sizes: &BTreeMap<String, u32>,
     kernel_log: bool,
     has_set_retval: u8,
@@ -99,11 +121,13 @@ fn load_object(
         loader.map_max_entries("AYA_LOGS", SMALLEST_RING);
     }
     for shape in &MAPS {
-        let directory = match shape.group {
-            MapGroup::Services => services,
-            MapGroup::Flows => flows,
-        };
-        loader.map_pin_path(shape.name, directory.join(shape.name));
+        if let Some([services, flows]) = directories {
+            let directory = match shape.group {
+                MapGroup::Services => services,
+                MapGroup::Flows => flows,
+            };
+            loader.map_pin_path(shape.name, directory.join(shape.name));
+        }
         if shape.sizable {
             loader.map_max_entries(shape.name, entries(shape, sizes));
         }

@@ -30,7 +30,7 @@ use super::OpenError;
 pub use removal::{Removal, remove_tree};
 
 /// Where the kernel's own documentation and every tool expect bpffs.
-const BPFFS: &str = "/sys/fs/bpf";
+pub const BPFFS: &str = "/sys/fs/bpf";
 
 /// A locked pin directory. One that this made goes again with it while nothing is in it, so that
 /// a start that fails leaves no trace.
@@ -127,7 +127,7 @@ impl PinDir {
 
     /// Service maps of this version.
     pub fn services(&self) -> PathBuf {
-        self.path.join(format!("services-v{SERVICES_ABI}"))
+        services_in(&self.path)
     }
 
     /// Service maps that are being rebuilt beside those in [`Self::services`].
@@ -147,8 +147,18 @@ impl PinDir {
 
     /// Links.
     pub fn links(&self) -> PathBuf {
-        self.path.join("links")
+        links_in(&self.path)
     }
+}
+
+/// Service maps of this version in a pin directory that may be anybody's.
+pub fn services_in(pin_dir: &Path) -> PathBuf {
+    pin_dir.join(format!("services-v{SERVICES_ABI}"))
+}
+
+/// Links in such a directory.
+pub fn links_in(pin_dir: &Path) -> PathBuf {
+    pin_dir.join("links")
 }
 
 impl Drop for PinDir {
@@ -172,7 +182,7 @@ fn not_on_bpffs(path: &Path) -> OpenError {
 }
 
 /// Whether `path`, or the nearest ancestor of it that exists, is on bpffs.
-fn on_bpffs(path: &Path) -> bool {
+pub fn on_bpffs(path: &Path) -> bool {
     path.ancestors()
         .find(|ancestor| ancestor.exists())
         .and_then(|ancestor| statfs(ancestor).ok())

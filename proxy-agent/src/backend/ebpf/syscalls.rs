@@ -19,7 +19,9 @@ use bytemuck::Pod;
 // Commands and types of `linux/bpf.h`; numbers are kernel ABI and never change.
 const BPF_OBJ_PIN: libc::c_long = 6;
 const BPF_OBJ_GET: libc::c_long = 7;
+const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const BPF_PROG_QUERY: libc::c_long = 16;
 const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
@@ -212,6 +214,40 @@ pub fn lookup_batch<K: Pod, V: Pod>(
     let count = u32::from_ne_bytes([a, b, c, d]) as usize;
     *position = Some(next);
     Ok(Batch { count, last })
+}
+
+/// The programs on one hook of a cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnHook {
+    /// How many there are.
+    pub count: u32,
+    /// Whether there may be more.
+    pub allows_others: bool,
+}
+
+/// What is attached to a hook of `cgroup` itself.
+pub fn on_hook(cgroup: impl AsFd, hook: u32) -> io::Result<OnHook> {
+    const BPF_F_ALLOW_MULTI: u32 = 2;
+    let cgroup = cgroup.as_fd().as_raw_fd().to_ne_bytes();
+    // target_fd, attach_type, query_flags, attach_flags, prog_ids (u64), prog_cnt: without room
+    // for ids, only their number is told.
+    let mut attr = attr(&[(0, &cgroup), (4, &hook.to_ne_bytes())]);
+    bpf(BPF_PROG_QUERY, &mut attr)?;
+    let word = |at: usize| u32::from_ne_bytes([attr[at], attr[at + 1], attr[at + 2], attr[at + 3]]);
+    let (flags, count) = (word(12), word(24));
+    Ok(OnHook {
+        count,
+        allows_others: count == 0 || flags & BPF_F_ALLOW_MULTI != 0,
+    })
+}
+
+/// Whether the system call can be used at all.
+pub fn answers() -> io::Result<()> {
+    match bpf(BPF_PROG_GET_NEXT_ID, &mut attr(&[])) {
+        // There is no program yet.
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        result => result.map(drop),
+    }
 }
 
 /// Puts `program` behind `link` in place (Linux 5.7): no socket is served by none or by both.

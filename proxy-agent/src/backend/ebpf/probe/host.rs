@@ -1,0 +1,158 @@
+//! What is asked of the host's files: no system call of BPF.
+
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
+
+use nix::sys::{
+    resource::{RLIM_INFINITY, Resource, getrlimit},
+    stat::{major, minor},
+};
+
+use super::requirement;
+use crate::backend::check::Requirement;
+
+/// The oldest kernel with all hooks: getpeername came with 5.8, the release of sockets with 5.9,
+/// and 5.10 is the oldest that is still maintained, and tested.
+const OLDEST: (u32, u32) = (5, 10);
+
+/// The version of the running kernel.
+pub fn kernel() -> Requirement {
+    let result = match release() {
+        Ok(release) => match version(&release) {
+            Some(version) if version >= OLDEST => Ok(release),
+            _ => Err(format!("{release}; boot Linux 5.10 or later")),
+        },
+        Err(error) => Err(error),
+    };
+    requirement(
+        "Linux 5.10",
+        "it is the oldest kernel with all the socket hooks that is still maintained",
+        result,
+    )
+}
+
+fn release() -> Result<String, String> {
+    const RELEASE: &str = "/proc/sys/kernel/osrelease";
+    fs::read_to_string(RELEASE)
+        .map(|text| text.trim().to_owned())
+        .map_err(|error| format!("reading {RELEASE}: {error}"))
+}
+
+/// Major and minor version of a release such as `5.10.0-33-cloud-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// The limit on locked memory, which counts before Linux 5.11 only.
+pub fn memory() -> Requirement {
+    let counts = release()
+        .ok()
+        .and_then(|release| version(&release))
+        .is_some_and(|version| version < (5, 11));
+    let hard = getrlimit(Resource::RLIMIT_MEMLOCK).map(|(_, hard)| hard);
+    let (met, found) = match hard {
+        Ok(RLIM_INFINITY) => (true, "no limit".to_owned()),
+        Ok(bytes) if counts => (false, format!("at most {} KiB", bytes / 1024)),
+        Ok(_) => (
+            true,
+            "does not count: maps count to the memory cgroup".to_owned(),
+        ),
+        Err(errno) => (false, errno.to_string()),
+    };
+    Requirement {
+        required: false,
+        met,
+        remedy: (!met).then(|| {
+            "run with CAP_SYS_RESOURCE, with which the agent raises it, or raise it: ulimit -l \
+             unlimited"
+                .to_owned()
+        }),
+        ..requirement(
+            "locked memory",
+            "before Linux 5.11 maps count against RLIMIT_MEMLOCK, by default 64 KiB",
+            Ok(found),
+        )
+    }
+}
+
+/// Type information of the kernel.
+pub fn btf() -> Requirement {
+    const BTF: &str = "/sys/kernel/btf/vmlinux";
+    let met = Path::new(BTF).exists();
+    Requirement {
+        required: false,
+        met,
+        remedy: (!met).then(|| "use a kernel that is built with CONFIG_DEBUG_INFO_BTF".to_owned()),
+        ..requirement(
+            "kernel BTF",
+            "not needed to serve; tools such as bpftool and tracers tell more with it",
+            Ok(if met { BTF } else { "none" }.to_owned()),
+        )
+    }
+}
+
+/// Process id of whoever holds the lock of the pin directory; of a process in another pid
+/// namespace nothing is seen. The lock is not tried: an agent that starts just then would fail.
+pub fn lock_holder(pin_dir: &Path) -> Option<u32> {
+    let directory = fs::metadata(pin_dir).ok()?;
+    let device = directory.dev();
+    let file = format!(
+        "{:02x}:{:02x}:{}",
+        major(device),
+        minor(device),
+        directory.ino()
+    );
+    holder(&fs::read_to_string("/proc/locks").ok()?, &file)
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 1234 00:1f:5678 0 EOF`, see `proc_locks(5)`.
+fn holder(locks: &str, file: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        match fields[..] {
+            [_, "FLOCK", _, "WRITE", pid, at, ..] if at == file => pid.parse().ok(),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_every_distribution_are_read() {
+        for (release, expected) in [
+            ("5.10.0-33-cloud-amd64", Some((5, 10))),
+            ("6.12.9+deb13", Some((6, 12))),
+            ("6.1.0", Some((6, 1))),
+            ("5.4-rc1", Some((5, 4))),
+            ("unknown", None),
+        ] {
+            assert_eq!(version(release), expected, "{release}");
+        }
+        assert!(version("5.9.16") < Some(OLDEST) && version("5.10.1") >= Some(OLDEST));
+    }
+
+    #[test]
+    fn the_holder_of_the_lock_is_found_among_other_locks() {
+        let locks = "\
+1: POSIX  ADVISORY  WRITE 100 00:1f:5678 0 EOF
+2: FLOCK  ADVISORY  WRITE 200 00:1f:567 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 250 00:1f:5678 0 EOF
+3: FLOCK  ADVISORY  WRITE 300 00:1f:5678 0 EOF
+";
+        assert_eq!(holder(locks, "00:1f:5678"), Some(300));
+        assert_eq!(holder(locks, "00:1f:1"), None);
+    }
+
+    #[test]
+    fn a_lock_of_our_own_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(lock_holder(dir.path()), None);
+        let file = fs::File::open(dir.path()).unwrap();
+        let lock = nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusive).unwrap();
+        assert_eq!(lock_holder(dir.path()), Some(std::process::id()));
+        drop(lock);
+    }
+}
