@@ -4,17 +4,22 @@
 //! works. The same files are run by several witnesses (see `tests/README.md` for the format):
 //!
 //! ```text
-//! scenarios/<feature>/<behaviour>.txt ──┬──> scenarios_model   the state sections
+//! scenarios/<feature>/<behaviour>.txt ──┬──> scenarios_model   the state sections, and probes
+//!                                       │                      and packets by the oracle
 //!                                       ├──> scenarios_render  the ebpf sections
 //!                                       └──> traffic           the probes, by the real agent
 //! ```
 //!
-//! This file owns what a scenario is; [`document`] its text, [`probe`] the probe lines,
-//! [`objects`] which addresses need servers, [`traffic`] real traffic.
+//! This file owns what a scenario is; [`document`] its text, [`settings`], [`probe`] and
+//! [`packets`] its lines, [`objects`] which addresses need servers, [`judge`] what the oracle says
+//! of it, [`traffic`] real traffic.
 
 pub mod document;
+pub mod judge;
 pub mod objects;
+pub mod packets;
 pub mod probe;
+pub mod settings;
 pub mod traffic;
 
 use std::{
@@ -26,7 +31,9 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail};
 
 pub use document::{Document, Section};
+pub use packets::PacketLine;
 pub use probe::{Outcome, Probe};
+pub use settings::Settings;
 
 /// Set to 1 to rewrite expected sections with what was seen. Probes are never rewritten.
 pub const BLESS_VARIABLE: &str = "CULVERT_BLESS";
@@ -38,8 +45,8 @@ pub struct Scenario {
     pub name: String,
     /// Where it is.
     pub path: PathBuf,
-    /// The node whose state it is about.
-    pub node_name: String,
+    /// The node and its configuration.
+    pub settings: Settings,
     /// What happens, in order.
     pub steps: Vec<Step>,
     document: Document,
@@ -58,6 +65,8 @@ pub struct Step {
     pub ebpf: Option<String>,
     /// What traffic must do.
     pub probes: Vec<Probe>,
+    /// What must become of packets.
+    pub packets: Vec<PacketLine>,
     /// Index in the document of the last section of [`Step::changes`].
     last_change: usize,
     /// Indexes in the document of the expected sections, by name.
@@ -79,6 +88,18 @@ pub enum Change {
         /// Name of the file.
         file: String,
     },
+}
+
+impl Step {
+    /// Writes all manifest files into `dir`, an empty directory.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        for (file, content) in &self.files {
+            let path = dir.join(file);
+            fs::write(&path, content)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
 }
 
 /// Sections that hold expectations which can be rewritten.
@@ -128,7 +149,7 @@ impl Scenario {
         let mut scenario = Self {
             name,
             path,
-            node_name: "node-a".to_owned(),
+            settings: Settings::default(),
             steps: Vec::new(),
             document,
         };
@@ -146,7 +167,10 @@ impl Scenario {
     fn add(&mut self, index: usize, section: &Section) -> Result<()> {
         let (kind, argument) = section.words();
         match (kind, argument) {
-            ("settings", None) if index == 0 => self.set(&section.body),
+            ("settings", None) if index == 0 => {
+                self.settings = Settings::parse(&section.body)?;
+                Ok(())
+            }
             ("settings", None) => bail!("settings come first"),
             ("apply", Some(file)) => {
                 let content = section.body.clone();
@@ -164,7 +188,7 @@ impl Scenario {
                     file: file.to_owned(),
                 },
             ),
-            ("state" | "ebpf" | "probes", None) => {
+            ("state" | "ebpf" | "probes" | "packets", None) => {
                 let step = self
                     .steps
                     .last_mut()
@@ -176,25 +200,16 @@ impl Scenario {
                 match kind {
                     "state" => step.state = Some(body),
                     "ebpf" => step.ebpf = Some(body),
-                    _ => step.probes = probe::parse_lines(&section.body, section.line)?,
+                    "probes" => step.probes = probe::parse_lines(&section.body, section.line)?,
+                    _ => step.packets = packets::parse_lines(&section.body, section.line)?,
                 }
                 Ok(())
             }
             _ => bail!(
                 "there is no such section; there are: settings, apply FILE, delete FILE, state, \
-                 ebpf, probes"
+                 ebpf, probes, packets"
             ),
         }
-    }
-
-    fn set(&mut self, body: &str) -> Result<()> {
-        for line in body.lines().filter(|line| !line.trim().is_empty()) {
-            match line.split_once(':') {
-                Some(("node-name", name)) => name.trim().clone_into(&mut self.node_name),
-                _ => bail!("{line:?} is no setting; there is: `node-name: NAME`"),
-            }
-        }
-        Ok(())
     }
 
     fn change(&mut self, index: usize, change: Change) -> Result<()> {

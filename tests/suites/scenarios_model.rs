@@ -1,5 +1,6 @@
-//! Scenarios against the model: after each step the state table must be the one in the file.
-//! Needs no privileges. With `CULVERT_BLESS=1` the tables are rewritten.
+//! Scenarios against the model: after each step the state table must be the one in the file, and
+//! what the file expects of probes and packets must be what the oracle says. Needs no privileges.
+//! With `CULVERT_BLESS=1` the tables are rewritten, expectations of traffic never.
 //!
 //! Each scenario is also told to the model step by step, the way a running agent is, and the
 //! result must equal computing it at once.
@@ -13,7 +14,10 @@ use proxy_agent::{
     report,
 };
 use proxy_model::{Change, Model, compute};
-use proxy_tests::scenario::{self, Scenario};
+use proxy_tests::scenario::{
+    self, Scenario,
+    judge::{Judge, packet},
+};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -36,14 +40,18 @@ fn run(scenario: &Scenario) -> Result<()> {
     let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
     let paths = vec![dir.path().to_owned()];
     let mut source = ManifestSource::new(paths.clone());
-    let mut model = Model::new(scenario.node_name.as_str());
+    let mut model = Model::new(scenario.settings.node_name.as_str());
     let mut tables = Vec::new();
+    let mut judge = Judge::default();
     for (index, step) in scenario.steps.iter().enumerate() {
         let number = index + 1;
         for change in &step.changes {
             perform(change, dir.path())?;
         }
-        let at_once = compute(scenario.node_name.as_str(), load_once(paths.clone())?);
+        let at_once = compute(
+            scenario.settings.node_name.as_str(),
+            load_once(paths.clone())?,
+        );
 
         let before = model.state().services.clone();
         let poll = source.poll();
@@ -73,6 +81,15 @@ fn run(scenario: &Scenario) -> Result<()> {
             followed == at_once.services,
             "step {number}: the changes do not lead from the state before to the state after"
         );
+        for probe in &step.probes {
+            judge
+                .expectation(&at_once, probe)
+                .with_context(|| format!("step {number}"))?;
+        }
+        for line in &step.packets {
+            packet(&at_once, &scenario.settings.traffic, line)
+                .with_context(|| format!("step {number}"))?;
+        }
         tables.push(report::to_text(&at_once));
     }
     if scenario::is_blessing() {

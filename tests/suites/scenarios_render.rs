@@ -5,13 +5,13 @@
 //! Every step of every scenario is rendered, also where the file does not say what must come out:
 //! rendering must not fail, and must give the same text for the same state each time.
 
-use std::{collections::BTreeMap, fs, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::{Arguments, Trial};
 use proxy_agent::{backend::ebpf, cluster::manifests::load_once};
 use proxy_model::compute;
-use proxy_tests::scenario::{self, Scenario};
+use proxy_tests::scenario::{self, Scenario, Step};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -33,9 +33,9 @@ fn main() -> ExitCode {
 fn run(scenario: &Scenario) -> Result<()> {
     let mut rendered = Vec::new();
     for (index, step) in scenario.steps.iter().enumerate() {
-        let text = render(scenario, &step.files)?;
+        let text = render(scenario, step)?;
         ensure!(
-            text == render(scenario, &step.files)?,
+            text == render(scenario, step)?,
             "step {}: the same state was rendered differently",
             index + 1
         );
@@ -53,12 +53,10 @@ fn run(scenario: &Scenario) -> Result<()> {
 }
 
 /// Reads the files anew, in a directory of their own, so that nothing of an earlier step helps.
-fn render(scenario: &Scenario, files: &BTreeMap<String, String>) -> Result<String> {
+fn render(scenario: &Scenario, step: &Step) -> Result<String> {
     let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
-    for (file, content) in files {
-        fs::write(dir.path().join(file), content)
-            .with_context(|| format!("cannot write {file}"))?;
-    }
+    step.write(dir.path())?;
     let events = load_once(vec![dir.path().to_owned()])?;
-    Ok(ebpf::render(&compute(scenario.node_name.as_str(), events)))
+    let state = compute(scenario.settings.node_name.as_str(), events);
+    Ok(ebpf::render(&state))
 }

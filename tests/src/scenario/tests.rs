@@ -20,6 +20,9 @@ old
 -- probes --
 node TCP 10.96.0.1:80 -> refused
 
+-- packets --
+192.0.2.1 10.96.0.1:80/TCP -> rejected
+
 -- delete slices.yaml --
 -- probes --
 node TCP 10.96.0.1:80 -> untouched
@@ -36,7 +39,7 @@ fn parse(text: &str) -> Result<Scenario> {
 #[test]
 fn expectations_end_a_step() {
     let scenario = parse(TEXT).unwrap();
-    assert_eq!(scenario.node_name, "node-b");
+    assert_eq!(scenario.settings.node_name, "node-b");
     assert_eq!(scenario.steps.len(), 2);
     let [first, second] = &scenario.steps[..] else {
         panic!("two steps")
@@ -46,7 +49,7 @@ fn expectations_end_a_step() {
         ["services.yaml", "slices.yaml"]
     );
     assert_eq!(first.state.as_deref(), Some("old"));
-    assert_eq!(first.probes.len(), 1);
+    assert_eq!((first.probes.len(), first.packets.len()), (1, 1));
     assert_eq!(
         second.changes,
         [Change::Delete {
@@ -98,6 +101,7 @@ fn mistakes_are_named() {
             "settings come first",
         ),
         ("# x\n-- settings --\nzone: a\n", "no setting"),
+        ("# x\n-- apply a --\n-- packets --\nnode\n", "line 4"),
         ("# x\n-- apply a --\n-- sate --\n", "no such section"),
         ("# x\n-- apply a --\n-- state --\n-- state --\n", "already"),
         ("# x\n-- delete a --\n", "no file a"),

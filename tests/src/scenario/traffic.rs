@@ -8,7 +8,13 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Outcome, Probe, Scenario, Step, objects};
+use proxy_model::NodeState;
+
+use super::{
+    Outcome, Probe, Scenario, Step,
+    judge::{Judge, Seen},
+    objects,
+};
 use crate::{
     agent::{Agent, AgentOptions},
     pod::{Attempt, Listen, Prober, Server},
@@ -25,8 +31,9 @@ const ROUND: u32 = 16;
 /// endpoints and a fair choice, 640 requests miss one with a probability of 2⁻⁶³⁹.
 const ROUNDS_PER_ENDPOINT: usize = 20;
 
-/// Runs every step and its probes.
-pub fn run(scenario: &Scenario) -> Result<()> {
+/// Runs every step and its probes. `states` are the node-local states after each step: what the
+/// oracle judges by.
+pub fn run(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
     let listen: BTreeSet<Listen> = objects::listeners(scenario)?;
     let addresses: BTreeSet<IpAddr> = listen
         .iter()
@@ -40,7 +47,7 @@ pub fn run(scenario: &Scenario) -> Result<()> {
     let _server = Server::start(&endpoints, &listen.iter().copied().collect::<Vec<_>>())?;
 
     let options = AgentOptions {
-        node_name: scenario.node_name.clone(),
+        node_name: scenario.settings.node_name.clone(),
         ..AgentOptions::default()
     };
     let first = manifest(&scenario.steps[0], 0);
@@ -57,6 +64,7 @@ pub fn run(scenario: &Scenario) -> Result<()> {
         listen,
         refusal: agent.refusal()?.to_owned(),
     };
+    let mut judge = Judge::default();
     for (index, step) in scenario.steps.iter().enumerate() {
         if index > 0 {
             agent
@@ -64,7 +72,9 @@ pub fn run(scenario: &Scenario) -> Result<()> {
                 .with_context(|| format!("step {}", index + 1))?;
         }
         for probe in &step.probes {
-            if let Err(error) = witness.check(probe) {
+            let seen = witness.check(probe);
+            let judged = seen.and_then(|seen| judge.observation(&states[index], probe, &seen));
+            if let Err(error) = judged {
                 let log: Vec<_> = agent.log().into_iter().map(|line| line.raw).collect();
                 bail!(
                     "step {}, line {}: {probe}\n{error:#}\nthe agent's log:\n{}",
@@ -105,7 +115,7 @@ struct Witness<'a> {
 }
 
 impl Witness<'_> {
-    fn check(&mut self, probe: &Probe) -> Result<()> {
+    fn check(&mut self, probe: &Probe) -> Result<Seen> {
         match &probe.outcome {
             Outcome::Endpoints(expected) if probe.socket.is_none() => self.spread(probe, expected),
             Outcome::Endpoints(expected) | Outcome::OneOf(expected) => self.stay(probe, expected),
@@ -133,8 +143,9 @@ impl Witness<'_> {
     }
 
     /// Every answer is expected and everything expected answers.
-    fn spread(&mut self, probe: &Probe, expected: &BTreeSet<SocketAddr>) -> Result<()> {
+    fn spread(&mut self, probe: &Probe, expected: &BTreeSet<SocketAddr>) -> Result<Seen> {
         let mut missing = expected.clone();
+        let mut answers = BTreeSet::new();
         for _ in 0..ROUNDS_PER_ENDPOINT * expected.len() {
             for attempt in self.send(probe, ROUND)? {
                 let answer = correct(probe, &attempt)?;
@@ -142,16 +153,17 @@ impl Witness<'_> {
                     bail!("{answer} answered");
                 }
                 missing.remove(&answer);
+                answers.insert(answer);
             }
             if missing.is_empty() {
-                return Ok(());
+                return Ok(Seen::Answers(answers));
             }
         }
         bail!("these never answered: {missing:?}")
     }
 
     /// Every answer comes from the same endpoint, the one of earlier probes if it is allowed.
-    fn stay(&mut self, probe: &Probe, expected: &BTreeSet<SocketAddr>) -> Result<()> {
+    fn stay(&mut self, probe: &Probe, expected: &BTreeSet<SocketAddr>) -> Result<Seen> {
         let socket = probe.socket.clone().unwrap_or_default();
         let key = (probe.source.clone(), socket, probe.to);
         let mut kept = self
@@ -168,17 +180,17 @@ impl Witness<'_> {
             }
         }
         self.kept.extend(kept.map(|kept| (key, kept)));
-        Ok(())
+        Ok(Seen::Answers(kept.into_iter().collect()))
     }
 
     /// Every attempt fails with `errno`.
-    fn fail(&mut self, probe: &Probe, errno: &str) -> Result<()> {
+    fn fail(&mut self, probe: &Probe, errno: &str) -> Result<Seen> {
         for attempt in self.send(probe, 3)? {
             if attempt.errno() != Some(errno) {
                 bail!("expected {errno}, not {attempt:?}");
             }
         }
-        Ok(())
+        Ok(Seen::Failed(errno.to_owned()))
     }
 
     fn send(&mut self, probe: &Probe, count: u32) -> Result<Vec<Attempt>> {

@@ -1,0 +1,293 @@
+//! Holds what scenario files expect, and what real traffic does, against the oracle.
+//!
+//! The oracle knows no history: it is asked about the first packet of a connection, and about
+//! what a socket that keeps its endpoint may keep.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use anyhow::{Result, ensure};
+use proxy_model::{
+    NodeState, Protocol,
+    oracle::{self, Packet, Path, Traffic, Verdict},
+};
+
+use super::{Outcome, PacketLine, Probe, packets::Fate};
+
+/// What real traffic did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// These answered.
+    Answers(BTreeSet<SocketAddr>),
+    /// Every attempt failed with this error.
+    Failed(String),
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answers(answers) => write!(f, "answers from {answers:?}"),
+            Self::Failed(errno) => f.write_str(errno),
+        }
+    }
+}
+
+/// Judges the probes of one scenario, in order: sockets may stay open.
+#[derive(Debug, Default)]
+pub struct Judge {
+    /// Source, name and destination of the sockets that reached an endpoint.
+    open: BTreeSet<(String, String, SocketAddr)>,
+}
+
+/// What the oracle can say of a probe.
+enum Say {
+    /// Exactly where it may lead.
+    All(Verdict),
+    /// What a socket may keep.
+    Kept(Verdict),
+    /// Nothing: the connection exists already.
+    Nothing,
+}
+
+impl Judge {
+    fn say(&mut self, state: &NodeState, probe: &Probe) -> Say {
+        let verdict = of_probe(state, probe);
+        let Some(name) = &probe.socket else {
+            return Say::All(verdict);
+        };
+        let reaches = matches!(probe.outcome, Outcome::Endpoints(_) | Outcome::OneOf(_));
+        let socket = (probe.source.clone(), name.clone(), probe.to);
+        if !reaches || self.open.insert(socket) {
+            Say::All(verdict)
+        } else if probe.transport.is_connected() {
+            Say::Nothing
+        } else {
+            Say::Kept(verdict)
+        }
+    }
+
+    /// The file must expect of a probe what the oracle says.
+    pub fn expectation(&mut self, state: &NodeState, probe: &Probe) -> Result<()> {
+        let (verdict, kept) = match self.say(state, probe) {
+            Say::All(verdict) => (verdict, false),
+            Say::Kept(verdict) => (verdict, true),
+            Say::Nothing => return Ok(()),
+        };
+        let targets = addresses(&verdict);
+        let agrees = match (&probe.outcome, verdict.outcome) {
+            (Outcome::Endpoints(set) | Outcome::OneOf(set), oracle::Outcome::Forward) => {
+                *set == targets || (kept && set.is_subset(&targets))
+            }
+            (Outcome::Refused, oracle::Outcome::Reject)
+            | (Outcome::Unreachable, oracle::Outcome::Drop)
+            | (Outcome::Untouched, oracle::Outcome::Pass) => true,
+            _ => false,
+        };
+        ensure!(
+            agrees,
+            "line {}: {probe}\nbut the oracle says: {} {targets:?}",
+            probe.line,
+            verdict.outcome
+        );
+        Ok(())
+    }
+
+    /// What real traffic did must be among what the oracle allows.
+    pub fn observation(&mut self, state: &NodeState, probe: &Probe, seen: &Seen) -> Result<()> {
+        let verdict = match self.say(state, probe) {
+            Say::All(verdict) | Say::Kept(verdict) => verdict,
+            Say::Nothing => return Ok(()),
+        };
+        ensure!(
+            allows(&verdict, probe, seen),
+            "{seen}, but the oracle allows only: {} {:?}",
+            verdict.outcome,
+            addresses(&verdict)
+        );
+        Ok(())
+    }
+}
+
+/// What the oracle says when a local process dials.
+fn of_probe(state: &NodeState, probe: &Probe) -> Verdict {
+    let packet = Packet {
+        // Not known yet when a socket hook decides.
+        source: match probe.to.ip() {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        },
+        destination: probe.to,
+        protocol: if probe.transport.is_udp() {
+            Protocol::Udp
+        } else {
+            Protocol::Tcp
+        },
+        interface: None,
+    };
+    oracle::verdict(state, &Traffic::default(), &packet, Path::Socket)
+}
+
+fn allows(verdict: &Verdict, probe: &Probe, seen: &Seen) -> bool {
+    let failed =
+        |allowed: &[&str]| matches!(seen, Seen::Failed(errno) if allowed.contains(&&**errno));
+    match (verdict.outcome, seen) {
+        (oracle::Outcome::Forward, Seen::Answers(answers)) => {
+            !answers.is_empty() && answers.is_subset(&addresses(verdict))
+        }
+        (oracle::Outcome::Forward, Seen::Failed(_)) => false,
+        // Kernels before 6.1 have one error for everything.
+        (oracle::Outcome::Reject, _) => failed(&["ECONNREFUSED", "EPERM"]),
+        (oracle::Outcome::Drop, _) => failed(&["EHOSTUNREACH", "EPERM"]),
+        (oracle::Outcome::Pass, Seen::Answers(answers)) => *answers == [probe.to].into(),
+        (oracle::Outcome::Pass, Seen::Failed(_)) => failed(&["ENETUNREACH"]),
+    }
+}
+
+/// The file must expect of a packet what the oracle says.
+pub fn packet(state: &NodeState, traffic: &Traffic, line: &PacketLine) -> Result<()> {
+    let verdict = oracle::verdict(state, traffic, &line.packet, Path::Packet);
+    let fate = Fate::from(&verdict);
+    ensure!(
+        fate == line.fate,
+        "line {}: {line}\nbut the oracle says: {fate}",
+        line.line
+    );
+    Ok(())
+}
+
+fn addresses(verdict: &Verdict) -> BTreeSet<SocketAddr> {
+    verdict
+        .targets
+        .iter()
+        .map(|target| target.address)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proxy_model::{
+        ClusterEvent, Conditions, EndpointSlice, IpFamily, Service, ServiceName, ServicePort,
+        SliceEndpoint, SliceName, SlicePort, TrafficPolicy, compute,
+    };
+
+    use super::*;
+    use crate::scenario::probe;
+
+    /// UDP and TCP 80 at 10.96.0.1 lead to 10.244.0.`last`:80.
+    fn state(last: &[u8]) -> NodeState {
+        let ports = [Protocol::Tcp, Protocol::Udp];
+        let name = ServiceName::new("shop", "web");
+        let service = Service {
+            name: name.clone(),
+            cluster_ips: vec!["10.96.0.1".parse().unwrap()],
+            ports: ports
+                .map(|protocol| ServicePort {
+                    name: protocol.as_str().into(),
+                    protocol,
+                    port: 80,
+                })
+                .into(),
+            internal_policy: TrafficPolicy::Cluster,
+        };
+        let endpoint = |last: &u8| SliceEndpoint {
+            address: [10, 244, 0, *last].into(),
+            conditions: Conditions {
+                ready: true,
+                serving: true,
+                terminating: false,
+            },
+            node: None,
+        };
+        let slice = EndpointSlice {
+            name: SliceName::new("shop", "web-1"),
+            service: name,
+            family: IpFamily::V4,
+            ports: ports
+                .map(|protocol| SlicePort {
+                    name: protocol.as_str().into(),
+                    protocol,
+                    port: 80,
+                })
+                .into(),
+            endpoints: last.iter().map(endpoint).collect(),
+        };
+        let events = [
+            ClusterEvent::ServiceUpserted(service),
+            ClusterEvent::SliceUpserted(slice),
+        ];
+        compute("node-a", events)
+    }
+
+    fn line(text: &str) -> Probe {
+        probe::parse_lines(text, 0).unwrap().remove(0)
+    }
+
+    #[test]
+    fn what_a_file_expects_must_be_what_the_oracle_says() {
+        let (both, second, none) = (state(&[1, 2]), state(&[2, 3]), state(&[]));
+        let mut judge = Judge::default();
+        for (state, text, agrees) in [
+            (
+                &both,
+                "pod TCP 10.96.0.1:80 -> 10.244.0.1:80 10.244.0.2:80",
+                true,
+            ),
+            (&both, "pod TCP 10.96.0.1:80 -> 10.244.0.1:80", false),
+            (&both, "pod TCP 10.96.0.1:80 -> refused", false),
+            (&both, "pod TCP 10.96.0.1:81 -> untouched", true),
+            (&none, "pod TCP 10.96.0.1:80 -> refused", true),
+            (&none, "pod TCP 10.96.0.1:80 -> unreachable", false),
+            // What stays open may keep what it has, as long as that is allowed.
+            (
+                &both,
+                "pod UDP@a 10.96.0.1:80 -> one of 10.244.0.1:80 10.244.0.2:80",
+                true,
+            ),
+            (&second, "pod UDP@a 10.96.0.1:80 -> 10.244.0.2:80", true),
+            (&second, "pod UDP@a 10.96.0.1:80 -> 10.244.0.1:80", false),
+            (&second, "node UDP@a 10.96.0.1:80 -> 10.244.0.2:80", false),
+            // A connection outlives everything.
+            (
+                &both,
+                "pod TCP@b 10.96.0.1:80 -> one of 10.244.0.1:80 10.244.0.2:80",
+                true,
+            ),
+            (&none, "pod TCP@b 10.96.0.1:80 -> 10.244.0.1:80", true),
+        ] {
+            assert_eq!(
+                judge.expectation(state, &line(text)).is_ok(),
+                agrees,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_traffic_does_must_be_what_the_oracle_allows() {
+        let answers = |last: &[u8]| {
+            let address = |last: &u8| SocketAddr::from(([10, 244, 0, *last], 80));
+            Seen::Answers(last.iter().map(address).collect())
+        };
+        let failed = |errno: &str| Seen::Failed(errno.to_owned());
+        let served = line("pod TCP 10.96.0.1:80 -> 10.244.0.1:80");
+        let unknown = line("pod TCP 10.244.0.9:80 -> untouched");
+        for (state, probe, seen, allowed) in [
+            (state(&[1, 2]), &served, answers(&[1, 2]), true),
+            (state(&[1, 2]), &served, answers(&[1]), true),
+            (state(&[1, 2]), &served, answers(&[1, 3]), false),
+            (state(&[1, 2]), &served, answers(&[]), false),
+            (state(&[1, 2]), &served, failed("ECONNREFUSED"), false),
+            (state(&[]), &served, failed("ECONNREFUSED"), true),
+            (state(&[]), &served, failed("EHOSTUNREACH"), false),
+            (state(&[]), &unknown, answers(&[9]), true),
+            (state(&[]), &unknown, answers(&[1]), false),
+            (state(&[]), &unknown, failed("ENETUNREACH"), true),
+        ] {
+            let judged = Judge::default().observation(&state, probe, &seen);
+            assert_eq!(judged.is_ok(), allowed, "{probe}: {seen}");
+        }
+    }
+}
