@@ -12,7 +12,13 @@ use crate::progress::shell_line;
 pub(crate) const PACKAGE: &str = "proxy-tests";
 
 /// Suites that need no root and load no program.
-const UNPRIVILEGED: &[&str] = &["abi", "reference", "scenarios_model", "scenarios_render"];
+const UNPRIVILEGED: &[&str] = &[
+    "abi",
+    "api_faults",
+    "reference",
+    "scenarios_model",
+    "scenarios_render",
+];
 
 /// Suites that depend on the kernel: loading, and traffic through the socket hooks.
 const ON_OTHER_KERNELS: &[&str] = &["load", "restart", "traffic"];

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
 use hyper::body::Frame;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{sync::mpsc, task::yield_now, time::sleep};
 
 use super::seen::Seen;
 
@@ -53,8 +53,11 @@ impl Writer {
             let piece = bytes.split_to(size.min(bytes.len()));
             self.seen.sent(piece.len());
             self.pieces.send(Ok(piece)).await.map_err(|_| Gone)?;
-            if let Some(pause) = pause {
-                sleep(pause).await;
+            match pause {
+                // A pause takes a millisecond at least.
+                Some(Duration::ZERO) => yield_now().await,
+                Some(pause) => sleep(pause).await,
+                None => {}
             }
         }
         Ok(())

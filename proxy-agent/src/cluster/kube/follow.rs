@@ -74,6 +74,8 @@ pub(super) struct Follower<F: Followed> {
     streaming: bool,
     /// Up to which version everything was told; `None` if a list is needed.
     version: Option<String>,
+    /// From which version on a watch has told nothing at all, the last time that one did.
+    silent_from: Option<String>,
     /// Whether a list was told as a whole, ever.
     listed: bool,
     backoff: Backoff,
@@ -104,6 +106,7 @@ impl<F: Followed> Follower<F> {
             known: Known::new(),
             streaming: true,
             version: None,
+            silent_from: None,
             listed: false,
             backoff,
             standing: Standing::new(F::KIND, F::resource()),
@@ -336,7 +339,7 @@ impl<F: Followed> Follower<F> {
         } else {
             self.standing.bad(url, failure);
         }
-        if is_stale(failure) {
+        if is_stale(failure) || self.is_mute(failure) {
             self.version = None;
         }
         let wait = self.backoff.wait(failure.retry_after(), random());
@@ -349,6 +352,16 @@ impl<F: Followed> Follower<F> {
         tracing::debug!(kind = %F::KIND, reason = %failure, ?wait, "trying again");
         sleep(wait).await;
         Ok(())
+    }
+
+    /// Whether watches from the present version tell nothing, not even bookmarks. So does a server
+    /// whose cluster was set back to an earlier state: it waits for that version to come.
+    fn is_mute(&mut self, failure: &Failure) -> bool {
+        if !matches!(failure, Failure::Silent(_)) || self.version.is_none() {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.silent_from, self.version.clone());
+        before == self.version
     }
 
     /// The cluster has no such objects, or does not show them: then there are none.

@@ -1,0 +1,228 @@
+//! Lists that come in pages, break off, do not come, or come as streams.
+
+use std::time::Duration;
+
+use proxy_agent::cluster::kube::{Reason, Timing};
+use proxy_tests::api_server::{Fault, Kind, On, Verb};
+
+use super::follower::{Follower, change, mixed, patient, timing};
+
+#[tokio::test]
+async fn what_the_server_holds_is_told() {
+    let server = mixed();
+    let mut follower = Follower::of(&server).await;
+    follower.goes_on(&server).await;
+    let sight = server.sight();
+    for kind in Kind::ALL {
+        assert_eq!(sight.count(Verb::StreamingList, kind), 1, "{kind}");
+        assert_eq!(sight.count(Verb::List, kind), 0, "{kind}");
+    }
+    assert_eq!(
+        sight.bytes,
+        follower
+            .counters
+            .bytes_read
+            .load(std::sync::atomic::Ordering::Relaxed)
+    );
+}
+
+#[tokio::test]
+async fn servers_without_streaming_lists_are_listed() {
+    for code in [400, 422] {
+        let server = mixed();
+        server.inject(Fault::Refused(code, None), On::streaming_list());
+        let mut follower = Follower::of(&server).await;
+        follower.goes_on(&server).await;
+        let sight = server.sight();
+        for kind in Kind::ALL {
+            assert_eq!(sight.count(Verb::List, kind), 1, "{kind}");
+            assert_eq!(sight.count(Verb::Watch, kind), 1, "{kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_complete_before_every_kind_was_listed() {
+    for kind in Kind::ALL {
+        for streaming in [true, false] {
+            let server = mixed();
+            if !streaming {
+                server.inject(Fault::Refused(422, None), On::streaming_list());
+            }
+            server.inject(Fault::Silent, On::any().kind(kind));
+            let mut follower = Follower::start(vec![server.url()], patient()).await;
+            for other in Kind::ALL.into_iter().filter(|other| *other != kind) {
+                server
+                    .until("a watch of every other kind", |seen| {
+                        (seen.open(other) > 0).then_some(())
+                    })
+                    .await
+                    .unwrap();
+            }
+            // Whatever is told of the others is not all. A change of each shows that.
+            if kind != Kind::Service {
+                change(&server, Kind::Service, 50);
+                follower
+                    .until("a change", |follower| {
+                        let mut services = follower.model.state().services.keys();
+                        services.any(|key| &*key.service.name == "s50")
+                    })
+                    .await;
+            }
+            follower.catch_up();
+            assert!(!follower.synced, "without {kind}");
+            server.clear_faults();
+            server.drop_connections().unwrap();
+            follower.goes_on(&server).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_are_put_together() {
+    let server = mixed();
+    server.set_page(Some(3));
+    server.inject(Fault::Refused(422, None), On::streaming_list());
+    let mut follower = Follower::of(&server).await;
+    follower.goes_on(&server).await;
+    let sight = server.sight();
+    let pages = |kind| sight.count(Verb::List, kind);
+    assert!(pages(Kind::Service) >= 6 && pages(Kind::EndpointSlice) >= 6);
+}
+
+#[tokio::test]
+async fn a_list_whose_next_page_has_expired_begins_again() {
+    for kind in [Kind::Service, Kind::EndpointSlice] {
+        let server = mixed();
+        server.set_page(Some(4));
+        server.inject(Fault::Refused(422, None), On::streaming_list());
+        // The second page of the first attempt and the first one after it of the second.
+        let expired = || Fault::Refused(410, None);
+        server.inject(expired(), On::continued().kind(kind).times(2));
+        let mut follower = Follower::of(&server).await;
+        follower.goes_on(&server).await;
+        assert_eq!(server.pending_faults(), 0);
+        assert_eq!(follower.failures(Reason::Expired), 2);
+    }
+}
+
+#[tokio::test]
+async fn what_is_deleted_between_two_attempts_at_a_list_is_gone() {
+    let server = mixed();
+    change(&server, Kind::Service, 1);
+    server.set_page(Some(4));
+    server.inject(Fault::Refused(422, None), On::streaming_list());
+    server.inject(
+        Fault::NeverAnswered,
+        On::continued().kind(Kind::Service).times(1),
+    );
+    let mut follower = Follower::of(&server).await;
+    server
+        .until("a second page", |seen| {
+            (seen.count(Verb::List, Kind::Service) > 1).then_some(())
+        })
+        .await
+        .unwrap();
+    server
+        .delete(Kind::Service, "default", "kubernetes")
+        .unwrap();
+    follower.goes_on(&server).await;
+}
+
+#[tokio::test]
+async fn a_list_that_breaks_off_in_an_object_is_listed_again() {
+    for kind in Kind::ALL {
+        for streaming in [true, false] {
+            let server = mixed();
+            if !streaming {
+                server.inject(Fault::Refused(422, None), On::streaming_list());
+            }
+            let on = if streaming {
+                On::streaming_list()
+            } else {
+                On::list()
+            };
+            server.inject(Fault::CutMidObject, on.kind(kind).times(2));
+            let mut follower = Follower::of(&server).await;
+            follower.goes_on(&server).await;
+            assert_eq!(server.pending_faults(), 0);
+            assert!(follower.failures(Reason::BrokeOff) >= 2, "{kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_falls_silent_is_asked_for_again() {
+    for kind in Kind::ALL {
+        for on in [On::streaming_list(), On::list()] {
+            let server = mixed();
+            server.inject(Fault::Silent, on.kind(kind).times(1));
+            if !matches!(on, on if format!("{on:?}").contains("StreamingList")) {
+                server.inject(Fault::Refused(422, None), On::streaming_list());
+            }
+            let mut follower = Follower::of(&server).await;
+            follower.goes_on(&server).await;
+            assert_eq!(server.pending_faults(), 0);
+            assert!(follower.failures(Reason::Silent) >= 1, "{kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_is_no_list_is_asked_for_again() {
+    for garbage in [
+        "<html>502 Bad Gateway</html>",
+        "{]",
+        "",
+        "null",
+        "{\"items\":[{}",
+        "{}",
+    ] {
+        let server = mixed();
+        server.inject(Fault::Refused(422, None), On::streaming_list());
+        server.inject(
+            Fault::Garbage(garbage.into()),
+            On::list().kind(Kind::Service).times(2),
+        );
+        let mut follower = Follower::of(&server).await;
+        follower.goes_on(&server).await;
+        assert_eq!(server.pending_faults(), 0, "{garbage}");
+        let failures = follower.failures(Reason::Garbled) + follower.failures(Reason::BrokeOff);
+        assert_eq!(failures, 2, "{garbage}");
+    }
+}
+
+#[tokio::test]
+async fn a_slow_server_is_waited_for() {
+    for streaming in [true, false] {
+        let server = mixed();
+        if !streaming {
+            server.inject(Fault::Refused(422, None), On::streaming_list());
+        }
+        // 50 kB in small pieces take longer than any one of them may.
+        let slow = Fault::Slow(256, Duration::from_millis(2));
+        server.inject(slow, On::any().kind(Kind::EndpointSlice));
+        let timing = Timing {
+            answer: Duration::from_millis(150),
+            silence: Duration::from_millis(150),
+            ..timing()
+        };
+        let mut follower = Follower::start(vec![server.url()], timing).await;
+        follower.agree(&server).await;
+        assert_eq!(follower.failures(Reason::BrokeOff), 0);
+    }
+}
+
+#[tokio::test]
+async fn bytes_may_come_one_by_one() {
+    let server = mixed();
+    for kind in [Kind::Service, Kind::Node] {
+        server.inject(Fault::Slow(1, Duration::ZERO), On::any().kind(kind));
+    }
+    server.inject(
+        Fault::Refused(422, None),
+        On::streaming_list().kind(Kind::Service),
+    );
+    let mut follower = Follower::of(&server).await;
+    follower.goes_on(&server).await;
+}
