@@ -48,6 +48,7 @@ use aya_log::EbpfLogger;
 pub use cleanup::{Cleanup, cleanup};
 pub use error::OpenError;
 use error::with_causes;
+pub use figures::described as figures_described;
 pub use in_force::is_programmed;
 pub use probe::probe;
 use proxy_common::names::MAPS;

@@ -1,12 +1,16 @@
 //! What can be typed. `docs/reference/cli.md` is generated from it.
 
 mod kube_proxy;
+pub mod others;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use self::kube_proxy::{ApiServerArgs, FileArgs, ServingArgs, TrafficArgs};
+pub use self::{
+    kube_proxy::{ApiServerArgs, FileArgs, ServingArgs, TrafficArgs},
+    others::OtherArgs,
+};
 
 /// Where maps and links are pinned unless the user says otherwise.
 pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/culvert";
@@ -97,6 +101,10 @@ pub struct RunArgs {
     /// Masquerading.
     #[command(flatten)]
     pub traffic: TrafficArgs,
+
+    /// What else kube-proxy takes.
+    #[command(flatten)]
+    pub others: OtherArgs,
 
     /// How often the kernel is compared with the desired state, such as 1m30s [default: 30s]
     #[arg(long, visible_alias = "iptables-sync-period", value_name = "DURATION")]

@@ -40,7 +40,7 @@ pub fn cli() -> String {
         );
         let flags: Vec<&Arg> = command
             .get_arguments()
-            .filter(|flag| flag.get_id() != "help")
+            .filter(|flag| flag.get_id() != "help" && !flag.is_hide_set())
             .collect();
         if !flags.is_empty() {
             line(

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use http::Uri;
-
 use super::cli::RunArgs;
 
 /// Where cluster objects come from.
@@ -15,8 +13,8 @@ pub enum Source {
     ApiServer {
         /// How it is reached.
         kubeconfig: Option<PathBuf>,
-        /// Addresses that replace the one in the kubeconfig, `http` or `https`.
-        masters: Vec<Uri>,
+        /// Addresses that replace the one in the kubeconfig, as typed.
+        masters: Vec<String>,
     },
 }
 
@@ -36,7 +34,6 @@ pub(super) fn choose(
     mistakes: &mut Vec<String>,
 ) -> Option<Source> {
     let typed = &args.api_server;
-    let masters = masters(&typed.master, mistakes);
     if !args.node.manifests.is_empty() {
         for (flag, given) in [
             ("--kubeconfig", typed.kubeconfig.is_some()),
@@ -58,19 +55,6 @@ pub(super) fn choose(
     }
     Some(Source::ApiServer {
         kubeconfig,
-        masters,
+        masters: typed.master.clone(),
     })
-}
-
-fn masters(typed: &[String], mistakes: &mut Vec<String>) -> Vec<Uri> {
-    let mut masters = Vec::new();
-    for text in typed {
-        match text.parse::<Uri>() {
-            Ok(uri) if matches!(uri.scheme_str(), Some("http" | "https")) => masters.push(uri),
-            _ => mistakes.push(format!(
-                "--master {text}: must be a URL such as https://10.0.0.1:6443"
-            )),
-        }
-    }
-    masters
 }

@@ -1,6 +1,7 @@
 //! What `run` makes of flags and files together.
 
 use clap::Parser;
+use proxy_model::oracle::Detector;
 
 use super::{cli::Cli, *};
 
@@ -49,4 +50,212 @@ fn map_sizes_are_taken_over() {
         run.ebpf.map_sizes,
         BTreeMap::from([("SLOTS".to_owned(), 7)])
     );
+}
+
+/// A file with `fields`, gone at the end of the test.
+fn file(fields: &str) -> tempfile::NamedTempFile {
+    use std::io::Write as _;
+
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+    write!(file, "{head}{fields}").unwrap();
+    file
+}
+
+/// Runs with `--config` and `args`.
+fn run_file(fields: &str, args: &[&str]) -> Result<Run, ConfigError> {
+    let file = file(fields);
+    let path = file.path().to_str().unwrap();
+    run_args(&[&["--config", path], args].concat())
+}
+
+#[test]
+fn what_kubeadm_starts_works_as_it_is() {
+    let fields = "clientConnection: {kubeconfig: /var/lib/kube-proxy/kubeconfig.conf}\n\
+                  clusterCIDR: 10.244.0.0/16\nhostnameOverride: \"\"\n";
+    let run = run_file(fields, &["--hostname-override=Node-A"]).unwrap();
+    assert_eq!(
+        run.source,
+        Source::ApiServer {
+            kubeconfig: Some("/var/lib/kube-proxy/kubeconfig.conf".into()),
+            masters: Vec::new(),
+        }
+    );
+    assert_eq!(&*run.node, "node-a");
+    assert_eq!(run.serving.healthz, Some("0.0.0.0:10256".parse().unwrap()));
+    assert_eq!(
+        run.serving.metrics,
+        Some("127.0.0.1:10249".parse().unwrap())
+    );
+    assert_eq!(run.sync_period, Duration::from_secs(30));
+    assert_eq!(run.warnings, [] as [String; 0]);
+    let alone = file(fields);
+    assert_eq!(traffic(Some(alone.path())).unwrap().0, run.traffic);
+}
+
+#[test]
+fn every_flag_reaches_its_field() {
+    let run = run_args(&[
+        "--kubeconfig=k",
+        "--master=https://10.0.0.1:6443,https://10.0.0.2:6443",
+        "--node-name=n",
+        "--healthz-bind-address=",
+        "--metrics-bind-address=0.0.0.0",
+        "--bind-address-hard-fail",
+        "--iptables-sync-period=1m",
+        "--cluster-cidr=10.0.0.0/8",
+        "--detect-local-mode=BridgeInterface",
+        "--pod-bridge-interface=br0",
+        "--pod-interface-name-prefix=veth",
+        "--masquerade-all=true",
+        "--oom-score-adj=-5",
+    ])
+    .unwrap();
+    assert_eq!(
+        run.source,
+        Source::ApiServer {
+            kubeconfig: Some("k".into()),
+            masters: ["https://10.0.0.1:6443", "https://10.0.0.2:6443"]
+                .map(str::to_owned)
+                .into(),
+        }
+    );
+    assert_eq!(run.serving.healthz, None);
+    assert_eq!(run.serving.metrics, Some("0.0.0.0:10249".parse().unwrap()));
+    assert!(run.serving.hard_fail);
+    assert_eq!(run.sync_period, Duration::from_mins(1));
+    assert_eq!(
+        run.traffic,
+        Traffic {
+            detector: Detector::BridgeInterface("br0".into()),
+            masquerade_all: true,
+        }
+    );
+    assert_eq!(run.oom_score_adj, -5);
+    let shown = &run.serving.configuration;
+    assert_eq!(shown["detectLocal"]["interfaceNamePrefix"], "veth");
+    assert_eq!(shown["nftables"]["syncPeriod"], "1m0s");
+}
+
+#[test]
+fn what_else_kube_proxy_takes_is_taken_and_told() {
+    let run = run_args(&[
+        "--manifests=x",
+        "--node-name=n",
+        "-v",
+        "2",
+        "--proxy-mode=nftables",
+        "--conntrack-min=0",
+        "--profiling",
+        "--feature-gates=A=true",
+        "--ipvs-scheduler",
+        "rr",
+    ])
+    .unwrap();
+    let named = [
+        "featureGates",
+        "logging.verbosity",
+        "enableProfiling",
+        "ipvs.scheduler",
+        "conntrack.min",
+        "mode",
+    ];
+    assert_eq!(run.warnings.len(), named.len(), "{:#?}", run.warnings);
+    for (warning, named) in run.warnings.iter().zip(named) {
+        assert!(warning.starts_with(named), "{warning}");
+    }
+    let error = run_args(&[
+        "--manifests=x",
+        "--node-name=n",
+        "--v=much",
+        "--oom-score-adj=-2000",
+    ]);
+    let error = error.unwrap_err();
+    assert!(error.mistakes[0].starts_with("--v: "), "{error}");
+    assert!(
+        error.mistakes[1].starts_with("--oom-score-adj: "),
+        "{error}"
+    );
+    // A sync period for one mode counts in that mode.
+    let ipvs = [
+        "--manifests=x",
+        "--node-name=n",
+        "--proxy-mode=ipvs",
+        "--ipvs-sync-period=7s",
+    ];
+    assert_eq!(run_args(&ipvs).unwrap().sync_period, Duration::from_secs(7));
+}
+
+#[test]
+fn every_flag_of_the_table_names_fields_and_none_is_there_twice() {
+    use clap::CommandFactory as _;
+
+    Cli::command().debug_assert();
+    for (flag, paths) in cli::others::FLAGS {
+        for path in *paths {
+            assert!(kube_proxy::fields::at(path).is_some(), "{flag} {path}");
+        }
+    }
+}
+
+#[test]
+fn the_source_is_what_was_given_and_only_one() {
+    let of = |args: &[&str], in_pod| {
+        let line = [&["proxy-agent", "--node-name=n"], args].concat();
+        run_where(&Cli::try_parse_from(line).unwrap().run, in_pod).map(|run| run.source)
+    };
+    let server = |kubeconfig: Option<&str>| Source::ApiServer {
+        kubeconfig: kubeconfig.map(PathBuf::from),
+        masters: Vec::new(),
+    };
+    assert_eq!(of(&[], true).unwrap(), server(None));
+    assert!(of(&[], false).is_err());
+    assert!(of(&["--master=10.0.0.1:6443"], false).is_ok());
+    let manifests = of(&["--manifests=x"], true).unwrap();
+    assert_eq!(manifests, Source::Manifests(vec!["x".into()]));
+    for flag in ["--kubeconfig=k", "--master=https://x"] {
+        let error = of(&["--manifests=x", flag], true).unwrap_err();
+        assert!(
+            error.to_string().contains("either this or --manifests"),
+            "{error}"
+        );
+    }
+    let run = |args: &[&str]| run_file("clientConnection: {kubeconfig: f}", args).unwrap();
+    assert_eq!(run(&["--node-name=n"]).source, server(Some("f")));
+    assert_eq!(
+        run(&["--node-name=n", "--kubeconfig=k"]).source,
+        server(Some("k"))
+    );
+    assert_eq!(run(&["--node-name=n", "--manifests=x"]).source, manifests);
+}
+
+#[test]
+fn mistakes_of_the_file_name_the_file() {
+    let error = run_file(
+        "mode: fast\nmetricsBindAddress: x",
+        &["--master=https://x", "--node-name=n"],
+    );
+    let error = error.unwrap_err();
+    assert_eq!(error.mistakes.len(), 2, "{error}");
+    for mistake in &error.mistakes {
+        assert!(mistake.starts_with("--config /"), "{mistake}");
+    }
+    let error = run_args(&[
+        "--config=/nonexistent/file",
+        "--manifests=x",
+        "--node-name=n",
+    ]);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.starts_with("--config /nonexistent/file: reading the file: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_file_names_the_node_unless_a_flag_does() {
+    let fields = "hostnameOverride: From-File\n";
+    let node = |args| run_file(fields, args).unwrap().node;
+    assert_eq!(&*node(&["--manifests=x"]), "from-file");
+    assert_eq!(&*node(&["--manifests=x", "--node-name=flag"]), "flag");
 }

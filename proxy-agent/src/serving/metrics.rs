@@ -1,6 +1,7 @@
 //! Figures in Prometheus' text format. What the run loop calls costs a few atomic operations;
 //! what needs a walk over the state is counted when somebody scrapes.
 
+pub mod api;
 pub mod definitions;
 mod scrape;
 #[cfg(test)]
@@ -306,6 +307,15 @@ impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
+}
+
+/// A count as the format has it.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "2^53 of anything here is out of reach"
+)]
+const fn exact(count: u64) -> f64 {
+    count as f64
 }
 
 /// Seconds since 1970, with a fraction.

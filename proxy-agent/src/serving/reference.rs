@@ -3,9 +3,15 @@
 
 use std::fmt::Write as _;
 
-use super::metrics::definitions::{ALL, Definition, OF_PROCESS};
+use proxy_model::{Figure, FigureKind};
 
-/// Every metric that the agent has whatever its backend and source.
+use super::metrics::{
+    api,
+    definitions::{ALL, Definition, OF_PROCESS},
+};
+use crate::{backend::ebpf, cluster::kube::Counters};
+
+/// Every metric.
 pub fn metrics() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
@@ -39,13 +45,49 @@ pub fn metrics() -> String {
             &format!("| `{name}` | {} | | {help} | {same} |", kind.as_str()),
         );
     }
-    line(
+    table(
         &mut page,
-        "\n## Of the backend and of the source\n\n\
-         Figures of a backend begin with `culvert_` and its name, such as `culvert_ebpf_`; how the \
-         API server is read is in `culvert_api_*`. Their `# HELP` lines say what they are.",
+        "Of the eBPF backend",
+        "`culvert_ebpf_",
+        &ebpf::figures_described(),
+    );
+    table(
+        &mut page,
+        "Of the API server as source",
+        "`",
+        &api::figures(&Counters::default()),
     );
     page
+}
+
+/// Figures, each name once. kube-proxy has none of them.
+fn table(page: &mut String, title: &str, prefix: &str, figures: &[Figure]) {
+    line(
+        page,
+        &format!("\n## {title}\n\n| name | type | labels | meaning |\n| --- | --- | --- | --- |"),
+    );
+    let mut before = "";
+    for figure in figures.iter().filter(|figure| {
+        let first = figure.name != before;
+        before = figure.name;
+        first
+    }) {
+        let labels: Vec<String> = figure
+            .labels
+            .iter()
+            .map(|(label, _)| format!("`{label}`"))
+            .collect();
+        let kind = match figure.kind {
+            FigureKind::Counter => "counter",
+            FigureKind::Gauge => "gauge",
+        };
+        let help = figure.help.trim_end_matches('.');
+        let (name, labels) = (figure.name, labels.join(", "));
+        line(
+            page,
+            &format!("| {prefix}{name}` | {kind} | {labels} | {help} |"),
+        );
+    }
 }
 
 fn row(definition: &Definition) -> String {

@@ -7,20 +7,36 @@ use proxy_model::{Figure, FigureKind};
 
 use super::EbpfBackend;
 
+const USED: &str = "Entries in use in a map.";
+const CAPACITY: &str = "Entries that a map can hold.";
+const MEMORY: &str = "Kernel memory of a map in bytes; an estimate before Linux 6.4.";
+
+/// Every name, for the reference page.
+pub fn described() -> Vec<Figure> {
+    let of_maps = [
+        ("map_entries", USED),
+        ("map_max_entries", CAPACITY),
+        ("map_memory_bytes", MEMORY),
+    ];
+    let of_maps = of_maps.map(|(name, help)| map_gauge(name, help, "", 0));
+    let zeros = Counters::default();
+    let counted = events(&zeros);
+    of_maps.into_iter().chain(counted).collect()
+}
+
 /// All figures. Two system calls for each map, and one for the counters.
 pub fn figures(backend: &EbpfBackend) -> Vec<Figure> {
     let mut figures = Vec::new();
     let used = backend.tables.programmed().used.by_map();
     for ((map, used), (_, capacity)) in used.into_iter().zip(backend.capacity.by_map()) {
         let mut gauge = |name, help, value| figures.push(map_gauge(name, help, map, value));
-        gauge("map_entries", "Entries in use in a map.", used);
-        gauge("map_max_entries", "Entries that a map can hold.", capacity);
+        gauge("map_entries", USED, used);
+        gauge("map_max_entries", CAPACITY, capacity);
     }
     for map in &backend.maps {
         if let Some(bytes) = map.memory() {
-            let help = "Kernel memory of a map in bytes; an estimate before Linux 6.4.";
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            figures.push(map_gauge("map_memory_bytes", help, map.shape.name, bytes));
+            figures.push(map_gauge("map_memory_bytes", MEMORY, map.shape.name, bytes));
         }
     }
     if let Some(counters) = counters(backend) {

@@ -1,5 +1,5 @@
-//! Flags that kube-proxy has under the same names. Each that has a field in
-//! `KubeProxyConfiguration` overrides it; what the values mean is decided there.
+//! Flags that kube-proxy has under the same names, and that are honoured. Each that has a field
+//! in `KubeProxyConfiguration` overrides it; what the values mean is decided there.
 
 use std::path::PathBuf;
 
@@ -103,6 +103,7 @@ impl RunArgs {
         own.into_iter()
             .flatten()
             .chain(self.traffic.given())
+            .chain(self.others.given.iter().cloned())
             .collect()
     }
 }

@@ -9,7 +9,7 @@ pub struct Field {
     pub path: &'static str,
     /// What it holds.
     pub kind: Kind,
-    /// Its default, as it would be written.
+    /// Its default, as a flag would have it.
     pub default: &'static str,
     /// Whether a zero value in a file means the default. It does where kube-proxy's type cannot
     /// tell zero from absent; files that kubeadm writes are full of such zeros.
@@ -106,7 +106,7 @@ const fn pointer(
 /// The fields, in the order of kube-proxy's documentation.
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
-    field("featureGates", Kind::Switches, "{}", Honoured::No("Culvert has no feature gates")),
+    field("featureGates", Kind::Switches, "", Honoured::No("Culvert has no feature gates")),
     field("clientConnection.kubeconfig", Kind::Text, "", Honoured::Yes("how the API server is reached")),
     field("clientConnection.acceptContentTypes", Kind::Text, "", OWN_CLIENT),
     field("clientConnection.contentType", Kind::Text, "application/vnd.kubernetes.protobuf", OWN_CLIENT),
@@ -115,8 +115,8 @@ pub const FIELDS: &[Field] = &[
     field("logging.format", Kind::Text, "text", OWN_LOG),
     field("logging.flushFrequency", Kind::Any, "5s", OWN_LOG),
     field("logging.verbosity", Kind::Whole, "0", OWN_LOG),
-    field("logging.vmodule", Kind::Any, "[]", OWN_LOG),
-    field("logging.options", Kind::Any, "{}", OWN_LOG),
+    field("logging.vmodule", Kind::Any, "", OWN_LOG),
+    field("logging.options", Kind::Any, "", OWN_LOG),
     field("hostnameOverride", Kind::Text, "", Honoured::Yes("this node's name")),
     field("bindAddress", Kind::Text, "0.0.0.0", Honoured::Yes("the family of the default of the two addresses below; nothing else yet")),
     field("healthzBindAddress", Kind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` if `bindAddress` is IPv6")),
@@ -135,7 +135,7 @@ pub const FIELDS: &[Field] = &[
     field("ipvs.syncPeriod", Kind::Period, "30s", PERIOD),
     field("ipvs.minSyncPeriod", Kind::Period, "0s", COALESCED),
     field("ipvs.scheduler", Kind::Text, "", NO_IPVS),
-    field("ipvs.excludeCIDRs", Kind::Texts, "[]", NO_IPVS),
+    field("ipvs.excludeCIDRs", Kind::Texts, "", NO_IPVS),
     field("ipvs.strictARP", Kind::Switch, "false", NO_IPVS),
     field("ipvs.tcpTimeout", Kind::Period, "0s", NO_IPVS),
     field("ipvs.tcpFinTimeout", Kind::Period, "0s", NO_IPVS),
@@ -153,7 +153,7 @@ pub const FIELDS: &[Field] = &[
     field("detectLocal.bridgeInterface", Kind::Text, "", Honoured::Yes("the bridge, with `detectLocalMode: BridgeInterface`")),
     field("detectLocal.interfaceNamePrefix", Kind::Text, "", Honoured::Yes("the prefix, with `detectLocalMode: InterfaceNamePrefix`")),
     field("clusterCIDR", Kind::Text, "", Honoured::Yes("addresses of all pods, one CIDR or one per family, with `detectLocalMode: ClusterCIDR`")),
-    field("nodePortAddresses", Kind::Texts, "[]", NOT_YET),
+    field("nodePortAddresses", Kind::Texts, "", NOT_YET),
     pointer("oomScoreAdj", Kind::Whole, "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
     pointer("conntrack.maxPerCore", Kind::Whole, "32768", NO_CONNTRACK),
     pointer("conntrack.min", Kind::Whole, "131072", NO_CONNTRACK),

@@ -56,10 +56,12 @@ impl Setting {
             Kind::Whole => text.parse().ok().map(Self::Whole),
             Kind::Number => text.parse().ok().map(Self::Number),
             Kind::Period => period(text).map(Self::Period),
-            Kind::Texts | Kind::Switches | Kind::Any => {
-                let value = serde_json::from_str(text).unwrap_or_else(|_| text.into());
-                return Self::of_value(kind, &value);
+            Kind::Texts => {
+                let list = text.split(',').filter(|one| !one.is_empty());
+                Some(Self::Texts(list.map(str::to_owned).collect()))
             }
+            Kind::Switches => switches(text).map(Self::Other),
+            Kind::Any => Some(Self::Other(text.into())),
         }
         .ok_or_else(|| match kind {
             Kind::Period => wrong() + EXAMPLE,
@@ -100,6 +102,16 @@ impl Setting {
 }
 
 const EXAMPLE: &str = "; write it like 30s, 1m30s or 250ms";
+
+/// Names with booleans as a flag has them: `A=true,B=false`.
+fn switches(text: &str) -> Option<Value> {
+    let pairs = text.split(',').filter(|one| !one.is_empty());
+    let pairs = pairs.map(|one| {
+        let (name, on) = one.split_once('=')?;
+        Some((name.to_owned(), Value::Bool(on.parse().ok()?)))
+    });
+    pairs.collect::<Option<_>>().map(Value::Object)
+}
 
 /// A value as it stands in a file.
 fn shown(value: &Value) -> String {
@@ -222,5 +234,18 @@ mod tests {
             "must be a 32-bit integer, but is 2147483648"
         );
         assert!(wrong(Kind::Whole, "1.5").ends_with("1.5"));
+    }
+
+    #[test]
+    fn lists_and_names_with_booleans_are_typed_with_commas() {
+        let of = |kind, text| Setting::of_text(kind, text).unwrap().to_value().to_string();
+        assert_eq!(of(Kind::Texts, "a,b"), r#"["a","b"]"#);
+        assert_eq!(of(Kind::Texts, ""), "[]");
+        assert_eq!(
+            of(Kind::Switches, "A=true,B=false"),
+            r#"{"A":true,"B":false}"#
+        );
+        assert!(Setting::of_text(Kind::Switches, "A").is_err());
+        assert!(Setting::of_text(Kind::Switches, "A=1").is_err());
     }
 }

@@ -1,7 +1,10 @@
 //! The reference page `docs/reference/config.md`: each field of kube-proxy's configuration file.
 
 use super::{
-    super::kube_proxy::fields::{FIELDS, Field, Honoured},
+    super::{
+        cli::others::FLAGS,
+        kube_proxy::fields::{FIELDS, Field, Honoured},
+    },
     GENERATED, line,
 };
 
@@ -35,6 +38,17 @@ pub fn config() -> String {
     let mut page = format!("# Configuration file\n\n{GENERATED}\n\n{HEAD}\n");
     for field in FIELDS {
         line(&mut page, &row(field));
+    }
+    line(
+        &mut page,
+        "\n## Flags of kube-proxy that `--help` leaves out\n\n\
+         They are taken, so that a manifest for kube-proxy works as it is, and stand for the field \
+         beside them.\n\n\
+         | flag | field |\n| --- | --- |",
+    );
+    for (flag, paths) in FLAGS {
+        let paths: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
+        line(&mut page, &format!("| `{flag}` | {} |", paths.join(", ")));
     }
     page
 }

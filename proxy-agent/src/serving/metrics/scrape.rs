@@ -7,6 +7,7 @@ use proxy_model::{Figure, FigureKind, IpFamily, NodeState, ServiceState, Traffic
 use super::{
     FAMILIES,
     definitions::{DIAGNOSTICS, Definition, ENDPOINTS, NO_LOCAL_ENDPOINTS, SERVICES},
+    exact,
 };
 
 /// Numbers of one family.
@@ -102,8 +103,7 @@ fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> Met
 }
 
 fn gauge(labels: &[(&str, &str)], count: usize) -> Metric {
-    #[expect(clippy::cast_precision_loss, reason = "no node has 2^53 of anything")]
-    metric(FigureKind::Gauge, labels, count as f64)
+    metric(FigureKind::Gauge, labels, exact(count as u64))
 }
 
 fn metric<V: AsRef<str>>(kind: FigureKind, labels: &[(&str, V)], value: f64) -> Metric {

@@ -6,7 +6,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::UNIX_EPOCH,
 };
 
@@ -16,6 +19,7 @@ use proxy_model::{
 };
 
 use super::*;
+use crate::cluster::kube::{Counters, Kind, Reason};
 
 /// One metric of the text format.
 #[derive(Debug, Default, PartialEq)]
@@ -412,4 +416,39 @@ fn numbers_from_elsewhere_are_shown_under_their_names() {
     );
     assert_eq!(value(&metrics, "culvert_ebpf_map_entries{map=\"C\"}"), 3.0);
     assert_eq!(value(&metrics, "culvert_ebpf_rare_events_total"), 2.0);
+}
+
+#[test]
+fn what_the_api_source_counts_is_shown_by_kind_and_reason() {
+    let counters = Arc::new(Counters::default());
+    let metrics = Metrics::new("ebpf", vec![api::numbers(Arc::clone(&counters))]);
+    let count = |counter: &AtomicU64, by| counter.fetch_add(by, Relaxed);
+    count(&counters.bytes_read, 1_000);
+    count(&counters.failovers, 2);
+    counters.server.store(1, Relaxed);
+    let slices = counters.kind(Kind::EndpointSlice);
+    let of_slices = [
+        (&slices.events, "events"),
+        (&slices.bookmarks, "bookmarks"),
+        (&slices.lists, "lists"),
+        (&slices.watches, "watches"),
+        (&slices.decode_failures, "decode_failures"),
+    ];
+    for (by, (counter, _)) in (10_u64..).zip(of_slices) {
+        count(counter, by);
+    }
+    count(counters.error(Reason::Silent), 5);
+    let value = |sample: &str| value(&metrics, &format!("culvert_api_{sample}"));
+    assert_eq!(value("bytes_read_total"), 1_000.0);
+    assert_eq!((value("failovers_total"), value("server")), (2.0, 1.0));
+    for (by, (_, name)) in (10_u8..).zip(of_slices) {
+        let of = |kind| value(&format!("{name}_total{{kind=\"{kind}\"}}"));
+        assert_eq!(
+            (of("EndpointSlice"), of("Node")),
+            (f64::from(by), 0.0),
+            "{name}"
+        );
+    }
+    assert_eq!(value("errors_total{reason=\"silent\"}"), 5.0);
+    assert_eq!(value("errors_total{reason=\"expired\"}"), 0.0);
 }

@@ -1,0 +1,107 @@
+//! How the API server is read, as figures.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use proxy_model::{Figure, FigureKind};
+
+use super::{Numbers, exact};
+use crate::cluster::kube::{Counters, Kind, KindCounters, Reason};
+
+/// Reads `counters` at each scrape.
+pub fn numbers(counters: Arc<Counters>) -> Numbers {
+    Box::new(move || figures(&counters))
+}
+
+/// A count of one kind of objects: name, meaning, and where it is.
+type OfKind = (&'static str, &'static str, fn(&KindCounters) -> &AtomicU64);
+
+const OF_KINDS: [OfKind; 5] = [
+    (
+        "culvert_api_events_total",
+        "Objects that were listed, and changes that were told",
+        |counters| &counters.events,
+    ),
+    (
+        "culvert_api_bookmarks_total",
+        "Bookmarks in watches",
+        |counters| &counters.bookmarks,
+    ),
+    (
+        "culvert_api_lists_total",
+        "Lists that were completed; after the first, each is a watch that could not be resumed",
+        |counters| &counters.lists,
+    ),
+    (
+        "culvert_api_watches_total",
+        "Watches that were started, streaming lists too",
+        |counters| &counters.watches,
+    ),
+    (
+        "culvert_api_decode_failures_total",
+        "Objects that could not be decoded and were left out",
+        |counters| &counters.decode_failures,
+    ),
+];
+
+/// Everything, zeros too.
+pub(in crate::serving) fn figures(counters: &Counters) -> Vec<Figure> {
+    let mut figures = vec![
+        figure(
+            "culvert_api_bytes_read_total",
+            FigureKind::Counter,
+            "Bytes of answers, without what TLS and HTTP add",
+            Vec::new(),
+            counters.bytes_read.load(Relaxed),
+        ),
+        figure(
+            "culvert_api_failovers_total",
+            FigureKind::Counter,
+            "How often another API server was turned to",
+            Vec::new(),
+            counters.failovers.load(Relaxed),
+        ),
+        figure(
+            "culvert_api_server",
+            FigureKind::Gauge,
+            "Which of the API servers is in use, from 0",
+            Vec::new(),
+            counters.server.load(Relaxed) as u64,
+        ),
+    ];
+    for (name, help, count) in OF_KINDS {
+        figures.extend(Kind::ALL.into_iter().map(|kind| {
+            let labels = vec![("kind", kind.name().to_owned())];
+            let count = count(counters.kind(kind)).load(Relaxed);
+            figure(name, FigureKind::Counter, help, labels, count)
+        }));
+    }
+    figures.extend(Reason::ALL.into_iter().map(|reason| {
+        figure(
+            "culvert_api_errors_total",
+            FigureKind::Counter,
+            "Requests and watches that came to nothing",
+            vec![("reason", reason.name().to_owned())],
+            counters.error(reason).load(Relaxed),
+        )
+    }));
+    figures
+}
+
+fn figure(
+    name: &'static str,
+    kind: FigureKind,
+    help: &'static str,
+    labels: Vec<(&'static str, String)>,
+    value: u64,
+) -> Figure {
+    Figure {
+        name,
+        kind,
+        help,
+        labels,
+        value: exact(value),
+    }
+}
