@@ -38,6 +38,7 @@ mod follow;
 mod frames;
 mod kind;
 mod known;
+mod requests;
 mod servers;
 mod token;
 

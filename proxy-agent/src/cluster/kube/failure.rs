@@ -101,6 +101,19 @@ impl Failure {
         )
     }
 
+    /// Whether what was told does not lead on from here, and everything must be listed again.
+    pub(super) fn is_stale(&self) -> bool {
+        match self {
+            Self::Expired(_) | Self::Garbled(_) => true,
+            // Of a cluster that was set back to an earlier state.
+            Self::Refused {
+                code: 504, message, ..
+            } => message.contains("Too large resource version"),
+            Self::Refused { code, .. } => matches!(code, 400 | 422),
+            _ => false,
+        }
+    }
+
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -185,6 +198,21 @@ mod tests {
         let header = Failure::from_answer(429, body, seconds(3));
         assert_eq!(header.retry_after(), seconds(3));
         assert_eq!(Failure::from_answer(503, b"", None).retry_after(), None);
+    }
+
+    #[test]
+    fn some_failures_call_for_a_list() {
+        let refused = |code, message: &str| {
+            let body = json!({"message": message}).to_string();
+            Failure::from_answer(code, body.as_bytes(), None).is_stale()
+        };
+        assert!(refused(410, "") && refused(400, ""));
+        assert!(refused(
+            504,
+            "Timeout: Too large resource version: 9, current: 5"
+        ));
+        assert!(!refused(504, "Timeout") && !refused(503, "") && !refused(401, ""));
+        assert!(!Failure::BrokeOff(String::new()).is_stale());
     }
 
     #[test]

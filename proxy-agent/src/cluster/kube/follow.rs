@@ -1,6 +1,5 @@
-//! Follows one kind of objects: lists them, watches them from there, and starts over as far as
-//! it must whenever something fails. Decides what is sent and when to try again; what objects
-//! mean is `known`'s, and bytes are `servers`'.
+//! Follows one kind of objects: lists them, and watches them from there. What objects mean is
+//! `known`'s, bytes are `servers`', and what happens after a failure is `recover`'s.
 
 use std::{
     sync::{
@@ -10,31 +9,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::kube::{
-    api::{ListParams, WatchParams},
-    core::Request,
-};
 use bytes::Bytes;
-use http::Uri;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::sync::mpsc;
+
+mod recover;
 
 use super::{
     Timing,
-    backoff::{Backoff, random},
+    backoff::Backoff,
     contact::{Contact, Standing},
-    counters::{Counters, KindCounters, Reason, count},
+    counters::{Counters, KindCounters, count},
     decode::{self, Event, Malformed},
     failure::Failure,
     frames::{Items, Lines},
     kind::Followed,
     known::Known,
+    requests::Requests,
     servers::{Failed, Reply, Servers},
 };
 use crate::cluster::{Message, Update, object::Object};
 
-/// Objects per page, for servers that do not answer from their watch cache; those that do send
-/// all at once.
-const PAGE: u32 = 500;
 /// As many updates are sent at once at most, if they are there at once.
 const BATCH: usize = 256;
 /// A watch that ends sooner than this, and without a word, is a failure.
@@ -67,11 +61,12 @@ impl From<Failed> for Stop {
 pub(super) struct Follower<F: Followed> {
     shared: Arc<Shared>,
     sender: mpsc::Sender<Message>,
-    /// Field selector.
-    fields: Option<String>,
+    requests: Requests,
     known: Known<F>,
     /// Whether lists are asked for as streams.
     streaming: bool,
+    /// Not the next one, though.
+    not_now: bool,
     /// Up to which version everything was told; `None` if a list is needed.
     version: Option<String>,
     /// From which version on a watch has told nothing at all, the last time that one did.
@@ -102,9 +97,14 @@ impl<F: Followed> Follower<F> {
         Self {
             shared,
             sender,
-            fields,
+            requests: Requests {
+                path: F::path(),
+                labels: F::LABELS,
+                fields: fields.or_else(|| F::FIELDS.map(str::to_owned)),
+            },
             known: Known::new(),
             streaming: true,
+            not_now: false,
             version: None,
             silent_from: None,
             listed: false,
@@ -120,7 +120,7 @@ impl<F: Followed> Follower<F> {
                 Some(version) => self.watch(&version, false).await,
                 // After the first list from memory, which may be a little old, only what is
                 // certainly new: what was told must not be told back.
-                None if self.streaming => {
+                None if self.streaming && !std::mem::take(&mut self.not_now) => {
                     self.watch(if self.listed { "" } else { "0" }, true).await
                 }
                 None => self.list().await,
@@ -145,7 +145,7 @@ impl<F: Followed> Follower<F> {
         self.known.begin_list();
         let mut next_page = None;
         loop {
-            let path = self.list_path(next_page.take());
+            let path = self.requests.list(next_page.take(), !self.listed);
             let mut reply = self.shared.servers.get(&path).await?;
             let failed = Failed::at(reply.server);
             let mut items = Items::default();
@@ -195,7 +195,9 @@ impl<F: Followed> Follower<F> {
     /// Watches from `version` on; `listing` asks for all objects first. Returns when the server
     /// ends the watch, as it does every few minutes.
     async fn watch(&mut self, version: &str, listing: bool) -> Result<(), Stop> {
-        let path = self.watch_path(version, listing);
+        let path = self
+            .requests
+            .watch(version, listing, self.shared.timing.watch);
         let mut reply = self.shared.servers.get(&path).await?;
         let failed = Failed::at(reply.server);
         let started = Instant::now();
@@ -214,6 +216,7 @@ impl<F: Followed> Follower<F> {
         let silence = self.shared.timing.silence;
         while let Some(piece) = reply.next(silence).await.map_err(failed)? {
             silent = false;
+            let was_listing = progress.listing;
             let mut updates = Vec::new();
             let mut result = self.take_lines(&mut progress, &piece, &mut updates);
             while let (Ok(()), Some(piece)) = (&result, more(&mut reply, &updates)) {
@@ -225,7 +228,8 @@ impl<F: Followed> Follower<F> {
                 self.told_all().await?;
             }
             result.map_err(failed)?;
-            if !progress.listing {
+            // Not for a list: one that is followed by nothing good must not be repeated quickly.
+            if !was_listing {
                 self.backoff.reset();
             }
         }
@@ -313,121 +317,6 @@ impl<F: Followed> Follower<F> {
         self.shared.contact.made(self.shared.servers.url(server));
         self.standing.good();
     }
-
-    /// Waits until it is time to try again, in the way that makes sense after `failed`.
-    async fn recover(&mut self, failed: Failed) -> Result<(), Stop> {
-        let failure = &failed.failure;
-        count(self.shared.counters.error(failure.reason()));
-        let code = failure.code();
-        let starting = self.version.is_none();
-        let no_streams = matches!(code, Some(400 | 422)) || matches!(failure, Failure::Silent(_));
-        if starting && self.streaming && no_streams {
-            self.streaming = false;
-            let kind = F::KIND;
-            tracing::info!(%kind, reason = %failure, "no streaming lists, plain ones are used");
-            if code.is_some() {
-                return Ok(());
-            }
-        }
-        if F::OPTIONAL && matches!(code, Some(403 | 404)) {
-            return self.do_without(failure).await;
-        }
-        let moved = self.shared.servers.failed(&failed);
-        let url = self.shared.servers.url(failed.server);
-        if failure.is_connection() {
-            self.shared.contact.lost(url, failure);
-        } else {
-            self.standing.bad(url, failure);
-        }
-        if is_stale(failure) || self.is_mute(failure) {
-            self.version = None;
-        }
-        let wait = self.backoff.wait(failure.retry_after(), random());
-        let first = self.shared.timing.first_wait;
-        let wait = if moved && failure.retry_after().is_none() {
-            wait.min(first.mul_f64(random()))
-        } else {
-            wait
-        };
-        tracing::debug!(kind = %F::KIND, reason = %failure, ?wait, "trying again");
-        sleep(wait).await;
-        Ok(())
-    }
-
-    /// Whether watches from the present version tell nothing, not even bookmarks. So does a server
-    /// whose cluster was set back to an earlier state: it waits for that version to come.
-    fn is_mute(&mut self, failure: &Failure) -> bool {
-        if !matches!(failure, Failure::Silent(_)) || self.version.is_none() {
-            return false;
-        }
-        let before = std::mem::replace(&mut self.silent_from, self.version.clone());
-        before == self.version
-    }
-
-    /// The cluster has no such objects, or does not show them: then there are none.
-    async fn do_without(&mut self, failure: &Failure) -> Result<(), Stop> {
-        if failure.reason() == Reason::Forbidden {
-            self.standing.bad(
-                self.shared.servers.url(self.shared.servers.current()),
-                failure,
-            );
-        }
-        let mut updates = Vec::new();
-        self.known.begin_list();
-        self.known.end_list(&mut updates);
-        self.send(updates).await?;
-        self.version = None;
-        self.told_all().await?;
-        sleep(self.shared.timing.absent).await;
-        Ok(())
-    }
-
-    fn list_path(&self, next_page: Option<String>) -> Uri {
-        let first_page = next_page.is_none();
-        let params = ListParams {
-            label_selector: F::LABELS.map(str::to_owned),
-            field_selector: self.fields.clone(),
-            limit: Some(PAGE),
-            continue_token: next_page,
-            ..ListParams::default()
-        };
-        let request = Request::new(F::path())
-            .list(&params)
-            .expect("these parameters are valid");
-        let path = request.into_parts().0.uri;
-        if self.listed || !first_page {
-            return path;
-        }
-        // From memory, which may be a little old. `kube` would leave this out beside a limit;
-        // servers that have all in memory ignore the limit instead.
-        format!("{path}&resourceVersion=0")
-            .parse()
-            .expect("a parameter keeps a URI valid")
-    }
-
-    fn watch_path(&self, version: &str, listing: bool) -> Uri {
-        // Not all nodes come back in the same moment.
-        let timeout = self
-            .shared
-            .timing
-            .watch
-            .mul_f64(1.0 + random())
-            .as_secs()
-            .max(1);
-        let params = WatchParams {
-            label_selector: F::LABELS.map(str::to_owned),
-            field_selector: self.fields.clone(),
-            timeout: Some(u32::try_from(timeout).unwrap_or(u32::MAX)),
-            bookmarks: true,
-            send_initial_events: listing,
-        };
-        let request = Request::new(F::path()).watch(&params, version);
-        request
-            .expect("these parameters are valid")
-            .into_parts()
-            .0
-            .uri
-    }
 }
 
 /// What has come already, unless enough is waiting to be sent.
@@ -436,19 +325,6 @@ fn more(reply: &mut Reply, updates: &[Update]) -> Option<Bytes> {
         return None;
     }
     reply.ready()
-}
-
-/// Whether what was known does not lead on from here, and everything must be listed again.
-fn is_stale(failure: &Failure) -> bool {
-    match failure {
-        Failure::Expired(_) | Failure::Garbled(_) => true,
-        // Of a cluster that was set back to an earlier state.
-        Failure::Refused {
-            code: 504, message, ..
-        } => message.contains("Too large resource version"),
-        Failure::Refused { code, .. } => matches!(code, 400 | 422),
-        _ => false,
-    }
 }
 
 fn version_of<F: Followed>(object: &Result<F::Object, Malformed>) -> Option<String> {

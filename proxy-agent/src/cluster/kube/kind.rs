@@ -26,6 +26,8 @@ pub(super) trait Followed: Send + Sync + 'static {
     const OPTIONAL: bool = false;
     /// Label selector.
     const LABELS: Option<&'static str> = None;
+    /// Field selector, where servers know these fields.
+    const FIELDS: Option<&'static str> = None;
     type Object: object::Object + Send;
     type Value: Send;
     type Key: Clone + Eq + Hash + fmt::Display + Send + Sync;
@@ -66,6 +68,7 @@ pub(super) struct Services;
 impl Followed for Services {
     const KIND: Kind = Kind::Service;
     const LABELS: Option<&'static str> = Some(OURS);
+    const FIELDS: Option<&'static str> = Some("spec.clusterIP!=None");
     type Object = object::Service;
     type Value = Service;
     type Key = ObjectName;
