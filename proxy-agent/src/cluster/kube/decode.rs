@@ -7,7 +7,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 use super::failure::{Failure, Status};
-use crate::cluster::object::{Map, Object};
+use crate::cluster::object::{Map, Metadata, Object};
 
 /// On the bookmark that ends a streaming list.
 const ANNOTATION_END: &str = "k8s.io/initial-events-end";
@@ -21,6 +21,16 @@ pub(super) struct Malformed {
     /// Path of the field that makes no sense.
     pub(super) field: String,
     pub(super) message: String,
+}
+
+impl Malformed {
+    pub(super) fn metadata(&self) -> Metadata {
+        Metadata {
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            ..Metadata::default()
+        }
+    }
 }
 
 /// Decodes one object.

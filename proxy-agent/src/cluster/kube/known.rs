@@ -10,15 +10,12 @@ use super::{
     decode::Malformed,
     kind::Followed,
 };
-use crate::cluster::{
-    Update,
-    convert::Converted,
-    object::{Metadata, Object},
-};
+use crate::cluster::{Update, convert::Converted, names::Names, object::Object};
 
 /// The objects of kind `F` that have been told.
 pub(super) struct Known<F: Followed> {
     objects: HashMap<F::Key, Told>,
+    names: Names,
     /// Grows with every list.
     round: u32,
 }
@@ -37,6 +34,7 @@ impl<F: Followed> Known<F> {
     pub(super) fn new() -> Self {
         Self {
             objects: HashMap::new(),
+            names: Names::default(),
             round: 0,
         }
     }
@@ -77,10 +75,15 @@ impl<F: Followed> Known<F> {
     }
 
     fn upsert(&mut self, object: &F::Object, updates: &mut Vec<Update>) {
-        let Some(key) = F::key(object.metadata()) else {
+        let Converted { value, diagnostics } = F::convert(object, &mut self.names);
+        // The value's own, where there is one: it is held anyway.
+        let key = match &value {
+            Some(value) => Some(F::key_of(value)),
+            None => F::key(object.metadata(), &mut self.names),
+        };
+        let Some(key) = key else {
             return;
         };
-        let Converted { value, diagnostics } = F::convert(object);
         let before = self.objects.get(&key);
         let was_diagnosed = before.is_some_and(|told| told.diagnosed);
         let had_value = before.is_some_and(|told| told.value);
@@ -106,13 +109,8 @@ impl<F: Followed> Known<F> {
 
     /// Of an object that cannot be decoded, what was told before stays in force.
     fn keep(&mut self, malformed: &Malformed, updates: &mut Vec<Update>) {
-        let metadata = Metadata {
-            name: malformed.name.clone(),
-            namespace: malformed.namespace.clone(),
-            ..Metadata::default()
-        };
         let kind = F::KIND;
-        let Some(key) = F::key(&metadata) else {
+        let Some(key) = F::key(&malformed.metadata(), &mut self.names) else {
             let Malformed { field, message, .. } = malformed;
             tracing::warn!(%kind, field, reason = message, "object without a name skipped");
             return;
@@ -142,12 +140,8 @@ impl<F: Followed> Known<F> {
     ) {
         counters.events.fetch_add(1, Relaxed);
         let key = match object {
-            Ok(object) => F::key(object.metadata()),
-            Err(malformed) => F::key(&Metadata {
-                name: malformed.name,
-                namespace: malformed.namespace,
-                ..Metadata::default()
-            }),
+            Ok(object) => F::key(object.metadata(), &mut self.names),
+            Err(malformed) => F::key(&malformed.metadata(), &mut self.names),
         };
         if let Some((key, told)) = key.and_then(|key| self.objects.remove_entry(&key)) {
             forget::<F>(&key, &told, updates);
