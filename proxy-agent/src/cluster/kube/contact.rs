@@ -29,10 +29,7 @@ impl Contact {
     pub(super) fn lost(&self, server: &Uri, failure: &Failure) {
         match self.0.swap(LOST, Relaxed) {
             UNKNOWN => tracing::warn!(%server, reason = %failure, "API server not reached"),
-            MADE => tracing::warn!(
-                %server, reason = %failure,
-                "API server lost; what is known stays in force"
-            ),
+            MADE => tracing::warn!(%server, reason = %failure, "API server lost"),
             _ => {}
         }
     }
@@ -68,16 +65,18 @@ impl Standing {
         }
         match reason {
             Reason::Forbidden => tracing::error!(
-                %kind, %server, reason = %failure,
-                "not allowed to list and watch {resource}: bind the ClusterRole \
-                 system:node-proxier, or one with these rights, to the user of this proxy"
+                %kind, resource, %server, reason = %failure,
+                hint = "bind the ClusterRole system:node-proxier, or another that lets list and \
+                        watch this resource, to the user of this agent",
+                "not allowed to read the cluster"
             ),
             Reason::Unauthorized => tracing::error!(
                 %kind, %server, reason = %failure,
-                "credentials not accepted: check the token or client certificate of this proxy"
+                hint = "check the token or the client certificate of this agent",
+                "credentials not accepted"
             ),
             Reason::Expired => tracing::info!(%kind, reason = %failure, "listing again"),
-            _ => tracing::warn!(%kind, %server, reason = %failure, "cannot be followed for now"),
+            _ => tracing::warn!(%kind, %server, reason = %failure, "objects not followed"),
         }
     }
 
@@ -85,7 +84,7 @@ impl Standing {
     pub(super) fn good(&mut self) {
         if self.bad.take().is_some() {
             let kind = self.kind;
-            tracing::info!(%kind, "followed again");
+            tracing::info!(%kind, "objects followed again");
         }
     }
 }

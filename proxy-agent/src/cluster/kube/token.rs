@@ -67,7 +67,7 @@ impl TokenFile {
             Ok(header) => token.header = header,
             Err(reason) => {
                 let file = self.path.display();
-                tracing::warn!(%file, reason, "token file not read; the last token stays in use");
+                tracing::warn!(%file, reason, "token file not read");
             }
         }
     }

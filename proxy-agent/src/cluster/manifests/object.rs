@@ -143,7 +143,7 @@ impl Reader {
                 self.read_object(value, position, |object: &object::Service, names| {
                     let key = Key::Service(convert::object_name(&object.metadata, names)?);
                     Some((key, Content::Service(convert::service(object, names))))
-                })
+                });
             }
             ("v1", "Node") => self.read_object(value, position, |object: &object::Node, _| {
                 let converted = convert::node(object);
