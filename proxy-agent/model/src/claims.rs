@@ -39,7 +39,8 @@ pub(crate) struct Claimant {
 /// All claims of all Services.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    claimants: BTreeMap<Claim, BTreeSet<Claimant>>,
+    /// The claimants of each, ordered; never none. There is one, except by mistake.
+    claimants: BTreeMap<Claim, Vec<Claimant>>,
 }
 
 impl Claims {
@@ -48,10 +49,12 @@ impl Claims {
         let mut affected = BTreeSet::new();
         for (claim, claimant) in claims_of(service) {
             let claimants = self.claimants.entry(claim).or_default();
-            let holder = claimants.first().cloned();
-            claimants.insert(claimant);
-            if claimants.first() != holder.as_ref() {
-                affected.extend(claimants.iter().map(|other| other.service.clone()));
+            if let Err(place) = claimants.binary_search(&claimant) {
+                claimants.reserve_exact(1);
+                claimants.insert(place, claimant);
+                if place == 0 {
+                    affected.extend(claimants.iter().map(|other| other.service.clone()));
+                }
             }
         }
         affected
@@ -64,10 +67,11 @@ impl Claims {
             let Some(claimants) = self.claimants.get_mut(&claim) else {
                 continue;
             };
-            let held = claimants.first() == Some(&claimant);
-            claimants.remove(&claimant);
-            if held {
-                affected.extend(claimants.iter().map(|other| other.service.clone()));
+            if let Ok(place) = claimants.binary_search(&claimant) {
+                claimants.remove(place);
+                if place == 0 {
+                    affected.extend(claimants.iter().map(|other| other.service.clone()));
+                }
             }
             if claimants.is_empty() {
                 self.claimants.remove(&claim);

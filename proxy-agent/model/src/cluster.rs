@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::{
     ClusterEvent, Diagnostic, EndpointSlice, Node, Service, ServiceCidr, ServiceName, SliceName,
-    claims::Claims,
+    claims::Claims, filed::Filed, shared::Shared,
 };
 
 /// Folded cluster objects.
@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct Cluster {
     services: BTreeMap<ServiceName, Service>,
     /// EndpointSlices by the Service they belong to, whether or not it exists.
-    slices: BTreeMap<ServiceName, BTreeMap<SliceName, EndpointSlice>>,
+    slices: BTreeMap<ServiceName, Filed>,
     /// Where each slice is filed, to find it again when its label changed.
     filed_under: BTreeMap<SliceName, ServiceName>,
     claims: Claims,
@@ -29,6 +29,7 @@ pub(crate) struct Cluster {
     /// What sources said about objects; no empty entries.
     diagnosed: BTreeMap<Arc<str>, Vec<Diagnostic>>,
     touched: Touched,
+    shared: Shared,
 }
 
 /// What events touched since it was last asked for.
@@ -80,10 +81,7 @@ impl Cluster {
         &self,
         service: &ServiceName,
     ) -> impl Iterator<Item = &EndpointSlice> + Clone {
-        self.slices
-            .get(service)
-            .into_iter()
-            .flat_map(BTreeMap::values)
+        self.slices.get(service).into_iter().flat_map(Filed::iter)
     }
 
     pub(crate) fn claims(&self) -> &Claims {
@@ -105,10 +103,11 @@ impl Cluster {
         self.diagnosed.values().flatten()
     }
 
-    fn upsert_service(&mut self, service: Service) -> bool {
+    fn upsert_service(&mut self, mut service: Service) -> bool {
         if self.services.get(&service.name) == Some(&service) {
             return false;
         }
+        self.shared.share_service(&mut service);
         self.delete_service(&service.name);
         let affected = self.claims.add(&service);
         self.touched.services.extend(affected);
@@ -127,25 +126,46 @@ impl Cluster {
         true
     }
 
-    fn upsert_slice(&mut self, slice: EndpointSlice) -> bool {
+    fn upsert_slice(&mut self, mut slice: EndpointSlice) -> bool {
         // A source may repeat itself, when it lists everything again for example.
-        if self.slice(&slice.name) == Some(&slice) {
+        let filed_under = self.filed_under.get(&slice.name);
+        let known =
+            filed_under.and_then(|service| self.slices.get_mut(service)?.get_mut(&slice.name));
+        if known.as_deref() == Some(&slice) {
             return false;
         }
-        // It may be filed under another Service.
-        self.delete_slice(&slice.name);
-        self.filed_under
-            .insert(slice.name.clone(), slice.service.clone());
+        self.shared.share_slice(&mut slice);
         self.touched.services.insert(slice.service.clone());
-        self.slices
-            .entry(slice.service.clone())
-            .or_default()
-            .insert(slice.name.clone(), slice);
+        match known {
+            Some(known) if known.service == slice.service => {
+                // The strings that other places share already.
+                let (name, service) = (known.name.clone(), known.service.clone());
+                *known = EndpointSlice {
+                    name,
+                    service,
+                    ..slice
+                };
+            }
+            _ => {
+                self.delete_slice(&slice.name);
+                self.file_slice(slice);
+            }
+        }
         true
     }
 
-    fn slice(&self, name: &SliceName) -> Option<&EndpointSlice> {
-        self.slices.get(self.filed_under.get(name)?)?.get(name)
+    fn file_slice(&mut self, slice: EndpointSlice) {
+        // One string for both objects, if the Service is there already.
+        let service = match self.services.get_key_value(&slice.service) {
+            Some((name, _)) => name.clone(),
+            None => slice.service.clone(),
+        };
+        self.filed_under.insert(slice.name.clone(), service.clone());
+        let slice = EndpointSlice {
+            service: service.clone(),
+            ..slice
+        };
+        self.slices.entry(service).or_default().insert(slice);
     }
 
     fn delete_slice(&mut self, name: &SliceName) -> bool {

@@ -32,12 +32,16 @@ impl Diff {
             state.remove(&key);
             self.deletes.push(Change::Delete { key });
         }
-        for (key, entry) in entries {
-            if state.get(&key).is_none_or(|old| **old != entry) {
-                let entry = Arc::new(entry);
-                state.insert(key.clone(), Arc::clone(&entry));
-                self.upserts.push(Change::Upsert { key, state: entry });
+        for (key, mut entry) in entries {
+            if let Some(old) = state.get(&key) {
+                if **old == entry {
+                    continue;
+                }
+                keep_sets(&mut entry, old);
             }
+            let entry = Arc::new(entry);
+            state.insert(key.clone(), Arc::clone(&entry));
+            self.upserts.push(Change::Upsert { key, state: entry });
         }
     }
 
@@ -52,6 +56,19 @@ impl Diff {
     }
 }
 
+/// A set that did not change stays the same allocation: whoever holds both states can tell by the
+/// pointer.
+fn keep_sets(state: &mut ServiceState, old: &ServiceState) {
+    for (set, old) in [
+        (&mut state.cluster_endpoints, &old.cluster_endpoints),
+        (&mut state.local_endpoints, &old.local_endpoints),
+    ] {
+        if set == old {
+            set.clone_from(old);
+        }
+    }
+}
+
 /// The keys of one Service, found without looking at any other.
 fn keys_of<'a>(
     state: &'a OrdMap<ServicePortKey, Arc<ServiceState>>,
@@ -60,7 +77,7 @@ fn keys_of<'a>(
     // The smallest key that the Service can have.
     let first = ServicePortKey {
         service: service.clone(),
-        port: "".into(),
+        port: Arc::default(),
         protocol: Protocol::Tcp,
         family: IpFamily::V4,
     };

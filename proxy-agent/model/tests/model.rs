@@ -165,6 +165,24 @@ fn one_slice_changes_one_service() {
 }
 
 #[test]
+fn a_set_that_did_not_change_stays_where_it_is() {
+    let mut model = Model::new("node-a");
+    let web = service("web", "10.96.0.1", &[("http", 80)]);
+    model.apply(ClusterEvent::ServiceUpserted(web));
+    model.apply(ClusterEvent::SliceUpserted(slice("web", &["10.0.0.1"])));
+    let set = |model: &Model| {
+        let mut states = model.state().services.values();
+        states.next().and_then(|one| one.cluster_endpoints.clone())
+    };
+    model.update();
+    let before = set(&model).expect("a set");
+    let web = service("web", "10.96.0.1", &[("http", 82)]);
+    model.apply(ClusterEvent::ServiceUpserted(web));
+    assert_eq!(changes(&model.update()), ["+web:http"]);
+    assert!(Arc::ptr_eq(&before, &set(&model).expect("a set")));
+}
+
+#[test]
 fn diagnostics_and_zone_change_without_a_change_set() {
     let mut model = Model::new("node-a");
     let object: Arc<str> = "Service shop/web".into();
