@@ -77,6 +77,7 @@ async fn a_client_that_does_not_go_on_is_cut_off() {
 #[tokio::test]
 async fn a_connection_ends_after_its_time_though_requests_go_on() {
     let limits = Limits {
+        head: Duration::from_hours(1),
         connection: Duration::from_millis(100),
         ..Limits::default()
     };

@@ -3,6 +3,7 @@
 use axum::{body::Body, http::Request};
 use http_body_util::BodyExt as _;
 use proxy_model::FigureKind;
+use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::*;
@@ -115,7 +116,8 @@ async fn the_health_port_answers_as_kube_proxy_does_and_counts() {
 async fn a_scrape_asks_for_the_backends_figures() {
     let mut rig = rig();
     let pages = metrics(Arc::clone(&rig.site));
-    let owner = async {
+    // Longer than a scrape waits: whoever is not asked then is not asked at all.
+    let owner = timeout(2 * PATIENCE, async {
         let figure = Figure {
             name: "map_entries",
             kind: FigureKind::Gauge,
@@ -124,8 +126,9 @@ async fn a_scrape_asks_for_the_backends_figures() {
             value: 5.0,
         };
         rig.wanted.recv().await.unwrap().send(vec![figure]).unwrap();
-    };
-    let (page, ()) = tokio::join!(get(pages, "/metrics"), owner);
+    });
+    let (page, asked) = tokio::join!(get(pages, "/metrics"), owner);
+    assert!(asked.is_ok(), "nobody asked");
     assert_eq!(
         (page.status, page.kind.as_str()),
         (200, metrics::CONTENT_TYPE)
@@ -141,11 +144,13 @@ async fn a_scrape_asks_for_the_backends_figures() {
 #[tokio::test(start_paused = true)]
 async fn a_scrape_waits_for_no_busy_owner() {
     let rig = rig();
-    // Two: the first request still lies there.
+    let started = Instant::now();
+    // Two: the first request still lies there, and there is no room for another.
     for _ in 0..2 {
         let page = get(metrics(Arc::clone(&rig.site)), "/metrics").await;
         assert!(page.body.contains("culvert_build_info{"), "{}", page.body);
     }
+    assert!(started.elapsed() < Duration::from_secs(2));
 }
 
 #[tokio::test]
