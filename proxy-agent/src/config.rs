@@ -1,6 +1,7 @@
 //! What the user asked for, in two steps: as typed (`cli`, and a file that `kube_proxy` knows),
 //! then what it means, checked as a whole so that every mistake is reported at once.
 
+mod asking;
 pub mod cli;
 pub mod kube_proxy;
 pub mod reference;
@@ -20,12 +21,15 @@ use proxy_common::names::MAPS;
 use proxy_model::oracle::Traffic;
 use thiserror::Error;
 
-pub use self::sources::Source;
+pub use self::{
+    asking::{admin_socket, check, wanted_node},
+    sources::Source,
+};
 use self::{
     cli::{NodeArgs, PinArgs, RunArgs},
     kube_proxy::{Given, Settings},
 };
-use crate::{backend::ebpf, serving};
+use crate::{admin, backend::ebpf, serving};
 
 /// What `run` needs.
 #[derive(Debug, Clone)]
@@ -38,8 +42,10 @@ pub struct Run {
     pub ebpf: ebpf::Options,
     /// How often the kernel is compared with the desired state.
     pub sync_period: Duration,
-    /// Which traffic is local, and what is masqueraded: for `explain`, so far.
+    /// Which sources are local, and what is masqueraded: what `explain` tells.
     pub traffic: Traffic,
+    /// Where `state` and `explain` ask.
+    pub admin_socket: PathBuf,
     /// What is served over HTTP.
     pub serving: serving::Options,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
@@ -66,8 +72,8 @@ pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
 fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let mut mistakes = Vec::new();
     let settings = settings(args.file.config.as_deref(), &args.given(), &mut mistakes);
-    let source = sources::choose(args, settings.kubeconfig, in_pod, &mut mistakes);
-    let node = node_name(&args.node, settings.node_name, &mut mistakes);
+    let source = sources::choose(args, settings.kubeconfig.clone(), in_pod, &mut mistakes);
+    let node = node_name(&args.node, settings.node_name.clone(), &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);
     let (Some(source), true) = (source, mistakes.is_empty()) else {
@@ -76,6 +82,10 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     Ok(Run {
         source,
         node,
+        admin_socket: args
+            .admin_socket
+            .clone()
+            .unwrap_or_else(|| admin::socket_path(&pin_dir)),
         ebpf: ebpf::Options {
             pin_dir,
             cgroup_path: args.cgroup_path.clone(),
@@ -177,11 +187,15 @@ fn node_name(args: &NodeArgs, configured: Option<String>, mistakes: &mut Vec<Str
         mistakes.push("--node-name: the host has no usable name, so one must be given".into());
         return "".into();
     };
-    let name = name.trim().to_lowercase();
+    let name = normal_node_name(&name);
     if name.is_empty() {
         mistakes.push("--node-name: must not be empty".into());
     }
     name.into()
+}
+
+fn normal_node_name(typed: &str) -> String {
+    typed.trim().to_lowercase()
 }
 
 fn map_sizes(typed: &[String], mistakes: &mut Vec<String>) -> BTreeMap<String, u32> {

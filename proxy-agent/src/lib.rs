@@ -1,10 +1,12 @@
 //! Culvert's agent: a Kubernetes service proxy for one node.
 //!
 //! ```text
-//! cluster (source) ──ClusterEvent──> pipeline { proxy_model::Model } ──ChangeSet──> backend ──> kernel
-//!                                        └──> report (what people and scripts read)
+//! cluster (source) ──Message──> pipeline { proxy_model::Model } ──ChangeSet──> backend ──> kernel
+//!                                 ├──> admin, report (what people and scripts ask)
+//!                                 └──> serving (metrics, health)
 //! ```
 
+pub mod admin;
 pub mod backend;
 pub mod cluster;
 pub mod config;

@@ -9,43 +9,113 @@ use anyhow::{Context as _, Error};
 use clap::Parser;
 use proxy_agent::{
     LogForm, LogLevelError,
+    admin::{self, client, server::Asked},
     backend::ebpf::{self, OpenError},
     cluster::manifests::ManifestError,
     config::{
         self, ConfigError,
-        cli::{Cli, Command, Output, RunArgs},
+        cli::{AskArgs, Cli, Command, ExplainArgs, NodeArgs, Output, PinArgs, RunArgs, StateArgs},
     },
-    once, report,
+    once,
+    report::{
+        self,
+        explain::{self, QuestionError},
+    },
     run::{self, RunError},
     start_logging,
 };
 use proxy_model::FatalCause;
+
+/// Exit code where this host, or this user, cannot.
+const HOST_CANNOT: u8 = 3;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         None => return run(&cli.run),
         Some(Command::Run(args)) => return run(&args),
-        Some(Command::State(args)) => config::once(&args.node)
-            .map_err(Error::from)
-            .and_then(|(paths, node)| Ok(once::state(paths, node)?))
-            .and_then(|state| {
-                print(&match args.output {
-                    Output::Text => report::to_text(&state),
-                    Output::Json => report::to_json(&state),
-                })
-            }),
+        Some(Command::State(args)) => state(&args),
+        Some(Command::Explain(args)) => explain_packet(&args),
         Some(Command::Render(args)) => config::once(&args.node)
             .map_err(Error::from)
             .and_then(|(paths, node)| Ok(once::state(paths, node)?))
             .and_then(|state| print(&ebpf::render(&state))),
-        Some(Command::Cleanup(args)) => config::pin_dir(&args)
-            .map_err(Error::from)
-            .and_then(|pin_dir| Ok(ebpf::cleanup(&pin_dir)?))
-            .and_then(|cleanup| print(&format!("{cleanup}\n"))),
+        Some(Command::Cleanup(args)) => cleanup(&args),
         Some(Command::Version) => print(&format!("proxy-agent {}\n", env!("CARGO_PKG_VERSION"))),
     };
     end(result, LogForm::Text)
+}
+
+fn state(args: &StateArgs) -> Result<(), Error> {
+    if args.node.manifests.is_empty() {
+        let path = if args.kernel { "/kernel" } else { "/state" };
+        return ask(
+            &args.ask,
+            &args.node,
+            path,
+            Asked {
+                output: args.output,
+                ..Asked::default()
+            },
+        );
+    }
+    let (paths, node) = config::once(&args.node)?;
+    let state = once::state(paths, node)?;
+    print(&match args.output {
+        Output::Text => report::to_text(&state),
+        Output::Json => report::to_json(&state),
+    })
+}
+
+fn explain_packet(args: &ExplainArgs) -> Result<(), Error> {
+    let packet = explain::packet(&args.from, &args.to, args.in_interface.as_deref())?;
+    if args.node.manifests.is_empty() {
+        return ask(
+            &args.ask,
+            &args.node,
+            "/explain",
+            Asked {
+                output: args.output,
+                from: Some(args.from.clone()),
+                to: Some(args.to.clone()),
+                interface: args.in_interface.clone(),
+                path: args.path,
+                ..Asked::default()
+            },
+        );
+    }
+    let (traffic, notices) = config::traffic(args.config.as_deref())?;
+    for notice in notices {
+        eprintln!("proxy-agent: {notice}");
+    }
+    let (paths, node) = config::once(&args.node)?;
+    let model = once::model(paths, node)?;
+    let explanation = explain::explain(&model, &traffic, &packet, args.path.into());
+    print(&match args.output {
+        Output::Text => explanation.story,
+        Output::Json => explanation.to_json(),
+    })
+}
+
+/// Prints the running agent's answer.
+fn ask(agent: &AskArgs, node: &NodeArgs, path: &str, mut asked: Asked) -> Result<(), Error> {
+    let socket = config::admin_socket(agent)?;
+    asked.node = config::wanted_node(node);
+    let answer = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the asynchronous runtime")?
+        .block_on(client::ask(&socket, path, &asked))?;
+    print(&answer)
+}
+
+fn cleanup(args: &PinArgs) -> Result<(), Error> {
+    let pin_dir = config::pin_dir(args)?;
+    let cleanup = ebpf::cleanup(&pin_dir)?;
+    // Of an agent that was killed; a running one would have kept the pins locked.
+    let socket = admin::socket_path(&pin_dir);
+    admin::server::remove(&socket).with_context(|| format!("removing {}", socket.display()))?;
+    print(&format!("{cleanup}\n"))
 }
 
 fn run(args: &RunArgs) -> ExitCode {
@@ -92,17 +162,21 @@ fn print(text: &str) -> Result<(), Error> {
 
 /// See `EXIT_CODES` in the command line's definition.
 fn exit_code(error: &Error) -> u8 {
-    if error.is::<ConfigError>() || error.is::<LogLevelError>() || error.is::<ManifestError>() {
+    if error.is::<ConfigError>()
+        || error.is::<LogLevelError>()
+        || error.is::<ManifestError>()
+        || error.is::<QuestionError>()
+    {
         return 2;
     }
     let open = match error.downcast_ref() {
         Some(RunError::Manifests(_)) => return 2,
-        Some(RunError::Sync(fatal)) if fatal.cause == FatalCause::Host => return 3,
+        Some(RunError::Sync(fatal)) if fatal.cause == FatalCause::Host => return HOST_CANNOT,
         Some(RunError::Open(error)) => Some(error),
         _ => error.downcast_ref::<OpenError>(),
     };
     match open {
-        Some(OpenError::Host(_)) => 3,
+        Some(OpenError::Host(_)) => HOST_CANNOT,
         Some(OpenError::Locked(_)) => 4,
         Some(OpenError::Other(_)) | None => 1,
     }

@@ -1,6 +1,7 @@
 //! The sole owner of the state: folds events into the model, recomputes what they touch, and
-//! hands the change to the backend.
+//! hands the change to the backend. Says what came of it; does not know who counts it.
 
+mod outcome;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -8,12 +9,17 @@ mod told;
 use std::time::{Duration, Instant};
 
 use proxy_model::{
-    Backend, Change, ChangeSet, ClusterEvent, FatalCause, Model, SyncError, SyncReport,
+    Backend, Change, ChangeSet, Difference, FatalCause, Model, NodeState, ServicePortKey,
+    SyncError, SyncReport,
 };
 use thiserror::Error;
 
-use self::told::{News, Told};
-use crate::logging::milliseconds;
+pub use self::outcome::{Advance, Repair, Sync};
+use self::{
+    outcome::Pending,
+    told::{News, Told},
+};
+use crate::{cluster::Update, logging::milliseconds};
 
 /// How long a failed sync is put off at most.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
@@ -28,7 +34,13 @@ pub struct Pipeline<B> {
     serving: bool,
     /// Failed syncs in a row.
     failures: u32,
+    /// Syncs that succeeded.
+    revision: u64,
+    /// What the next successful sync brings into force.
+    pending: Pending,
     told: Told,
+    /// What the last repair could not mend, as far as the log was told.
+    problems: Vec<String>,
 }
 
 /// A sync that no retry can mend.
@@ -50,41 +62,148 @@ impl<B: Backend> Pipeline<B> {
             behind: true,
             serving: false,
             failures: 0,
+            revision: 0,
+            pending: Pending::default(),
             told: Told::default(),
+            problems: Vec::new(),
         }
     }
 
-    /// Folds `events` and syncs what they changed. Returns when to call again, with no events, if
-    /// the backend must be tried again.
-    pub fn advance(&mut self, events: Vec<ClusterEvent>) -> Result<Option<Duration>, Fatal> {
-        let started = Instant::now();
-        for event in events {
-            self.model.apply(event);
+    /// Folds updates without a sync: the cluster is not known as a whole yet.
+    pub fn fold(&mut self, updates: Vec<Update>) {
+        for update in updates {
+            self.pending.events += 1;
+            let kind = outcome::kind(&update.event);
+            if self.model.apply(update.event) {
+                self.pending.note(kind, update.trigger);
+            }
         }
+    }
+
+    /// Brings what was folded into force. [`Advance::retry`] says when to call again if the
+    /// backend must be tried again.
+    pub fn advance(&mut self) -> Result<Advance, Fatal> {
+        let started = Instant::now();
+        let mut advance = self.pending.counted();
         let mut change = self.model.update();
         log(self.told.diagnostics(&self.model.state().diagnostics));
         if self.behind {
             change = self.model.state().as_change_set();
         }
         if change.is_empty() {
-            return Ok(None);
+            // What the triggers stand for was in force already.
+            self.pending.triggers.clear();
+            return Ok(advance);
         }
-        match self.backend.sync(self.model.state(), &change) {
+        let result = self.backend.sync(self.model.state(), &change);
+        let took = started.elapsed();
+        advance.sync = Some(match result {
             Ok(report) => {
                 self.behind = false;
                 self.failures = 0;
-                self.log_sync(&change, report, started.elapsed());
-                Ok(None)
+                self.revision += 1;
+                self.log_sync(&change, report, took);
+                Sync {
+                    whole: change.whole,
+                    took,
+                    triggers: std::mem::take(&mut self.pending.triggers),
+                    retry: None,
+                }
             }
-            Err(SyncError::Retry { reason, after }) => {
+            Err(error) => Sync {
+                whole: change.whole,
+                took,
+                triggers: Vec::new(),
+                retry: Some(self.failed(error)?),
+            },
+        });
+        Ok(advance)
+    }
+
+    /// Compares the kernel with the state, and mends what differs. Nothing to compare while a
+    /// sync is still to be made: that reads everything back itself.
+    pub fn repair(&mut self) -> Result<Repair, Fatal> {
+        if self.behind {
+            return Ok(Repair::default());
+        }
+        let started = Instant::now();
+        match self.backend.repair(self.model.state()) {
+            Ok(report) => {
+                let services = &self.model.state().services;
+                let wanted = |key: &_| services.contains_key(key);
+                log(self.told.failures(report.failures, wanted));
+                for problem in &report.problems {
+                    if !self.problems.contains(problem) {
+                        tracing::error!(reason = problem, "not repaired");
+                    }
+                }
+                self.problems = report.problems;
+                log_repair(&report.repaired, report.writes, started.elapsed());
+                Ok(Repair {
+                    differences: report.repaired,
+                    retry: None,
+                })
+            }
+            Err(error) => Ok(Repair {
+                differences: Vec::new(),
+                retry: Some(self.failed(error)?),
+            }),
+        }
+    }
+
+    /// How the kernel differs from the state, without mending it.
+    pub fn differences(&mut self) -> Result<Vec<Difference>, String> {
+        if self.behind {
+            let reason = "the last sync failed, so the kernel is known to differ; see the log";
+            return Err(reason.to_owned());
+        }
+        self.backend
+            .differences(self.model.state())
+            .map_err(|error| error.to_string())
+    }
+
+    /// When to try again after `error`.
+    fn failed(&mut self, error: SyncError) -> Result<Duration, Fatal> {
+        match error {
+            SyncError::Retry { reason, after } => {
                 self.behind = true;
                 let wait = put_off(after, self.failures);
                 self.failures = self.failures.saturating_add(1);
                 tracing::error!(reason, retry_in_ms = milliseconds(wait), "sync failed");
-                Ok(Some(wait))
+                Ok(wait)
             }
-            Err(SyncError::Fatal { cause, reason }) => Err(Fatal { cause, reason }),
+            SyncError::Fatal { cause, reason } => Err(Fatal { cause, reason }),
         }
+    }
+
+    /// The model, to ask.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The state that is, or shall be, in force.
+    pub fn state(&self) -> &NodeState {
+        self.model.state()
+    }
+
+    /// The backend, to ask.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// How often the state in force changed.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Whether the state is in force, as far as is known.
+    pub fn in_force(&self) -> bool {
+        !self.behind
+    }
+
+    /// Service ports that are not programmed, and why.
+    pub fn not_programmed(&self) -> impl Iterator<Item = (&ServicePortKey, &str)> {
+        self.told.not_programmed()
     }
 
     fn log_sync(&mut self, change: &ChangeSet, report: SyncReport, took: Duration) {
@@ -116,6 +235,28 @@ fn put_off(after: Duration, failures_before: u32) -> Duration {
     after
         .saturating_mul(2_u32.saturating_pow(failures_before))
         .min(LONGEST_RETRY)
+}
+
+/// Says what was mended; nothing, if nothing was.
+fn log_repair(repaired: &[Difference], writes: usize, took: Duration) {
+    const SHOWN: usize = 20;
+    for one in repaired.iter().take(SHOWN) {
+        tracing::warn!(
+            object = one.object,
+            difference = one.kind.as_str(),
+            wanted = one.wanted,
+            found = one.found,
+            "repaired"
+        );
+    }
+    if !repaired.is_empty() {
+        tracing::warn!(
+            differences = repaired.len(),
+            writes,
+            duration_ms = milliseconds(took),
+            "kernel state repaired"
+        );
+    }
 }
 
 fn log(news: Vec<News>) {

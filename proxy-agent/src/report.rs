@@ -1,20 +1,20 @@
 //! Node-local state as output, and why a packet goes where it goes: JSON for programs, text for
 //! people. Formats what the model says; knows neither the cluster nor the kernel.
 
+mod agent;
 pub mod explain;
 pub mod json;
 mod table;
 mod text;
 
+pub use agent::{
+    AgentFacts, NotProgrammed, agent_to_json, agent_to_text, kernel_to_json, kernel_to_text,
+};
 use proxy_model::NodeState;
 
 /// The state as JSON, indented, with a line end. The shape is an interface: `docs/state-json.md`.
 pub fn to_json(state: &NodeState) -> String {
-    let report = json::State::of(state);
-    let mut text =
-        serde_json::to_string_pretty(&report).expect("strings, numbers and lists always serialise");
-    text.push('\n');
-    text
+    json::pretty(&json::State::of(state))
 }
 
 /// The state as an aligned table. Not an interface: it may change at any time.

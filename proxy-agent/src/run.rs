@@ -1,24 +1,46 @@
 //! `run`: source -> pipeline -> backend, until a signal. Leaves the dataplane in place.
+//!
+//! ```text
+//! source ──Message──┐
+//! admin ───Query────┼─> owner { pipeline } ──> backend
+//! signals, timers ──┘        └──> serving (metrics, health)
+//! ```
 
-use std::time::Duration;
+mod observed;
+mod owner;
+mod signals;
+mod source;
 
+use std::{net::SocketAddr, sync::Arc};
+
+use proxy_model::{Backend as _, FrontendKind, Model, NodeState, Protocol};
 use thiserror::Error;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    task::block_in_place,
-    time::sleep,
-};
+use tokio::{sync::mpsc, task::block_in_place};
 
+use self::{
+    owner::{Inbox, Owner},
+    source::Source,
+};
 use crate::{
+    admin::server::Socket,
     backend::ebpf::{EbpfBackend, OpenError},
-    cluster::manifests::{ManifestError, ManifestSource, WatchError, watch},
-    config::{Run, Source},
+    cluster::{
+        kube::{self, ConnectError},
+        manifests::{ManifestError, WatchError},
+    },
+    config::{self, Run},
     kernel_log, oom,
     pipeline::Pipeline,
+    serving::{Serving, ServingError},
 };
-use proxy_model::Model;
 
 pub use crate::pipeline::Fatal;
+
+/// Batches between source and owner. A source that is faster than the kernel waits, and its API
+/// server with it, so that memory stays bounded.
+const BATCHES: usize = 64;
+/// Questions that wait for an answer.
+const QUERIES: usize = 16;
 
 /// Why the agent stopped, or did not start.
 #[derive(Debug, Error)]
@@ -29,12 +51,21 @@ pub enum RunError {
     /// The manifests cannot be watched.
     #[error(transparent)]
     Watch(#[from] WatchError),
+    /// The API server cannot be used as configured. Nothing was changed.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// The dataplane cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The dataplane failed for good.
     #[error(transparent)]
     Sync(#[from] Fatal),
+    /// Health or metrics cannot be served, and the user wants that to be fatal.
+    #[error(transparent)]
+    Serving(#[from] ServingError),
+    /// The source ended by itself.
+    #[error("the source of cluster objects ended: this is a defect, please report it with the log")]
+    SourceEnded,
     /// The kernel refused a handle that every process gets.
     #[error("{0}")]
     Io(String),
@@ -42,23 +73,12 @@ pub enum RunError {
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn run(config: Run) -> Result<(), RunError> {
-    let io = |what: &str, error: &std::io::Error| RunError::Io(format!("{what}: {error}"));
-    let mut terminate =
-        signal(SignalKind::terminate()).map_err(|error| io("waiting for SIGTERM", &error))?;
-    let mut interrupt =
-        signal(SignalKind::interrupt()).map_err(|error| io("waiting for SIGINT", &error))?;
-
+    let orders = signals::listen()?;
     for warning in &config.warnings {
         tracing::warn!(text = warning, "configuration");
     }
     oom::set_score(config.oom_score_adj);
-    let Source::Manifests(manifests) = config.source else {
-        return Err(RunError::Io("this version reads manifests only".to_owned()));
-    };
-    // The watch comes first: what changes while the files are read is then seen.
-    let mut changes = watch(&manifests)?;
-    let mut source = ManifestSource::new(manifests);
-    let events = block_in_place(|| source.load())?;
+    let source = open_source(&config).await?;
     let mut backend = block_in_place(|| EbpfBackend::open(&config.ebpf))?;
     if config.ebpf.kernel_log {
         let logger = backend
@@ -70,27 +90,77 @@ pub async fn run(config: Run) -> Result<(), RunError> {
             tracing::error!(%error, "kernel programs' log lost; restart the agent to read it again");
         });
     }
-    let mut pipeline = Pipeline::new(Model::new(config.node), backend);
-    let mut retry = block_in_place(|| pipeline.advance(events))?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => break tracing::info!("SIGTERM: stopping; the dataplane stays"),
-            _ = interrupt.recv() => break tracing::info!("SIGINT: stopping; the dataplane stays"),
-            () = changes.changed() => {}
-            () = sleep(retry.unwrap_or(Duration::MAX)), if retry.is_some() => {}
+    let (sender, messages) = mpsc::channel(BATCHES);
+    // Kept here too: the owner listens to it whether or not there is a socket.
+    let (asking, queries) = mpsc::channel(QUERIES);
+    match Socket::open(&config.admin_socket) {
+        Ok(socket) => drop(tokio::spawn(socket.serve(asking.clone()))),
+        Err(error) => tracing::error!(%error, "nobody can ask this agent for its state"),
+    }
+    let (name, servers) = (source.name(), source.servers());
+    let (serving, figures) = Serving::start(
+        &config.serving,
+        config.sync_period,
+        backend.name(),
+        source.numbers(),
+    )
+    .await?;
+    tokio::spawn(source.run(sender));
+    let owner = Owner::new(
+        Pipeline::new(Model::new(config.node), backend),
+        serving,
+        config.traffic,
+        name,
+    );
+    let inbox = Inbox {
+        messages,
+        queries,
+        figures,
+        orders,
+    };
+    let warn = |state: &NodeState| warn_of_circle(state, &servers);
+    let signal = owner.run(inbox, config.sync_period, warn).await?;
+    tracing::info!("{signal}: stopping; the dataplane stays");
+    Ok(())
+}
+
+async fn open_source(config: &Run) -> Result<Source, RunError> {
+    match &config.source {
+        config::Source::Manifests(paths) => Source::manifests(paths.clone()),
+        config::Source::ApiServer {
+            kubeconfig,
+            masters,
+        } => {
+            let options = kube::Options {
+                kubeconfig: kubeconfig.clone(),
+                masters: masters.iter().map(ToString::to_string).collect(),
+                ..kube::Options::new(Arc::clone(&config.node))
+            };
+            let source = kube::Source::new(options).await?;
+            Ok(Source::Kube(Box::new(source)))
         }
-        let poll = block_in_place(|| source.poll());
-        for rejected in &poll.rejected {
-            tracing::error!(
-                file = %rejected.file.display(),
-                reason = rejected.reason(),
-                "manifest rejected"
+    }
+}
+
+/// An agent that reaches the API server through a Service cannot start on a node where nothing
+/// serves that Service yet, after a reboot for one.
+fn warn_of_circle(state: &NodeState, servers: &[SocketAddr]) {
+    for server in servers {
+        let holder = state.services.iter().find(|(key, service)| {
+            key.protocol == Protocol::Tcp
+                && service.frontends.iter().any(|frontend| {
+                    frontend.kind == FrontendKind::ClusterIp
+                        && (frontend.address, frontend.port) == (server.ip(), server.port())
+                })
+        });
+        if let Some((key, _)) = holder {
+            tracing::warn!(
+                server = %server,
+                service = %key.service,
+                "the API server is reached through a Service of this cluster: after a reboot this \
+                 agent could not start; name the API server's own address (--master, or the \
+                 kubeconfig)"
             );
         }
-        for file in &poll.recovered {
-            tracing::info!(file = %file.display(), "manifest accepted again");
-        }
-        retry = block_in_place(|| pipeline.advance(poll.events))?;
     }
-    Ok(())
 }

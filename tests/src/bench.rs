@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! paired, program_time ──> rig (world, two agents, sender) ──> worker, task (in the world)
-//! sync ──> agents of their own                    figures ──> table, JSON
+//! sync, api ──> agents of their own               figures ──> table, JSON
 //! ```
 
+mod api;
 pub mod clusters;
 mod figures;
 mod kernel_time;
@@ -14,6 +15,7 @@ mod rig;
 mod sync;
 mod table;
 mod task;
+mod usage;
 mod worker;
 
 use std::{
@@ -86,6 +88,8 @@ enum Name {
     ProgramTime,
     /// Time and memory of the agent
     Sync,
+    /// An agent that follows an API server: latency of changes, cold start, memory, CPU
+    ApiServer,
 }
 
 /// What this program is when it starts itself inside the world.
@@ -94,6 +98,15 @@ enum Part {
     /// Sends what it is told to on stdin
     #[command(hide = true)]
     Send,
+    /// Dials what it is told to on stdin until another server answers
+    #[command(hide = true)]
+    Dial,
+    /// Answers each connection with the port it came to
+    #[command(hide = true)]
+    NameYourselves {
+        #[arg(long)]
+        at: Vec<SocketAddr>,
+    },
     /// Answers
     #[command(hide = true)]
     Answer {
@@ -120,6 +133,8 @@ const STARTS: usize = 3;
 pub fn main(options: &Options) -> ExitCode {
     let outcome = match &options.part {
         Some(Part::Send) => worker::send(),
+        Some(Part::Dial) => api::dial::dial(),
+        Some(Part::NameYourselves { at }) => api::dial::name_yourselves(at),
         Some(Part::Answer { tcp, udp }) => worker::answer(tcp, udp),
         None => return run_if_possible(options),
     };
@@ -249,6 +264,9 @@ fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
     }
     if wanted(Name::Sync) {
         figures.extend(sync::measure(session, &world)?.figures("sync"));
+    }
+    if wanted(Name::ApiServer) {
+        figures.extend(api::measure(session, &world)?.figures("api-server"));
     }
     Ok(figures)
 }

@@ -6,6 +6,7 @@ pub mod others;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 pub use self::{
     kube_proxy::{ApiServerArgs, FileArgs, ServingArgs, TrafficArgs},
@@ -48,8 +49,10 @@ Exit codes:
 pub enum Command {
     /// Serve Services until stopped; what is programmed stays in the kernel afterwards
     Run(Box<RunArgs>),
-    /// Print the node-local state that the manifests lead to; needs no privileges
+    /// Print the node-local state: the running agent's, or what manifests lead to
     State(StateArgs),
+    /// Say what happens to a packet, and why: asks the running agent, or computes it from manifests
+    Explain(ExplainArgs),
     /// Print what a backend would program; needs no privileges
     Render(RenderArgs),
     /// Detach the programs and remove everything pinned; traffic to Services then fails
@@ -114,6 +117,11 @@ pub struct RunArgs {
     #[command(flatten)]
     pub pins: PinArgs,
 
+    /// Socket on which `state` and `explain` ask this agent [default: /run/culvert/<pin directory,
+    /// with - for />.sock]
+    #[arg(long, value_name = "PATH")]
+    pub admin_socket: Option<PathBuf>,
+
     /// Serve only sockets of processes in this cgroup [default: the root of cgroup v2]
     #[arg(long, value_name = "DIR")]
     pub cgroup_path: Option<PathBuf>,
@@ -146,6 +154,18 @@ pub enum LogFormat {
     Json,
 }
 
+/// Which running agent to ask.
+#[derive(Debug, Args)]
+pub struct AskArgs {
+    /// The agent that holds this directory
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_PIN_DIR)]
+    pub pin_dir: PathBuf,
+
+    /// The agent's socket [default: /run/culvert/<pin directory, with - for />.sock]
+    #[arg(long, value_name = "PATH")]
+    pub admin_socket: Option<PathBuf>,
+}
+
 /// Arguments of `state`.
 #[derive(Debug, Args)]
 pub struct StateArgs {
@@ -153,18 +173,92 @@ pub struct StateArgs {
     #[command(flatten)]
     pub node: NodeArgs,
 
+    /// The agent to ask.
+    #[command(flatten)]
+    pub ask: AskArgs,
+
+    /// Print how the kernel differs from the running agent's state instead
+    #[arg(long, conflicts_with = "manifests")]
+    pub kernel: bool,
+
     /// Form of the output; the JSON is described in docs/state-json.md
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 }
 
-/// Form of `state`'s output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// Form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Output {
-    /// An aligned table.
+    /// For people.
+    #[default]
     Text,
     /// JSON.
     Json,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Source and node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+
+    /// The agent to ask.
+    #[command(flatten)]
+    pub ask: AskArgs,
+
+    /// Configuration that decides what is masqueraded, together with --manifests; a running agent
+    /// uses its own
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Interface that the packet comes in by; none for one that this node sends
+    #[arg(long, value_name = "NAME")]
+    pub in_interface: Option<String>,
+
+    /// Where it meets the proxy: as a packet, or as a call of a local socket
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "packet")]
+    pub path: Arrival,
+
+    /// Source address
+    #[arg(long, value_name = "IP")]
+    pub from: String,
+
+    /// Destination, such as `10.96.0.10:53/udp` or `[fd00::a]:53/udp`
+    #[arg(long, value_name = "IP:PORT/PROTO")]
+    pub to: String,
+
+    /// Form of the output; the JSON is described in docs/explain-json.md
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+/// Where a packet meets the proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrival {
+    /// On a network device, as a proxy that filters packets sees it.
+    #[default]
+    Packet,
+    /// In a socket call of a process on this node.
+    Socket,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Pins.
+    #[command(flatten)]
+    pub pins: PinArgs,
+
+    /// The cgroup that would be served [default: the root of cgroup v2]
+    #[arg(long, value_name = "DIR")]
+    pub cgroup_path: Option<PathBuf>,
+
+    /// Form of the output
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
 }
 
 /// Arguments of `render`.
@@ -184,4 +278,13 @@ pub struct RenderArgs {
 pub enum BackendName {
     /// eBPF programs on cgroup socket hooks.
     Ebpf,
+}
+
+impl From<Arrival> for proxy_model::oracle::Path {
+    fn from(arrival: Arrival) -> Self {
+        match arrival {
+            Arrival::Packet => Self::Packet,
+            Arrival::Socket => Self::Socket,
+        }
+    }
 }

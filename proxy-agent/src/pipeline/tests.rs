@@ -5,11 +5,12 @@ use std::{
     collections::VecDeque,
     io,
     sync::{Arc, Mutex, Once},
+    time::SystemTime,
 };
 
 use proxy_model::{
-    Diagnostic, Difference, NodeState, RepairReport, Service, ServiceFailure, ServiceName,
-    ServicePort, TrafficPolicy,
+    ClusterEvent, Diagnostic, DifferenceKind, IpFamily, NodeState, RepairReport, Service,
+    ServiceFailure, ServiceName, ServicePort, TrafficPolicy,
 };
 
 use super::*;
@@ -17,16 +18,24 @@ use super::*;
 /// One call of `sync`: whether the change was whole, and what it named.
 type Call = (bool, Vec<String>);
 
+/// What a repair mended, or why it failed.
+type Mended = Result<Vec<Difference>, String>;
+
 /// Answers with what was put in, then with success.
 #[derive(Clone, Default)]
 struct Fake {
     calls: Arc<Mutex<Vec<Call>>>,
     answers: Arc<Mutex<VecDeque<Result<SyncReport, SyncError>>>>,
+    repairs: Arc<Mutex<VecDeque<Mended>>>,
 }
 
 impl Fake {
     fn answer(&self, answer: Result<SyncReport, SyncError>) {
         self.answers.lock().unwrap().push_back(answer);
+    }
+
+    fn repair(&self, answer: Mended) {
+        self.repairs.lock().unwrap().push_back(answer);
     }
 
     /// The calls since the last time.
@@ -61,7 +70,31 @@ impl Backend for Fake {
     }
 
     fn repair(&mut self, _: &NodeState) -> Result<RepairReport, SyncError> {
-        Ok(RepairReport::default())
+        match self.repairs.lock().unwrap().pop_front() {
+            None => Ok(RepairReport::default()),
+            Some(Ok(repaired)) => Ok(RepairReport {
+                writes: repaired.len(),
+                repaired,
+                failures: vec![],
+                problems: vec![],
+            }),
+            Some(Err(reason)) => Err(SyncError::Retry {
+                reason,
+                after: Duration::from_secs(1),
+            }),
+        }
+    }
+}
+
+impl Pipeline<Fake> {
+    /// Folds events and brings them into force; says when to try again.
+    fn take(&mut self, events: Vec<ClusterEvent>) -> Result<Option<Duration>, Fatal> {
+        let update = |event| Update {
+            event,
+            trigger: None,
+        };
+        self.fold(events.into_iter().map(update).collect());
+        Ok(self.advance()?.retry())
     }
 }
 
@@ -103,10 +136,10 @@ fn the_first_sync_is_whole_and_later_ones_name_what_changed() {
     let fake = Fake::default();
     let mut pipeline = fake.pipeline();
     let both = vec![upsert("a", 1), upsert("b", 2)];
-    assert_eq!(pipeline.advance(both).unwrap(), None);
+    assert_eq!(pipeline.take(both).unwrap(), None);
     assert_eq!(fake.calls(), [call(true, &["+a", "+b"])]);
-    pipeline.advance(vec![upsert("c", 3)]).unwrap();
-    pipeline.advance(vec![delete("a")]).unwrap();
+    pipeline.take(vec![upsert("c", 3)]).unwrap();
+    pipeline.take(vec![delete("a")]).unwrap();
     assert_eq!(fake.calls(), [call(false, &["+c"]), call(false, &["-a"])]);
 }
 
@@ -114,9 +147,9 @@ fn the_first_sync_is_whole_and_later_ones_name_what_changed() {
 fn an_empty_cluster_is_synced_once_so_that_what_was_left_goes() {
     let fake = Fake::default();
     let mut pipeline = fake.pipeline();
-    pipeline.advance(vec![]).unwrap();
+    pipeline.take(vec![]).unwrap();
     assert_eq!(fake.calls(), [call(true, &[])]);
-    pipeline.advance(vec![]).unwrap();
+    pipeline.take(vec![]).unwrap();
     assert_eq!(fake.calls(), []);
 }
 
@@ -124,7 +157,7 @@ fn an_empty_cluster_is_synced_once_so_that_what_was_left_goes() {
 fn events_of_one_call_are_one_sync_of_what_they_come_to() {
     let fake = Fake::default();
     let mut pipeline = fake.pipeline();
-    pipeline.advance(vec![upsert("a", 1)]).unwrap();
+    pipeline.take(vec![upsert("a", 1)]).unwrap();
     fake.calls();
     let events = vec![
         upsert("a", 7),
@@ -133,11 +166,11 @@ fn events_of_one_call_are_one_sync_of_what_they_come_to() {
         delete("b"),
         upsert("c", 3),
     ];
-    pipeline.advance(events).unwrap();
+    pipeline.take(events).unwrap();
     assert_eq!(fake.calls(), [call(false, &["+a", "+c"])]);
     // What comes to nothing is no sync.
     let events = vec![upsert("d", 4), delete("d"), upsert("a", 8)];
-    assert_eq!(pipeline.advance(events).unwrap(), None);
+    assert_eq!(pipeline.take(events).unwrap(), None);
     assert_eq!(fake.calls(), []);
 }
 
@@ -145,15 +178,15 @@ fn events_of_one_call_are_one_sync_of_what_they_come_to() {
 fn after_a_failed_sync_the_next_is_whole_until_one_succeeds() {
     let fake = Fake::default();
     let mut pipeline = fake.pipeline();
-    pipeline.advance(vec![upsert("a", 1)]).unwrap();
+    pipeline.take(vec![upsert("a", 1)]).unwrap();
     fake.answer(retry(Duration::from_secs(1)));
     fake.answer(retry(Duration::from_secs(1)));
-    let wait = pipeline.advance(vec![upsert("b", 2)]).unwrap();
+    let wait = pipeline.take(vec![upsert("b", 2)]).unwrap();
     assert_eq!(wait, Some(Duration::from_secs(1)));
     // A change comes in while the backend is behind; it is part of the whole.
-    assert!(pipeline.advance(vec![upsert("c", 3)]).unwrap().is_some());
-    assert_eq!(pipeline.advance(vec![]).unwrap(), None);
-    pipeline.advance(vec![delete("b")]).unwrap();
+    assert!(pipeline.take(vec![upsert("c", 3)]).unwrap().is_some());
+    assert_eq!(pipeline.take(vec![]).unwrap(), None);
+    pipeline.take(vec![delete("b")]).unwrap();
     let expected = [
         call(true, &["+a"]),
         call(false, &["+b"]),
@@ -171,7 +204,7 @@ fn waits_double_up_to_the_longest_and_start_anew_after_a_success() {
     let waits = |pipeline: &mut Pipeline<Fake>, count| -> Vec<u64> {
         let mut wait = || {
             fake.answer(retry(Duration::from_secs(1)));
-            pipeline.advance(vec![]).unwrap().unwrap().as_secs()
+            pipeline.take(vec![]).unwrap().unwrap().as_secs()
         };
         (0..count).map(|_| wait()).collect()
     };
@@ -179,9 +212,9 @@ fn waits_double_up_to_the_longest_and_start_anew_after_a_success() {
     let many = waits(&mut pipeline, 40);
     assert_eq!(many[..7], [1, 2, 4, 8, 16, 30, 30]);
     assert!(many[7..].iter().all(|wait| *wait == 30), "{many:?}");
-    pipeline.advance(vec![]).unwrap();
+    pipeline.take(vec![]).unwrap();
     fake.answer(retry(Duration::from_secs(1)));
-    let wait = pipeline.advance(vec![upsert("a", 1)]).unwrap();
+    let wait = pipeline.take(vec![upsert("a", 1)]).unwrap();
     assert_eq!(wait, Some(Duration::from_secs(1)));
     // A backend may ask for any wait.
     assert_eq!(put_off(Duration::MAX, 40), LONGEST_RETRY);
@@ -195,7 +228,7 @@ fn a_fatal_error_ends_with_its_cause_and_reason() {
             cause,
             reason: "attaching: not permitted".to_owned(),
         }));
-        let fatal = fake.pipeline().advance(vec![]).unwrap_err();
+        let fatal = fake.pipeline().take(vec![]).unwrap_err();
         assert_eq!(fatal.cause, cause);
         assert_eq!(fatal.to_string(), "attaching: not permitted");
     }
@@ -268,7 +301,7 @@ fn a_service_that_fails_is_logged_once_and_once_more_when_it_works() {
             writes: 0,
             failures: if failing { failures } else { vec![] },
         }));
-        logged(|| assert_eq!(pipeline.advance(events).unwrap(), None))
+        logged(|| assert_eq!(pipeline.take(events).unwrap(), None))
     };
     let fails = "ERROR|service not programmed|shop/a/TCP/IPv4|SLOTS is full";
     let synced = "INFO|synced";
@@ -285,7 +318,7 @@ fn a_service_that_fails_is_logged_once_and_once_more_when_it_works() {
 fn diagnostics_are_logged_when_they_come_and_go_even_if_nothing_is_synced() {
     let fake = Fake::default();
     let mut pipeline = fake.pipeline();
-    let mut advance = |events| logged(|| assert_eq!(pipeline.advance(events).unwrap(), None));
+    let mut advance = |events| logged(|| assert_eq!(pipeline.take(events).unwrap(), None));
     let diagnosed = |messages: &[&str]| {
         let object: Arc<str> = "Service shop/a".into();
         let diagnostic = |message: &&str| Diagnostic {
@@ -315,6 +348,108 @@ fn a_failed_sync_is_logged_with_its_reason() {
     let fake = Fake::default();
     let mut pipeline = fake.pipeline();
     fake.answer(retry(Duration::from_secs(1)));
-    let lines = logged(|| assert!(pipeline.advance(vec![]).unwrap().is_some()));
+    let lines = logged(|| assert!(pipeline.take(vec![]).unwrap().is_some()));
     assert_eq!(lines, ["ERROR|sync failed|writing FRONTENDS: interrupted"]);
+}
+
+fn slice(endpoint: u8) -> ClusterEvent {
+    ClusterEvent::SliceUpserted(proxy_model::EndpointSlice {
+        name: proxy_model::SliceName::new("shop", "a-1"),
+        service: name("a"),
+        family: IpFamily::V4,
+        ports: vec![],
+        endpoints: vec![proxy_model::SliceEndpoint {
+            address: [10, 244, 0, endpoint].into(),
+            conditions: proxy_model::Conditions {
+                ready: true,
+                serving: true,
+                terminating: false,
+            },
+            node: None,
+        }],
+    })
+}
+
+#[test]
+fn events_that_change_something_are_counted_by_kind() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    let events = [upsert("a", 1), upsert("a", 1), slice(1), slice(1), slice(2)];
+    let update = |event| Update {
+        event,
+        trigger: None,
+    };
+    pipeline.fold(events.map(update).into());
+    let advance = pipeline.advance().unwrap();
+    assert_eq!(advance.events, 5);
+    assert_eq!((advance.service_changes, advance.endpoint_changes), (1, 2));
+    assert_eq!(pipeline.advance().unwrap(), Advance::default());
+    assert_eq!(pipeline.revision(), 1);
+}
+
+#[test]
+fn triggers_are_kept_until_what_they_stand_for_is_in_force() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    pipeline.take(vec![upsert("a", 1)]).unwrap();
+    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
+    let fold = |pipeline: &mut Pipeline<Fake>, event| {
+        let trigger = Some(at);
+        pipeline.fold(vec![Update { event, trigger }]);
+        pipeline.advance().unwrap().sync
+    };
+    // A slice without ports changes no Service port: nothing is programmed, nothing observed.
+    assert_eq!(fold(&mut pipeline, slice(1)), None);
+    fake.answer(retry(Duration::from_secs(1)));
+    let change = ClusterEvent::SliceUpserted(with_port(slice(1)));
+    assert_eq!(fold(&mut pipeline, change).unwrap().triggers, []);
+    let sync = pipeline.advance().unwrap().sync.unwrap();
+    assert_eq!(sync.triggers, [(IpFamily::V4, at)]);
+    assert!(sync.whole);
+}
+
+/// The slice of an event, with the port that Service `a` wants.
+fn with_port(event: ClusterEvent) -> proxy_model::EndpointSlice {
+    let ClusterEvent::SliceUpserted(mut slice) = event else {
+        panic!("{event:?}")
+    };
+    slice.ports = vec![proxy_model::SlicePort {
+        name: "".into(),
+        protocol: proxy_model::Protocol::Tcp,
+        port: 8080,
+    }];
+    slice
+}
+
+#[test]
+fn a_repair_is_counted_and_logged_and_one_that_fails_is_a_sync_to_be_made() {
+    let fake = Fake::default();
+    let mut pipeline = fake.pipeline();
+    let differs = Difference {
+        object: "SETS 3".to_owned(),
+        kind: DifferenceKind::Missing,
+        service: None,
+        wanted: Some("count 1".to_owned()),
+        found: None,
+    };
+    fake.repair(Ok(vec![differs.clone()]));
+    // Nothing was synced yet: the first sync looks at everything itself.
+    assert_eq!(pipeline.repair().unwrap().differences, []);
+    pipeline.take(vec![upsert("a", 1)]).unwrap();
+    let mut repaired = Vec::new();
+    let lines = logged(|| repaired = pipeline.repair().unwrap().differences);
+    assert_eq!(repaired, [differs]);
+    assert_eq!(
+        lines,
+        ["WARN|repaired|SETS 3", "WARN|kernel state repaired"]
+    );
+    assert_eq!(logged(|| drop(pipeline.repair().unwrap())), [""; 0]);
+    fake.repair(Err("reading SETS: interrupted".to_owned()));
+    let repair = pipeline.repair().unwrap();
+    assert_eq!(repair.retry, Some(Duration::from_secs(1)));
+    assert!(!pipeline.in_force());
+    fake.calls();
+    pipeline.advance().unwrap();
+    assert_eq!(fake.calls(), [call(true, &["+a"])]);
+    assert!(pipeline.in_force());
 }

@@ -46,6 +46,13 @@ impl Told {
         news
     }
 
+    /// What is not programmed, and why.
+    pub fn not_programmed(&self) -> impl Iterator<Item = (&ServicePortKey, &str)> {
+        self.failures
+            .iter()
+            .map(|(key, reason)| (key, reason.as_str()))
+    }
+
     /// Takes the state's diagnostics, which are ordered and unique. Costs nothing when they are
     /// the same list as last time.
     pub fn diagnostics(&mut self, now: &Arc<[Diagnostic]>) -> Vec<News> {

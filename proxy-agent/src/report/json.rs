@@ -91,6 +91,14 @@ pub struct Problem<'a> {
     pub message: &'a str,
 }
 
+/// Indented, with a line end.
+pub(super) fn pretty(report: &impl Serialize) -> String {
+    let mut text =
+        serde_json::to_string_pretty(report).expect("strings, numbers and lists always serialise");
+    text.push('\n');
+    text
+}
+
 impl<'a> State<'a> {
     /// The JSON form of `state`.
     pub fn of(state: &'a NodeState) -> Self {

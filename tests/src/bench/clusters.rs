@@ -113,7 +113,7 @@ fn list(items: &[Value]) -> String {
     json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string()
 }
 
-fn service(number: u32) -> Value {
+pub(super) fn service(number: u32) -> Value {
     let kind = Kind::of(number);
     let ip = frontend(number).ip().to_string();
     json!({
@@ -130,7 +130,7 @@ fn service(number: u32) -> Value {
     })
 }
 
-fn slice(number: u32, endpoints: u8) -> Value {
+pub(super) fn slice(number: u32, endpoints: u8) -> Value {
     let kind = Kind::of(number);
     let endpoints: Vec<_> = kind
         .endpoints()

@@ -234,11 +234,14 @@ fn start_answering(pod: &Host) -> Result<Process> {
     );
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut process = pod.spawn(command)?;
-    let stdout = process
-        .child()
-        .stdout
-        .take()
-        .context("the servers have no stdout")?;
+    wait_until_ready(&mut process)?;
+    Ok(process)
+}
+
+/// Waits until servers say that they listen.
+pub(super) fn wait_until_ready(servers: &mut Process) -> Result<()> {
+    let stdout = servers.child().stdout.take();
+    let stdout = stdout.context("the servers have no stdout")?;
     let mut line = String::new();
     BufReader::new(stdout)
         .read_line(&mut line)
@@ -246,10 +249,11 @@ fn start_answering(pod: &Host) -> Result<Process> {
     if line.trim() != worker::READY {
         bail!("the servers ended instead of getting ready");
     }
-    Ok(process)
+    Ok(())
 }
 
-fn own_program(subcommand: &str) -> Result<Command> {
+/// This program, to be started as one of its hidden parts.
+pub(super) fn own_program(subcommand: &str) -> Result<Command> {
     let path = std::env::current_exe().context("cannot find this program's own path")?;
     let mut command = Command::new(path);
     command.arg(subcommand);

@@ -1,14 +1,15 @@
 //! `sync`: how long the agent takes from its start until it serves, what one changed endpoint
 //! costs then, and how much memory all of it takes.
 
-use std::{fs, time::Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use super::{
     Session,
     clusters::{self, ENDPOINTS},
     figures::Collected,
+    usage::Usage,
 };
 use crate::{Agent, AgentOptions, World};
 
@@ -62,11 +63,8 @@ fn one(world: &World, case: &str, others: &str, collected: &mut Collected) -> Re
     add("from start to serving", "ms", started.as_secs_f64() * 1e3);
     add("of which dataplane", "ms", field("duration_ms")?);
     add("kernel maps", "KiB", field("maps_kib")?);
-    add(
-        "agent resident",
-        "KiB",
-        resident_kib(agent.pid().context("the agent is not running")?)?,
-    );
+    let usage = Usage::of(agent.pid().context("the agent is not running")?)?;
+    add("agent resident", "KiB", usage.resident_mib * 1024.0);
     for change in 0..CHANGES {
         // One endpoint goes, and comes back.
         let endpoints = ENDPOINTS - 1 + change % 2;
@@ -92,18 +90,4 @@ fn one(world: &World, case: &str, others: &str, collected: &mut Collected) -> Re
         add(metric, "map writes", field("writes")?);
     }
     Ok(())
-}
-
-/// Resident memory of a process.
-fn resident_kib(pid: i32) -> Result<f64> {
-    let path = format!("/proc/{pid}/status");
-    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let Some(kib) = text
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next())
-    else {
-        bail!("{path} tells no VmRSS");
-    };
-    kib.parse()
-        .with_context(|| format!("{path} tells VmRSS {kib:?}"))
 }

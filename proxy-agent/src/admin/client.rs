@@ -1,0 +1,90 @@
+//! Asks the running agent.
+
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use axum::body::Bytes;
+use http::{Request, StatusCode, header::HOST};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use thiserror::Error;
+use tokio::{net::UnixStream, time::timeout};
+
+use super::server::Asked;
+
+/// How long an answer may take. Comparing a kernel of 100,000 endpoints is well within it.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// Nobody listens.
+    #[error(
+        "no agent answers on {}: {source}; is one running with this --pin-dir, and are you its \
+         user? (--manifests computes the answer without an agent)",
+        .socket.display()
+    )]
+    NoAgent {
+        /// Where.
+        socket: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The agent does not answer that.
+    #[error("{0}")]
+    Refused(String),
+    /// The agent went away, or is stuck.
+    #[error("the agent on {} gave no whole answer: {reason}", .socket.display())]
+    Broken {
+        /// Where.
+        socket: PathBuf,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// The agent's answer to `path`, such as `/state`.
+pub async fn ask(socket: &Path, path: &str, asked: &Asked) -> Result<String, AskError> {
+    let broken = |reason: String| AskError::Broken {
+        socket: socket.to_owned(),
+        reason,
+    };
+    let stream = UnixStream::connect(socket)
+        .await
+        .map_err(|source| AskError::NoAgent {
+            socket: socket.to_owned(),
+            source,
+        })?;
+    let answer = timeout(LIMIT, exchange(stream, path, asked));
+    let (status, body) = answer
+        .await
+        .map_err(|_| broken(format!("nothing for {} s", LIMIT.as_secs())))?
+        .map_err(|error| broken(error.to_string()))?;
+    match status {
+        StatusCode::OK => Ok(body),
+        _ => Err(AskError::Refused(body)),
+    }
+}
+
+async fn exchange(
+    stream: UnixStream,
+    path: &str,
+    asked: &Asked,
+) -> Result<(StatusCode, String), Box<dyn Error>> {
+    let parameters = serde_urlencoded::to_string(asked)?;
+    let request = Request::get(format!("{path}?{parameters}"))
+        .header(HOST, "agent")
+        .body(Empty::<Bytes>::new())?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // Ends with the exchange; what goes wrong with it shows in the answer.
+    tokio::spawn(connection);
+    let answer = sender.send_request(request).await?;
+    let status = answer.status();
+    let body = answer.into_body().collect().await?.to_bytes();
+    Ok((status, String::from_utf8(body.into())?))
+}

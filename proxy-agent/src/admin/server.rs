@@ -1,0 +1,232 @@
+//! Answers on the socket. Knows how a question looks on the wire; the run loop answers it.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use axum::{
+    Router,
+    extract::{Query as Parameters, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::{
+    net::UnixListener,
+    sync::{mpsc, oneshot},
+};
+
+use super::{Query, Snapshot};
+use crate::{
+    config::cli::{Arrival, Output},
+    report::{self, explain},
+};
+
+/// Why nobody can ask.
+#[derive(Debug, Error)]
+#[error("{what} {path}: {source}")]
+pub struct SocketError {
+    what: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The socket; removed when dropped.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Socket {
+    /// Opens `path` for the agent's user alone. What is there is of an agent that is gone: the
+    /// caller holds the lock of the pin directory that the path stands for.
+    pub fn open(path: &Path) -> Result<Self, SocketError> {
+        let failed = |what, source| SocketError {
+            what,
+            path: path.to_owned(),
+            source,
+        };
+        if let Some(directory) = path.parent() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(|error| failed("cannot make the directory of", error))?;
+        }
+        // Nobody can connect by the final name before the rights are right.
+        let staged = path.with_extension("new");
+        remove(&staged).map_err(|error| failed("cannot replace", error))?;
+        let listener =
+            UnixListener::bind(&staged).map_err(|error| failed("cannot listen on", error))?;
+        fs::set_permissions(&staged, Permissions::from_mode(0o600))
+            .and_then(|()| fs::rename(&staged, path))
+            .map_err(|error| failed("cannot put in place", error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            listener,
+        })
+    }
+
+    /// Answers until `queries` has no receiver and the task is dropped.
+    pub async fn serve(self, queries: mpsc::Sender<Query>) {
+        let listener = Listener(self);
+        let router = router(queries);
+        // `axum::serve` never ends with an error; it waits out failing accepts by itself.
+        let Ok(()) = axum::serve(listener, router).await else {
+            return;
+        };
+    }
+}
+
+/// Removes the socket at `path`, if there is one.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Keeps the socket's file for as long as it is served.
+struct Listener(Socket);
+
+impl axum::serve::Listener for Listener {
+    type Io = tokio::net::UnixStream;
+    type Addr = tokio::net::unix::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        axum::serve::Listener::accept(&mut self.0.listener).await
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.0.listener.local_addr()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "socket not removed");
+        }
+    }
+}
+
+/// What a question says beside its path; the client writes the same structure.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Asked {
+    /// Form of the answer.
+    #[serde(default)]
+    pub output: Output,
+    /// Refuse the answer if the agent is for another node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Source of the packet to explain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Destination: `IP:PORT/PROTO`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Interface it comes in by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// Where it meets the proxy.
+    #[serde(default)]
+    pub path: Arrival,
+}
+
+type Queries = mpsc::Sender<Query>;
+
+fn router(queries: Queries) -> Router {
+    Router::new()
+        .route("/state", get(state))
+        .route("/kernel", get(kernel))
+        .route("/explain", get(explanation))
+        .with_state(queries)
+}
+
+/// An answer that is none: status and one line of text.
+type Refused = (StatusCode, String);
+
+async fn state(
+    State(queries): State<Queries>,
+    Parameters(asked): Parameters<Asked>,
+) -> Result<Response, Refused> {
+    let snapshot = snapshot(&queries, &asked).await?;
+    Ok(match asked.output {
+        Output::Json => json(report::agent_to_json(&snapshot.state, &snapshot.agent)),
+        Output::Text => report::agent_to_text(&snapshot.state, &snapshot.agent).into_response(),
+    })
+}
+
+async fn kernel(
+    State(queries): State<Queries>,
+    Parameters(asked): Parameters<Asked>,
+) -> Result<Response, Refused> {
+    let snapshot = snapshot(&queries, &asked).await?;
+    let differences = ask(&queries, Query::Differences)
+        .await?
+        .map_err(|reason| (StatusCode::SERVICE_UNAVAILABLE, reason))?;
+    Ok(match asked.output {
+        Output::Json => json(report::kernel_to_json(&snapshot.agent, &differences)),
+        Output::Text => report::kernel_to_text(&snapshot.agent, &differences).into_response(),
+    })
+}
+
+async fn explanation(
+    State(queries): State<Queries>,
+    Parameters(asked): Parameters<Asked>,
+) -> Result<Response, Refused> {
+    let from = asked.from.as_deref().unwrap_or_default();
+    let to = asked.to.as_deref().unwrap_or_default();
+    let packet = explain::packet(from, to, asked.interface.as_deref())
+        .map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+    snapshot(&queries, &asked).await?;
+    let arrival = asked.path.into();
+    let explanation = ask(&queries, |answer| Query::Explain {
+        packet,
+        arrival,
+        answer,
+    })
+    .await?;
+    Ok(match asked.output {
+        Output::Json => json(explanation.to_json()),
+        Output::Text => explanation.story.into_response(),
+    })
+}
+
+/// The state, unless it is another node's or there is none yet.
+async fn snapshot(queries: &Queries, asked: &Asked) -> Result<Snapshot, Refused> {
+    let snapshot = ask(queries, Query::State).await?;
+    let node = &snapshot.state.node.name;
+    if let Some(other) = asked.node.as_deref().filter(|other| *other != &**node) {
+        let reason = format!("the agent that runs here is for node {node}, not for {other}");
+        return Err((StatusCode::CONFLICT, reason));
+    }
+    if !snapshot.agent.synced {
+        let reason = "the agent has no state yet: it waits for the cluster's objects; see its log";
+        return Err((StatusCode::SERVICE_UNAVAILABLE, reason.to_owned()));
+    }
+    Ok(snapshot)
+}
+
+async fn ask<T>(
+    queries: &Queries,
+    query: impl FnOnce(oneshot::Sender<T>) -> Query,
+) -> Result<T, Refused> {
+    let stopping = || {
+        let reason = "the agent is stopping".to_owned();
+        (StatusCode::SERVICE_UNAVAILABLE, reason)
+    };
+    let (answer, answered) = oneshot::channel();
+    queries.send(query(answer)).await.map_err(|_| stopping())?;
+    answered.await.map_err(|_| stopping())
+}
+
+fn json(text: String) -> Response {
+    ([(CONTENT_TYPE, "application/json")], text).into_response()
+}

@@ -1,0 +1,105 @@
+//! What came of an advance: for metrics and health, which the pipeline does not know.
+
+use std::time::{Duration, SystemTime};
+
+use proxy_model::{ClusterEvent, Difference, IpFamily};
+
+/// What one [`super::Pipeline::advance`] did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Advance {
+    /// Events that were folded.
+    pub events: u64,
+    /// Those that changed a Service.
+    pub service_changes: u64,
+    /// Those that changed an EndpointSlice.
+    pub endpoint_changes: u64,
+    /// The sync, if one was needed.
+    pub sync: Option<Sync>,
+}
+
+impl Advance {
+    /// When to advance again although nothing happened.
+    pub fn retry(&self) -> Option<Duration> {
+        self.sync.as_ref().and_then(|sync| sync.retry)
+    }
+}
+
+/// One call of the backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sync {
+    /// Whether it was about the whole state, not about what changed.
+    pub whole: bool,
+    /// Time of model and backend.
+    pub took: Duration,
+    /// When the cluster changed what is in force now.
+    pub triggers: Vec<(IpFamily, SystemTime)>,
+    /// It failed, and is to be tried again after this time.
+    pub retry: Option<Duration>,
+}
+
+/// What one [`super::Pipeline::repair`] did.
+#[derive(Debug, Default)]
+pub struct Repair {
+    /// What differed and was mended.
+    pub differences: Vec<Difference>,
+    /// It failed: when to advance.
+    pub retry: Option<Duration>,
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Service,
+    Endpoints(Option<IpFamily>),
+    Other,
+}
+
+pub(super) fn kind(event: &ClusterEvent) -> Kind {
+    match event {
+        ClusterEvent::ServiceUpserted(_) | ClusterEvent::ServiceDeleted(_) => Kind::Service,
+        ClusterEvent::SliceUpserted(slice) => Kind::Endpoints(Some(slice.family)),
+        ClusterEvent::SliceDeleted(_) => Kind::Endpoints(None),
+        _ => Kind::Other,
+    }
+}
+
+/// What was folded and is not in force yet.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) events: u64,
+    service_changes: u64,
+    endpoint_changes: u64,
+    /// A failed sync keeps them: the time until they are in force goes on.
+    pub(super) triggers: Vec<(IpFamily, SystemTime)>,
+}
+
+/// While no sync succeeds, more triggers than this are not kept.
+const MOST_TRIGGERS: usize = 10_000;
+
+impl Pending {
+    /// Notes an event that changed something.
+    pub(super) fn note(&mut self, kind: Kind, trigger: Option<SystemTime>) {
+        match kind {
+            Kind::Service => self.service_changes += 1,
+            Kind::Endpoints(family) => {
+                self.endpoint_changes += 1;
+                if let (Some(family), Some(trigger)) = (family, trigger)
+                    && self.triggers.len() < MOST_TRIGGERS
+                {
+                    self.triggers.push((family, trigger));
+                }
+            }
+            Kind::Other => {}
+        }
+    }
+
+    /// Takes the counts.
+    pub(super) fn counted(&mut self) -> Advance {
+        Advance {
+            events: std::mem::take(&mut self.events),
+            service_changes: std::mem::take(&mut self.service_changes),
+            endpoint_changes: std::mem::take(&mut self.endpoint_changes),
+            sync: None,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What the running agent adds to the state it holds, and how the kernel differs from it.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use proxy_model::{Difference, NodeState, ServicePortKey};
+use serde::Serialize;
+
+use super::{json, text};
+
+/// Facts about a running agent. Documented in `docs/state-json.md`; fields are only ever added.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentFacts {
+    /// The backend in use.
+    pub backend: &'static str,
+    /// Where cluster objects come from.
+    pub source: String,
+    /// Whether the source has told everything once.
+    pub synced: bool,
+    /// Whether the state is in force, as far as the agent knows.
+    pub in_force: bool,
+    /// How often the state in force changed since the agent started.
+    pub revision: u64,
+    /// Events from the source since the agent started; many come to one revision.
+    pub events: u64,
+    /// When the state last came into force.
+    pub last_sync: Option<Timestamp>,
+    /// Differences between kernel and state that were mended since the agent started.
+    pub repaired: u64,
+    /// Service ports that are not programmed.
+    pub not_programmed: Vec<NotProgrammed>,
+}
+
+/// A Service port that is not programmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotProgrammed {
+    /// `NAMESPACE/NAME:PORT/PROTOCOL/FAMILY`.
+    pub service: String,
+    /// Why.
+    pub reason: String,
+}
+
+#[derive(Serialize)]
+struct WithAgent<'a> {
+    #[serde(flatten)]
+    state: json::State<'a>,
+    agent: &'a AgentFacts,
+}
+
+#[derive(Serialize)]
+struct Kernel<'a> {
+    agent: &'a AgentFacts,
+    differences: Vec<Different<'a>>,
+}
+
+#[derive(Serialize)]
+struct Different<'a> {
+    object: &'a str,
+    difference: &'static str,
+    service: Option<String>,
+    wanted: Option<&'a str>,
+    found: Option<&'a str>,
+}
+
+/// The state and the agent that holds it, as JSON.
+pub fn agent_to_json(state: &NodeState, agent: &AgentFacts) -> String {
+    json::pretty(&WithAgent {
+        state: json::State::of(state),
+        agent,
+    })
+}
+
+/// The state as a table, and below it the agent that holds it.
+pub fn agent_to_text(state: &NodeState, agent: &AgentFacts) -> String {
+    let mut text = text::render(state);
+    line(&mut text, "");
+    line(&mut text, &summary(agent));
+    for one in &agent.not_programmed {
+        line(
+            &mut text,
+            &format!("not programmed: {}: {}", one.service, one.reason),
+        );
+    }
+    text
+}
+
+/// How the kernel differs from the state, as JSON.
+pub fn kernel_to_json(agent: &AgentFacts, differences: &[Difference]) -> String {
+    let differences = differences.iter().map(|one| Different {
+        object: &one.object,
+        difference: one.kind.as_str(),
+        service: one.service.as_ref().map(ServicePortKey::to_string),
+        wanted: one.wanted.as_deref(),
+        found: one.found.as_deref(),
+    });
+    json::pretty(&Kernel {
+        agent,
+        differences: differences.collect(),
+    })
+}
+
+/// How the kernel differs from the state, for people.
+pub fn kernel_to_text(agent: &AgentFacts, differences: &[Difference]) -> String {
+    let mut text = String::new();
+    for one in differences {
+        let mut about = format!("{} {}", one.kind.as_str(), one.object);
+        if let Some(service) = &one.service {
+            write!(about, " of {service}").expect("writing to a string cannot fail");
+        }
+        line(&mut text, &about);
+        for (name, value) in [("wanted", &one.wanted), ("found", &one.found)] {
+            if let Some(value) = value {
+                line(&mut text, &format!("  {name}: {value}"));
+            }
+        }
+    }
+    let count = match differences.len() {
+        0 => "the kernel holds what the state says".to_owned(),
+        1 => "1 difference; it is mended at the next repair, or now on SIGHUP".to_owned(),
+        many => format!("{many} differences; they are mended at the next repair, or now on SIGHUP"),
+    };
+    line(&mut text, &count);
+    line(&mut text, &summary(agent));
+    text
+}
+
+fn summary(agent: &AgentFacts) -> String {
+    let mut text = format!(
+        "backend {}, objects from {}, revision {} after {} events",
+        agent.backend, agent.source, agent.revision, agent.events
+    );
+    if let Some(last) = agent.last_sync {
+        write!(text, ", last change {last:.0}").expect("writing to a string cannot fail");
+    }
+    if !agent.in_force {
+        text.push_str(", NOT IN FORCE: the last sync failed and is being tried again");
+    }
+    if agent.repaired != 0 {
+        write!(text, ", {} differences repaired", agent.repaired)
+            .expect("writing to a string cannot fail");
+    }
+    text
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}

@@ -1,0 +1,205 @@
+//! The loop that owns the state: one thing at a time, in the order in which it comes in.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use proxy_model::{Backend, oracle::Traffic};
+use tokio::{
+    sync::mpsc,
+    task::block_in_place,
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
+};
+
+use super::{RunError, observed, signals::Order};
+use crate::{
+    admin::{Query, Snapshot},
+    cluster::Message,
+    pipeline::Pipeline,
+    report::{AgentFacts, NotProgrammed, explain::explain},
+    serving::{FiguresWanted, Serving},
+};
+
+/// Batches that are taken together at most, so that a flood does not put off the first of it.
+const MOST_TOGETHER: usize = 64;
+
+/// State, backend, and all that listens to them.
+pub struct Owner<B> {
+    pipeline: Pipeline<B>,
+    serving: Arc<Serving>,
+    traffic: Traffic,
+    facts: Facts,
+}
+
+/// What [`AgentFacts`] tell and the pipeline does not know.
+struct Facts {
+    source: String,
+    synced: bool,
+    events: u64,
+    last_sync: Option<Timestamp>,
+    repaired: u64,
+}
+
+/// What comes in.
+pub struct Inbox {
+    /// From the source.
+    pub messages: mpsc::Receiver<Message>,
+    /// From the admin socket.
+    pub queries: mpsc::Receiver<Query>,
+    /// From whoever scrapes.
+    pub figures: mpsc::Receiver<FiguresWanted>,
+    /// From outside.
+    pub orders: mpsc::Receiver<Order>,
+}
+
+impl<B: Backend> Owner<B> {
+    /// An owner that has heard nothing yet.
+    pub fn new(
+        pipeline: Pipeline<B>,
+        serving: Arc<Serving>,
+        traffic: Traffic,
+        source: String,
+    ) -> Self {
+        Self {
+            pipeline,
+            serving,
+            traffic,
+            facts: Facts {
+                source,
+                synced: false,
+                events: 0,
+                last_sync: None,
+                repaired: 0,
+            },
+        }
+    }
+
+    /// Serves until told to stop. `first` is called once, when the first state is in force.
+    pub async fn run(
+        mut self,
+        mut inbox: Inbox,
+        sync_period: Duration,
+        first: impl FnOnce(&proxy_model::NodeState),
+    ) -> Result<&'static str, RunError> {
+        let mut first = Some(first);
+        let mut retry: Option<Instant> = None;
+        let mut repairs = interval_at(Instant::now() + sync_period, sync_period);
+        repairs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let never = || Instant::now() + Duration::from_hours(24);
+            tokio::select! {
+                Some(order) = inbox.orders.recv() => match order {
+                    Order::Stop(signal) => return Ok(signal),
+                    Order::Repair => {
+                        tracing::info!("SIGHUP: comparing the kernel with the state");
+                        retry = self.repair(retry)?;
+                        repairs.reset();
+                    }
+                },
+                message = inbox.messages.recv() => {
+                    let message = message.ok_or(RunError::SourceEnded)?;
+                    self.take(message);
+                    for _ in 1..MOST_TOGETHER {
+                        let Ok(message) = inbox.messages.try_recv() else { break };
+                        self.take(message);
+                    }
+                    retry = self.advance()?;
+                }
+                Some(query) = inbox.queries.recv() => self.answer(query),
+                Some(wanted) = inbox.figures.recv() => {
+                    // A scrape that was given up waits for nothing.
+                    drop(wanted.send(self.pipeline.backend().figures()));
+                }
+                () = sleep_until(retry.unwrap_or_else(never)), if retry.is_some() => {
+                    retry = self.advance()?;
+                }
+                _ = repairs.tick() => retry = self.repair(retry)?,
+            }
+            if self.facts.last_sync.is_some()
+                && let Some(first) = first.take()
+            {
+                first(self.pipeline.state());
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Updates(updates) => self.pipeline.fold(updates),
+            Message::Synced => {
+                self.facts.synced = true;
+                self.serving.metrics.source_synced();
+            }
+        }
+    }
+
+    /// Brings what was taken into force. Returns when to do so again by itself.
+    fn advance(&mut self) -> Result<Option<Instant>, RunError> {
+        if !self.facts.synced {
+            // A part of the cluster would make Services that are in force vanish.
+            return Ok(None);
+        }
+        self.serving.queued();
+        let advance = block_in_place(|| self.pipeline.advance())?;
+        self.facts.events += advance.events;
+        if advance.sync.is_some() && advance.retry().is_none() {
+            self.facts.last_sync = Some(Timestamp::now());
+        }
+        observed::advanced(&self.serving, &advance, &self.pipeline);
+        Ok(advance.retry().map(|wait| Instant::now() + wait))
+    }
+
+    /// Compares and mends. Returns when to advance by itself, as `retry` said so far or sooner.
+    fn repair(&mut self, retry: Option<Instant>) -> Result<Option<Instant>, RunError> {
+        let repair = block_in_place(|| self.pipeline.repair())?;
+        self.facts.repaired += repair.differences.len() as u64;
+        match repair.retry {
+            None => self.serving.compared(&repair.differences),
+            Some(_) => self.serving.failed(),
+        }
+        Ok(repair.retry.map(|wait| Instant::now() + wait).or(retry))
+    }
+
+    fn answer(&mut self, query: Query) {
+        // Whoever asked may have gone away.
+        match query {
+            Query::State(answer) => drop(answer.send(Snapshot {
+                state: self.pipeline.state().clone(),
+                agent: self.facts(),
+            })),
+            Query::Differences(answer) => {
+                let differences = block_in_place(|| self.pipeline.differences());
+                drop(answer.send(differences));
+            }
+            Query::Explain {
+                packet,
+                arrival,
+                answer,
+            } => drop(answer.send(explain(
+                self.pipeline.model(),
+                &self.traffic,
+                &packet,
+                arrival,
+            ))),
+        }
+    }
+
+    fn facts(&self) -> AgentFacts {
+        let not_programmed = self.pipeline.not_programmed();
+        AgentFacts {
+            backend: self.pipeline.backend().name(),
+            source: self.facts.source.clone(),
+            synced: self.facts.synced,
+            in_force: self.pipeline.in_force(),
+            revision: self.pipeline.revision(),
+            events: self.facts.events,
+            last_sync: self.facts.last_sync,
+            repaired: self.facts.repaired,
+            not_programmed: not_programmed
+                .map(|(service, reason)| NotProgrammed {
+                    service: service.to_string(),
+                    reason: reason.to_owned(),
+                })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The two sources behind one face: a task that sends what the cluster holds, then what changes.
+
+use std::{convert::Infallible, net::SocketAddr, path::PathBuf};
+
+use http::Uri;
+use proxy_model::ClusterEvent;
+use tokio::{sync::mpsc, task::block_in_place};
+
+use crate::cluster::{
+    Message, Update, kube,
+    manifests::{ManifestError, ManifestSource, ManifestWatch, watch},
+};
+
+use super::RunError;
+use crate::serving::{Numbers, metrics};
+
+/// A source that is ready to be listened to.
+pub enum Source {
+    /// Files, with the events that they lead to already.
+    Manifests(Box<Manifests>),
+    /// An API server.
+    Kube(Box<kube::Source>),
+}
+
+/// Files, and what was read of them.
+pub struct Manifests {
+    /// What can be read again.
+    source: ManifestSource,
+    /// Says when.
+    changes: ManifestWatch,
+    /// What was read first.
+    events: Vec<ClusterEvent>,
+}
+
+impl Source {
+    /// Reads the manifests, all of which must make sense.
+    pub fn manifests(paths: Vec<PathBuf>) -> Result<Self, RunError> {
+        // The watch comes first: what changes while the files are read is then seen.
+        let changes = watch(&paths)?;
+        let mut source = ManifestSource::new(paths);
+        let events: Result<_, ManifestError> = block_in_place(|| source.load());
+        Ok(Self::Manifests(Box::new(Manifests {
+            source,
+            changes,
+            events: events?,
+        })))
+    }
+
+    /// For the log and `state`.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Manifests(_) => "manifests".to_owned(),
+            Self::Kube(source) => {
+                let servers: Vec<_> = source.servers().map(ToString::to_string).collect();
+                format!("API server {}", servers.join(", "))
+            }
+        }
+    }
+
+    /// What the source counts, for metrics.
+    pub fn numbers(&self) -> Vec<Numbers> {
+        match self {
+            Self::Manifests(_) => Vec::new(),
+            Self::Kube(source) => vec![metrics::api::numbers(source.counters())],
+        }
+    }
+
+    /// Addresses of API servers that are given as such, to compare with those of Services.
+    pub fn servers(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Manifests(_) => Vec::new(),
+            Self::Kube(source) => source.servers().filter_map(address).collect(),
+        }
+    }
+
+    /// Sends until nobody listens.
+    pub async fn run(self, sender: mpsc::Sender<Message>) {
+        match self {
+            Self::Manifests(manifests) => {
+                // Fails only when the listener is gone, and with it the agent.
+                let Err(_) = manifests.follow(sender).await;
+            }
+            Self::Kube(source) => source.run(sender).await,
+        }
+    }
+}
+
+fn address(server: &Uri) -> Option<SocketAddr> {
+    let host = server.host()?.trim_matches(['[', ']']);
+    let port = match server.scheme_str() {
+        Some("http") => 80,
+        _ => 443,
+    };
+    Some(SocketAddr::new(
+        host.parse().ok()?,
+        server.port_u16().unwrap_or(port),
+    ))
+}
+
+type Closed = mpsc::error::SendError<Message>;
+
+impl Manifests {
+    async fn follow(self, sender: mpsc::Sender<Message>) -> Result<Infallible, Closed> {
+        let Self {
+            mut source,
+            mut changes,
+            events,
+        } = self;
+        sender.send(updates(events)).await?;
+        sender.send(Message::Synced).await?;
+        loop {
+            changes.changed().await;
+            let poll = block_in_place(|| source.poll());
+            for rejected in &poll.rejected {
+                tracing::error!(
+                    file = %rejected.file.display(),
+                    reason = rejected.reason(),
+                    "manifest rejected"
+                );
+            }
+            for file in &poll.recovered {
+                tracing::info!(file = %file.display(), "manifest accepted again");
+            }
+            sender.send(updates(poll.events)).await?;
+        }
+    }
+}
+
+fn updates(events: Vec<ClusterEvent>) -> Message {
+    let update = |event| Update {
+        event,
+        trigger: None,
+    };
+    Message::Updates(events.into_iter().map(update).collect())
+}

@@ -1,0 +1,131 @@
+//! Cluster objects as an API server gives them: with all that a proxy does not need and must read
+//! over, so that time and bytes are those of a real cluster.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use super::super::clusters::{self, ENDPOINTS};
+
+/// What clients of the Service that is changed dial.
+pub(super) const FRONTEND: ([u8; 4], u16) = ([10, 97, 0, 1], 80);
+const CHANGED: &str = "changed";
+
+/// The objects of one Service with [`ENDPOINTS`] endpoints.
+pub(super) fn service(number: u32) -> [Value; 2] {
+    [
+        dressed(clusters::service(number)),
+        dressed(clusters::slice(number, ENDPOINTS)),
+    ]
+}
+
+/// The Service that is changed.
+pub(super) fn changed_service() -> Value {
+    let (address, port) = FRONTEND;
+    let address = std::net::Ipv4Addr::from(address).to_string();
+    dressed(json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": CHANGED, "namespace": "bench" },
+        "spec": {
+            "clusterIP": address,
+            "clusterIPs": [address],
+            "ipFamilies": ["IPv4"],
+            "ports": [{ "name": "main", "port": port, "protocol": "TCP", "targetPort": port }],
+            "type": "ClusterIP"
+        }
+    }))
+}
+
+/// Its slice, with one endpoint; changed at `moment`, in RFC 3339.
+pub(super) fn changed_slice(endpoint: SocketAddr, moment: &str) -> Value {
+    let mut slice = dressed(json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": format!("{CHANGED}-a"),
+            "namespace": "bench",
+            "labels": { "kubernetes.io/service-name": CHANGED }
+        },
+        "addressType": "IPv4",
+        "ports": [{ "name": "main", "port": endpoint.port(), "protocol": "TCP" }],
+        "endpoints": [{
+            "addresses": [endpoint.ip().to_string()],
+            "conditions": { "ready": true, "serving": true, "terminating": false },
+            "nodeName": "node-a"
+        }]
+    }));
+    slice["metadata"]["annotations"]["endpoints.kubernetes.io/last-change-trigger-time"] =
+        moment.into();
+    slice
+}
+
+/// Adds what controllers and the API server add.
+fn dressed(mut object: Value) -> Value {
+    let slice = object["kind"] == "EndpointSlice";
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let uid = format!("368f234f-49a9-46aa-b506-{:0>12}", name.len());
+    let owner = json!([{
+        "apiVersion": "v1", "kind": "Service", "name": name, "uid": uid,
+        "controller": true, "blockOwnerDeletion": true
+    }]);
+    let metadata = &mut object["metadata"];
+    metadata["uid"] = uid.clone().into();
+    metadata["generation"] = 7.into();
+    metadata["creationTimestamp"] = "2026-01-05T09:30:00Z".into();
+    metadata["managedFields"] = json!([{
+        "manager": "kube-controller-manager",
+        "operation": "Update",
+        "apiVersion": "discovery.k8s.io/v1",
+        "time": "2026-01-05T09:30:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {
+            "f:addressType": {}, "f:endpoints": {}, "f:ports": {},
+            "f:metadata": {
+                "f:annotations": {
+                    ".": {}, "f:endpoints.kubernetes.io/last-change-trigger-time": {}
+                },
+                "f:generateName": {},
+                "f:labels": {
+                    ".": {},
+                    "f:app.kubernetes.io/managed-by": {},
+                    "f:endpointslice.kubernetes.io/managed-by": {},
+                    "f:kubernetes.io/service-name": {}
+                },
+                "f:ownerReferences": { ".": {}, "k:{\"uid\":\"368f234f\"}": {} }
+            }
+        }
+    }]);
+    metadata["labels"]["app.kubernetes.io/managed-by"] = "Helm".into();
+    if !slice {
+        return object;
+    }
+    metadata["labels"]["endpointslice.kubernetes.io/managed-by"] =
+        "endpointslice-controller.k8s.io".into();
+    metadata["annotations"]["endpoints.kubernetes.io/last-change-trigger-time"] =
+        "2026-01-05T09:30:00Z".into();
+    metadata["ownerReferences"] = owner;
+    for endpoint in object["endpoints"].as_array_mut().into_iter().flatten() {
+        endpoint["conditions"] = json!({ "ready": true, "serving": true, "terminating": false });
+        endpoint["targetRef"] = json!({
+            "kind": "Pod", "namespace": "bench", "uid": uid,
+            "name": "a-deployment-7c5ddbdf54-x2x9z"
+        });
+        endpoint["zone"] = "zone-a".into();
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_as_large_as_real_ones() {
+        let [service, slice] = service(2);
+        let size = |object: &Value| object.to_string().len();
+        assert!(size(&service) > 1_000, "{}", size(&service));
+        assert!(size(&slice) > 3_500, "{}", size(&slice));
+        assert_eq!(slice["endpoints"].as_array().unwrap().len(), 10);
+    }
+}
