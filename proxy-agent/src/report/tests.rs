@@ -186,6 +186,26 @@ fn the_local_column_appears_only_where_it_is_used() {
     );
 }
 
+#[test]
+fn a_long_table_is_summed_up() {
+    let names: Vec<_> = (10..30).map(|number| format!("service-{number}")).collect();
+    let text = |count: usize| {
+        let mut events = Vec::new();
+        for (index, name) in names.iter().take(count).enumerate() {
+            let policy = if index == 1 { "Local" } else { "Cluster" };
+            let address = format!("10.96.0.{index}");
+            events.push(service(name, &[&address], policy));
+            if index > 0 {
+                events.push(slice(name, "", "IPv4", &["10.0.0.1", "10.0.0.2"]));
+            }
+        }
+        to_text(&compute("node-a", events))
+    };
+    let summary = "20 Service ports, 36 endpoints; refused: 1, unreachable: 1\n";
+    assert!(text(20).ends_with(summary), "{}", text(20));
+    assert!(!text(19).contains("Service ports"));
+}
+
 /// Everything that this node does for a cluster as a real API server described it.
 #[test]
 fn a_real_cluster_is_reported_as_expected() {

@@ -2,12 +2,15 @@
 
 use std::net::SocketAddr;
 
-use proxy_model::{Endpoint, NodeState, ServicePortKey, ServiceState};
+use proxy_model::{Endpoint, NodeState, ServicePortKey, ServiceState, TrafficPolicy};
 
 use super::table;
 
 /// More endpoints than this are counted only, as `kubectl` does it.
 const ENDPOINTS_SHOWN: usize = 3;
+
+/// A table of so many rows gets a summary.
+const SUMMARY_FROM: usize = 20;
 
 pub(super) fn render(state: &NodeState) -> String {
     let mut text = node(state) + "\n";
@@ -72,7 +75,31 @@ fn services(state: &NodeState) -> String {
         }
         table.add_row(row);
     }
-    table::finish(&table)
+    table::finish(&table) + &summary(state)
+}
+
+/// What a long table amounts to, below it: where a terminal stops.
+fn summary(state: &NodeState) -> String {
+    let ports = state.services.len();
+    if ports < SUMMARY_FROM {
+        return String::new();
+    }
+    let (mut endpoints, mut refused, mut unreachable) = (0, 0, 0);
+    for service in state.services.values() {
+        let used = match service.internal_policy {
+            TrafficPolicy::Cluster => &service.cluster_endpoints,
+            TrafficPolicy::Local => &service.local_endpoints,
+        };
+        match used.as_deref().map_or(0, <[Endpoint]>::len) {
+            0 if service.has_any_endpoints => unreachable += 1,
+            0 => refused += 1,
+            count => endpoints += count,
+        }
+    }
+    format!(
+        "\n{ports} Service ports, {endpoints} endpoints; refused: {refused}, unreachable: \
+         {unreachable}\n"
+    )
 }
 
 fn row(key: &ServicePortKey, state: &ServiceState) -> Vec<String> {
