@@ -1,0 +1,161 @@
+//! Between any two writes the kernel programs' own decision must lead somewhere right, and an
+//! agent that dies there must be able to continue.
+
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use proptest::prelude::*;
+use proxy_common::frontend::FrontendKey;
+use proxy_model::NodeState;
+
+use super::{
+    super::{
+        entry::{Entries, Entry, Key, MapError, ServiceMaps},
+        memory_maps::MemoryMaps,
+    },
+    fixtures::*,
+};
+
+/// Maps that remember what they were after every write.
+#[derive(Default, Clone)]
+struct Filmed {
+    maps: MemoryMaps,
+    frames: Vec<MemoryMaps>,
+}
+
+impl ServiceMaps for Filmed {
+    fn put(&mut self, entry: &Entry) -> Result<(), MapError> {
+        self.maps.put(entry)?;
+        self.frames.push(self.maps.clone());
+        Ok(())
+    }
+    fn remove(&mut self, key: &Key) -> Result<(), MapError> {
+        assert!(
+            self.maps.entries.contains_key(key),
+            "removed what was not there: {key:?}"
+        );
+        self.maps.remove(key)?;
+        self.frames.push(self.maps.clone());
+        Ok(())
+    }
+    fn entries(&self) -> Result<Entries, MapError> {
+        self.maps.entries()
+    }
+    fn reserved_numbers(&self) -> Result<u32, MapError> {
+        self.maps.reserved_numbers()
+    }
+    fn reserve_numbers(&mut self, end: u32) -> Result<(), MapError> {
+        self.maps.reserve_numbers(end)
+    }
+}
+
+/// Whether a client may meet `seen` at `key` while `old` becomes `new`: what a Service that holds
+/// the frontend before or after wants, before or after. A Service whose address and endpoints
+/// change together may show its new endpoints at its old address, but nothing of any other.
+fn legal_between(old: &NodeState, new: &NodeState, key: &FrontendKey, seen: &Outcome) -> bool {
+    if *seen == Outcome::Untouched {
+        return [old, new]
+            .iter()
+            .any(|state| wanted(state, key) == Outcome::Untouched);
+    }
+    let owners = [owners(old), owners(new)];
+    let holders = owners.iter().filter_map(|owners| owners.get(key));
+    let candidates: Vec<Outcome> = holders
+        .flat_map(|holder| [old, new].map(|state| state.services.get(holder)))
+        .flatten()
+        .map(|service| outcome_of(service))
+        .collect();
+    match seen {
+        Outcome::OneOf(seen) => seen.iter().all(|at| {
+            candidates
+                .iter()
+                .any(|one| matches!(one, Outcome::OneOf(set) if set.contains(at)))
+        }),
+        // A flag and a count are two writes: between two refusals either may show.
+        _ => candidates
+            .iter()
+            .any(|one| !matches!(one, Outcome::OneOf(_))),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn no_write_tears_a_service_and_every_crash_can_be_continued(
+        states in prop::collection::vec(states(), 1..4)
+    ) {
+        let mut programmer = resume(Filmed::default(), ROOM);
+        let mut old = NodeState::default();
+        for new in &states {
+            program(&mut programmer, new);
+            let mut maps = programmer.maps().clone();
+            for frame in std::mem::take(&mut maps.frames) {
+                for key in all_frontends() {
+                    let seen = outcome(&frame, &key);
+                    prop_assert!(
+                        legal_between(&old, new, &key, &seen),
+                        "{:?} -> {:?}, but saw {seen:?} at {key:?}",
+                        wanted(&old, &key),
+                        wanted(new, &key)
+                    );
+                }
+                // The agent dies here and another starts.
+                let mut next = resume(Filmed { maps: frame, frames: Vec::new() }, ROOM);
+                program(&mut next, new);
+                for key in all_frontends() {
+                    prop_assert_eq!(outcome(&next.maps().maps, &key), wanted(new, &key));
+                }
+                let count = next.maps().maps.entries.len();
+                prop_assert_eq!(count, resume(maps.maps.clone(), ROOM).maps().entries.len());
+            }
+            let resumed = resume(maps.maps.clone(), ROOM);
+            prop_assert_eq!(&resumed.maps().entries, &maps.maps.entries, "needed no repair");
+            old = new.clone();
+            programmer = resume(maps, ROOM);
+        }
+    }
+}
+
+#[test]
+fn one_endpoint_costs_the_same_writes_in_a_set_of_any_size() {
+    let mut costs = BTreeSet::new();
+    for size in [2u8, 20, 200] {
+        let mut programmer = resume(MemoryMaps::default(), ROOM);
+        let all: BTreeSet<u8> = (0..size).collect();
+        let mut fewer = all.clone();
+        fewer.remove(&(size / 2));
+        programmer
+            .upsert(&key(1), &service(1, &fewer, None))
+            .unwrap();
+        programmer.take_writes();
+        programmer.upsert(&key(1), &service(1, &all, None)).unwrap();
+        let added = programmer.take_writes();
+        programmer
+            .upsert(&key(1), &service(1, &fewer, None))
+            .unwrap();
+        costs.insert((added, programmer.take_writes()));
+        programmer
+            .upsert(&key(1), &service(1, &fewer, None))
+            .unwrap();
+        assert_eq!(programmer.take_writes(), 0, "nothing changed");
+    }
+    // Added: slot, member, count. Removed: member, count, slot (the last slot was the one).
+    assert_eq!(costs.into_iter().collect::<Vec<_>>(), [(3, 3)]);
+}
+
+#[test]
+fn a_frontend_that_was_taken_over_stays_with_its_new_service() {
+    let mut programmer = resume(MemoryMaps::default(), ROOM);
+    programmer
+        .upsert(&key(1), &service(1, &BTreeSet::from([1]), None))
+        .unwrap();
+    programmer
+        .upsert(&key(2), &service(1, &BTreeSet::from([2]), None))
+        .unwrap();
+    programmer.remove(&key(1)).unwrap();
+    let expected = Outcome::OneOf(BTreeSet::from([SocketAddr::from(([10, 244, 0, 2], 8080))]));
+    assert_eq!(
+        outcome(programmer.maps(), &all_frontends().next().unwrap()),
+        expected
+    );
+}
