@@ -4,14 +4,15 @@
 //! Each Service has `http` (80/TCP, on endpoints 8080) and `dns` (53/UDP, on endpoints 5353).
 
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::{
-    pod::{Listen, Server},
+    pod::{Listen, Prober, Server, Transport},
     world::{Host, World},
 };
 
@@ -91,6 +92,25 @@ pub fn frontend6(number: u8, port: u16) -> SocketAddr {
         port,
     )
         .into()
+}
+
+/// Which endpoints answer at `to`; every attempt must be answered, and as `to`.
+pub fn answers(
+    prober: &mut Prober,
+    transport: Transport,
+    to: SocketAddr,
+) -> Result<BTreeSet<SocketAddr>> {
+    let attempts = prober.send(transport, to, 60)?;
+    let answers = attempts.iter().map(|attempt| attempt.answer_as(to));
+    answers
+        .collect::<Result<_, _>>()
+        .map_err(|error| anyhow!("{to}: {error}"))
+}
+
+/// The error of one attempt, by name, if it failed.
+pub fn errno(prober: &mut Prober, transport: Transport, to: SocketAddr) -> Result<Option<String>> {
+    let attempts = prober.send(transport, to, 1)?;
+    Ok(attempts[0].errno().map(str::to_owned))
 }
 
 /// Manifest of the dual-stack Service `shop/s<number>` with these endpoints of each family.

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -364,6 +365,42 @@ fn a_directory_that_another_agent_took_is_left_alone() {
     assert!(report.problems[0].contains("another agent"), "{report:#?}");
     assert_eq!(rig.link("culvert_conn4").program_id().unwrap(), theirs);
     assert_eq!(second.repair(&rig.state).unwrap(), RepairReport::default());
+}
+
+#[test]
+fn programs_follow_to_a_cgroup_that_was_made_anew() {
+    if !requires::met("repair", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let pins = PinDir::new().unwrap();
+    let cgroup = shop.world.cgroup().path().join("inner");
+    fs::create_dir(&cgroup).unwrap();
+    let mut backend = EbpfBackend::open(&Options {
+        pin_dir: pins.path().to_owned(),
+        cgroup_path: Some(cgroup.clone()),
+        map_sizes: BTreeMap::new(),
+        kernel_log: false,
+    })
+    .unwrap();
+    let state = state(&service(1, &[1]));
+    backend.sync(&state, &state.as_change_set()).unwrap();
+    fs::remove_dir(&cgroup).unwrap();
+    let report = backend.repair(&state).unwrap();
+    assert_eq!(report.problems.len(), SOCKET_PROGRAMS.len(), "{report:#?}");
+    fs::create_dir(&cgroup).unwrap();
+    let report = backend.repair(&state).unwrap();
+    assert_eq!(report.repaired.len(), SOCKET_PROGRAMS.len(), "{report:#?}");
+    assert!(report.problems.is_empty(), "{report:#?}");
+    let id = fs::metadata(&cgroup).unwrap().ino();
+    for name in SOCKET_PROGRAMS {
+        let link = Pinned::open(&pins.path().join("links").join(name)).unwrap();
+        assert_eq!(link.cgroup_id().unwrap(), id, "{name}");
+    }
+    assert_eq!(backend.repair(&state).unwrap(), RepairReport::default());
+    drop(backend);
+    drop(pins);
+    fs::remove_dir(&cgroup).unwrap();
 }
 
 #[test]

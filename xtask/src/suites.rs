@@ -21,7 +21,7 @@ const UNPRIVILEGED: &[&str] = &[
 ];
 
 /// Suites that depend on the kernel: loading, and traffic through the socket hooks.
-const ON_OTHER_KERNELS: &[&str] = &["load", "restart", "traffic"];
+const ON_OTHER_KERNELS: &[&str] = &["adopt", "load", "repair", "restart", "traffic"];
 
 /// A package of the workspace and its integration test programs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -106,7 +106,7 @@ impl<M: ServiceMaps> Tables<M> {
 
     /// Makes the maps equal to `state` by writing what differs.
     pub fn repair(&mut self, state: &NodeState) -> Result<Repaired, MapError> {
-        let mut differences = if std::mem::take(&mut self.known) {
+        let mut differences = if self.known {
             let repairs = self.programmer.compare()?;
             self.programmer.mend(&repairs)?;
             repairs.differences
