@@ -10,12 +10,11 @@ use super::{
     decode::Malformed,
     kind::Followed,
 };
-use crate::cluster::{Update, convert::Converted, names::Names, object::Object};
+use crate::cluster::{Update, convert::Converted, object::Object};
 
 /// The objects of kind `F` that have been told.
 pub(super) struct Known<F: Followed> {
     objects: HashMap<F::Key, Told>,
-    names: Names,
     /// Grows with every list.
     round: u32,
 }
@@ -34,7 +33,6 @@ impl<F: Followed> Known<F> {
     pub(super) fn new() -> Self {
         Self {
             objects: HashMap::new(),
-            names: Names::default(),
             round: 0,
         }
     }
@@ -75,11 +73,11 @@ impl<F: Followed> Known<F> {
     }
 
     fn upsert(&mut self, object: &F::Object, updates: &mut Vec<Update>) {
-        let Converted { value, diagnostics } = F::convert(object, &mut self.names);
+        let Converted { value, diagnostics } = F::convert(object);
         // The value's own, where there is one: it is held anyway.
         let key = match &value {
             Some(value) => Some(F::key_of(value)),
-            None => F::key(object.metadata(), &mut self.names),
+            None => F::key(object.metadata()),
         };
         let Some(key) = key else {
             return;
@@ -110,7 +108,7 @@ impl<F: Followed> Known<F> {
     /// Of an object that cannot be decoded, what was told before stays in force.
     fn keep(&mut self, malformed: &Malformed, updates: &mut Vec<Update>) {
         let kind = F::KIND;
-        let Some(key) = F::key(&malformed.metadata(), &mut self.names) else {
+        let Some(key) = F::key(&malformed.metadata()) else {
             let Malformed { field, message, .. } = malformed;
             tracing::warn!(%kind, field, reason = message, "object without a name skipped");
             return;
@@ -140,8 +138,8 @@ impl<F: Followed> Known<F> {
     ) {
         counters.events.fetch_add(1, Relaxed);
         let key = match object {
-            Ok(object) => F::key(object.metadata(), &mut self.names),
-            Err(malformed) => F::key(&malformed.metadata(), &mut self.names),
+            Ok(object) => F::key(object.metadata()),
+            Err(malformed) => F::key(&malformed.metadata()),
         };
         if let Some((key, told)) = key.and_then(|key| self.objects.remove_entry(&key)) {
             forget::<F>(&key, &told, updates);
