@@ -22,7 +22,8 @@ use super::Options;
 /// Where kubelet puts the credentials of a container.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Why there is no way to the API server. Whether one answers is not known yet.
+/// Why there is no way to the API server: something that was typed, or that is in a file that was
+/// named, is wrong. Whether a server answers is another matter, and no error at all.
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// A `--master` that makes no sense.
@@ -94,13 +95,6 @@ pub enum ConnectError {
         /// What is wrong with them.
         source: Box<::kube::Error>,
     },
-}
-
-impl ConnectError {
-    /// Whether something that was typed, or a file that was named, is wrong: all of them so far.
-    pub fn is_bad_input(&self) -> bool {
-        true
-    }
 }
 
 /// An error with everything that led to it, each said once.

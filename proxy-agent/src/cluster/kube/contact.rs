@@ -88,3 +88,98 @@ impl Standing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{io, time::Duration};
+
+    use tracing_subscriber::fmt;
+
+    use super::*;
+
+    thread_local! {
+        static SAID: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
+    }
+
+    struct Log;
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            SAID.with_borrow_mut(|said| said.push_str(&String::from_utf8_lossy(bytes)));
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What `work` logs: the level and the message of each line.
+    fn said(work: impl FnOnce()) -> Vec<String> {
+        SAID.with_borrow_mut(String::clear);
+        let log = fmt().json().with_writer(|| Log).finish();
+        tracing::subscriber::with_default(log, work);
+        let line = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            format!(
+                "{} {}",
+                line["level"].as_str().unwrap(),
+                line["fields"]["message"].as_str().unwrap()
+            )
+        };
+        SAID.with_borrow(|said| said.lines().map(line).collect())
+    }
+
+    #[test]
+    fn a_lost_connection_is_told_once_and_not_at_each_attempt() {
+        let server = Uri::from_static("https://192.0.2.1:6443");
+        let failure = Failure::Silent(Duration::ZERO);
+        let contact = Contact::default();
+        let lines = said(|| {
+            contact.lost(&server, &failure);
+            contact.lost(&server, &failure);
+            contact.made(&server);
+            contact.made(&server);
+            contact.lost(&server, &failure);
+            contact.lost(&server, &failure);
+            contact.made(&server);
+        });
+        assert_eq!(
+            lines,
+            [
+                "WARN API server not reached",
+                "INFO API server connected",
+                "WARN API server lost",
+                "INFO API server connected",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_until_the_reason_is_another_or_it_is_over() {
+        let server = Uri::from_static("https://192.0.2.1:6443");
+        let refused = |code| Failure::from_answer(code, b"{}", None);
+        let mut standing = Standing::new(Kind::Service, "services".to_owned());
+        let lines = said(|| {
+            standing.good();
+            standing.bad(&server, &refused(403));
+            standing.bad(&server, &refused(403));
+            standing.bad(&server, &refused(401));
+            standing.bad(&server, &refused(503));
+            standing.bad(&server, &refused(500));
+            standing.good();
+            standing.good();
+            standing.bad(&server, &refused(403));
+        });
+        assert_eq!(
+            lines,
+            [
+                "ERROR not allowed to read the cluster",
+                "ERROR credentials not accepted",
+                "WARN objects not followed",
+                "INFO objects followed again",
+                "ERROR not allowed to read the cluster",
+            ]
+        );
+    }
+}
