@@ -6,7 +6,7 @@ use std::fs;
 /// `CAP_SYS_RESOURCE`; the agent serves without it, so a failure is only told.
 pub fn set_score(score: i32) {
     if let Err(error) = fs::write("/proc/self/oom_score_adj", score.to_string()) {
-        tracing::warn!(
+        tracing::info!(
             score,
             %error,
             "writing /proc/self/oom_score_adj failed; memory running out may end this agent"

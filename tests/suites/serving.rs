@@ -1,0 +1,225 @@
+//! What an agent tells over HTTP, and how it takes kube-proxy's configuration file, from its
+//! start to the answer of its ports. Needs root and BPF.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use proxy_tests::{
+    Agent, AgentOptions, Shop,
+    requires::{self, PRIVILEGED},
+    shop::service,
+};
+
+const HEALTH: &str = "127.0.0.1:10256";
+const METRICS: &str = "127.0.0.1:10249";
+const FILE: &str = "cluster.yaml";
+
+/// A node whose taint says that an autoscaler is about to delete it.
+const LEAVING: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: node-a}
+spec:
+  taints: [{key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}]
+";
+
+/// Status and body of a page, asked for on the node itself.
+fn get(shop: &Shop, address: &str, path: &str) -> (u16, String) {
+    let address: SocketAddr = address.parse().unwrap();
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    let answer = shop.world.node().netns().run(ask).unwrap();
+    let answer = answer.unwrap_or_else(|error| panic!("{address}{path}: {error}"));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+/// The value of one sample of `/metrics`.
+fn metric(shop: &Shop, sample: &str) -> f64 {
+    let (status, text) = get(shop, METRICS, "/metrics");
+    assert_eq!(status, 200, "{text}");
+    let value = text.lines().find_map(|line| {
+        let (name, value) = line.rsplit_once(' ')?;
+        (name == sample).then(|| value.parse().unwrap())
+    });
+    value.unwrap_or_else(|| panic!("no {sample} in\n{text}"))
+}
+
+#[test]
+#[expect(clippy::float_cmp, reason = "counts are exact")]
+fn an_agent_that_serves_is_healthy_and_counts_what_it_does() {
+    if !requires::met("serving", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let cluster = service(1, &[1]);
+    let options = AgentOptions::default();
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
+    let ports =
+        f64::from(u32::try_from(agent.serving().unwrap().number("services").unwrap()).unwrap());
+
+    for (path, eligible) in [
+        ("/healthz", "\"nodeEligible\":true,"),
+        ("/livez", "\"currentTime\""),
+    ] {
+        let (status, body) = get(&shop, HEALTH, path);
+        assert_eq!(status, 200, "{body}");
+        assert!(
+            body.contains(eligible) && body.contains("\"IPv6\":{"),
+            "{body}"
+        );
+    }
+    let full = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"}";
+    let partial = "kubeproxy_sync_partial_proxy_rules_duration_seconds_count{ip_family=\"IPv6\"}";
+    assert_eq!((metric(&shop, full), metric(&shop, partial)), (1.0, 0.0));
+    assert_eq!(metric(&shop, "culvert_source_synced"), 1.0);
+    let both = ["IPv4", "IPv6"].map(|family| {
+        metric(
+            &shop,
+            &format!("culvert_service_ports{{ip_family=\"{family}\"}}"),
+        )
+    });
+    assert_eq!(both[0] + both[1], ports);
+    assert!(metric(&shop, "culvert_ebpf_map_entries{map=\"FRONTENDS\"}") >= 1.0);
+    assert_eq!(
+        metric(&shop, "kubeproxy_proxy_healthz_total{code=\"200\"}"),
+        1.0
+    );
+
+    agent.apply_and_sync(FILE, &service(1, &[1, 2])).unwrap();
+    assert_eq!((metric(&shop, full), metric(&shop, partial)), (1.0, 1.0));
+    assert!(metric(&shop, "kubeproxy_sync_proxy_rules_endpoint_changes_total") >= 1.0);
+    assert_eq!(
+        metric(&shop, "kubeproxy_sync_proxy_rules_endpoint_changes_pending"),
+        0.0
+    );
+
+    // A scrape asks the loop that compares, and so is answered after it. The signal may still be
+    // on its way to that loop.
+    kill(Pid::from_raw(agent.pid().unwrap()), Signal::SIGHUP).unwrap();
+    await_that("a comparison is counted", || {
+        metric(&shop, "culvert_comparisons_total") == 1.0
+    });
+
+    // No sync comes of this: nothing in the kernel depends on it.
+    agent.apply("node.yaml", LEAVING).unwrap();
+    await_that("the node is not eligible", || {
+        get(&shop, HEALTH, "/healthz").0 == 503
+    });
+    assert_eq!(get(&shop, HEALTH, "/livez").0, 200);
+    agent.delete("node.yaml").unwrap();
+    await_that("the node is eligible", || {
+        get(&shop, HEALTH, "/healthz").0 == 200
+    });
+    assert_eq!(get(&shop, METRICS, "/proxyMode"), (200, "ebpf".to_owned()));
+}
+
+fn await_that(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}: not within 30 seconds");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_stops_the_agent_only_if_wanted() {
+    if !requires::met("serving", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let node = shop.world.node().netns();
+    let taken = node.run(|| TcpListener::bind(METRICS)).unwrap().unwrap();
+    let options = AgentOptions {
+        arguments: vec!["--bind-address-hard-fail".to_owned()],
+        ..AgentOptions::default()
+    };
+    let cluster = service(1, &[1]);
+    let mut agent = Agent::prepare(&shop.world, options, &[(FILE, &cluster)]).unwrap();
+    agent.spawn().unwrap();
+    let (code, log) = agent.wait_for_exit().unwrap();
+    assert_eq!(code, Some(1));
+    let error = log.last().unwrap().text("error").unwrap();
+    assert!(
+        error.contains(METRICS) && error.contains("--metrics-bind-address"),
+        "{error}"
+    );
+
+    agent.options().arguments.clear();
+    agent.launch().unwrap();
+    let told = "address not bound; trying again in the background";
+    let lines = agent.log();
+    let lines = lines.iter().filter(|line| line.message() == Some(told));
+    assert_eq!(lines.count(), 1);
+    assert_eq!(get(&shop, HEALTH, "/livez").0, 200);
+    drop(taken);
+    agent.wait_for("address bound").unwrap();
+    assert_eq!(get(&shop, METRICS, "/healthz"), (200, "ok".to_owned()));
+}
+
+#[test]
+fn kube_proxys_file_is_honoured_as_far_as_it_is_said() {
+    if !requires::met("serving", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(
+        // Unlike the default, a score above zero needs no right.
+        b"apiVersion: kubeproxy.config.k8s.io/v1alpha1\n\
+          kind: KubeProxyConfiguration\n\
+          metricsBindAddress: 127.0.0.1:9999\n\
+          conntrack: {min: 1}\n\
+          oomScoreAdj: 7\n",
+    )
+    .unwrap();
+    let config = format!("--config={}", file.path().display());
+    let options = AgentOptions {
+        arguments: vec![config, "--healthz-bind-address=".to_owned()],
+        ..AgentOptions::default()
+    };
+    let cluster = service(1, &[1]);
+    let agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
+    let (status, configuration) = get(&shop, "127.0.0.1:9999", "/configz");
+    assert_eq!(status, 200);
+    assert!(
+        configuration.contains("\"oomScoreAdj\":7"),
+        "{configuration}"
+    );
+    let score = format!("/proc/{}/oom_score_adj", agent.pid().unwrap());
+    assert_eq!(std::fs::read_to_string(score).unwrap().trim(), "7");
+    let nowhere = || TcpStream::connect(HEALTH).map(drop);
+    let refused = shop.world.node().netns().run(nowhere).unwrap().unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let told: Vec<_> = agent
+        .log()
+        .into_iter()
+        .filter(|line| line.message() == Some("configuration"))
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0]
+            .text("text")
+            .unwrap()
+            .starts_with("conntrack.min: 1 is not honoured")
+    );
+}
