@@ -77,17 +77,15 @@ fn an_agent_that_serves_is_healthy_and_counts_what_it_does() {
     let ports =
         f64::from(u32::try_from(agent.serving().unwrap().number("services").unwrap()).unwrap());
 
-    for (path, eligible) in [
-        ("/healthz", "\"nodeEligible\":true,"),
-        ("/livez", "\"currentTime\""),
-    ] {
-        let (status, body) = get(&shop, HEALTH, path);
+    // The log tells of the first sync a moment before this port does.
+    await_that("both families are in force", || {
+        let (status, body) = get(&shop, HEALTH, "/livez");
         assert_eq!(status, 200, "{body}");
-        assert!(
-            body.contains(eligible) && body.contains("\"IPv6\":{"),
-            "{body}"
-        );
-    }
+        body.contains("\"IPv4\":{") && body.contains("\"IPv6\":{")
+    });
+    let (status, body) = get(&shop, HEALTH, "/healthz");
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("\"nodeEligible\":true,"), "{body}");
     let full = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"}";
     let partial = "kubeproxy_sync_partial_proxy_rules_duration_seconds_count{ip_family=\"IPv6\"}";
     assert_eq!((metric(&shop, full), metric(&shop, partial)), (1.0, 0.0));
@@ -106,6 +104,7 @@ fn an_agent_that_serves_is_healthy_and_counts_what_it_does() {
     );
 
     agent.apply_and_sync(FILE, &service(1, &[1, 2])).unwrap();
+    // A scrape asks the loop that syncs, and so comes after it.
     assert_eq!((metric(&shop, full), metric(&shop, partial)), (1.0, 1.0));
     assert!(metric(&shop, "kubeproxy_sync_proxy_rules_endpoint_changes_total") >= 1.0);
     assert_eq!(
@@ -113,8 +112,7 @@ fn an_agent_that_serves_is_healthy_and_counts_what_it_does() {
         0.0
     );
 
-    // A scrape asks the loop that compares, and so is answered after it. The signal may still be
-    // on its way to that loop.
+    // The signal may still be on its way to that loop.
     kill(Pid::from_raw(agent.pid().unwrap()), Signal::SIGHUP).unwrap();
     await_that("a comparison is counted", || {
         metric(&shop, "culvert_comparisons_total") == 1.0
