@@ -44,7 +44,7 @@ fn main() {
         println!("{size:?}");
         let before = allocated();
         let started = Instant::now();
-        let mut model = Model::new("node-0000.example");
+        let mut model = Model::new("node-0000");
         let mut events = 0_u32;
         for event in size.events() {
             model.apply(event);

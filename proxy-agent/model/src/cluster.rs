@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::{
     ClusterEvent, Diagnostic, EndpointSlice, Node, Service, ServiceCidr, ServiceName, SliceName,
-    claims::Claims, filed::Filed, shared::Shared,
+    claims::Claims, filed::Filed,
 };
 
 /// Folded cluster objects.
@@ -29,7 +29,6 @@ pub(crate) struct Cluster {
     /// What sources said about objects; no empty entries.
     diagnosed: BTreeMap<Arc<str>, Vec<Diagnostic>>,
     touched: Touched,
-    shared: Shared,
 }
 
 /// What events touched since it was last asked for.
@@ -107,7 +106,8 @@ impl Cluster {
         if self.services.get(&service.name) == Some(&service) {
             return false;
         }
-        self.shared.share_service(&mut service);
+        service.ports.shrink_to_fit();
+        service.cluster_ips.shrink_to_fit();
         self.delete_service(&service.name);
         let affected = self.claims.add(&service);
         self.touched.services.extend(affected);
@@ -134,7 +134,8 @@ impl Cluster {
         if known.as_deref() == Some(&slice) {
             return false;
         }
-        self.shared.share_slice(&mut slice);
+        slice.ports.shrink_to_fit();
+        slice.endpoints.shrink_to_fit();
         self.touched.services.insert(slice.service.clone());
         match known {
             Some(known) if known.service == slice.service => {

@@ -25,7 +25,6 @@ mod net;
 mod object;
 pub mod oracle;
 mod select;
-mod shared;
 mod slices;
 mod standing;
 mod state;

@@ -24,7 +24,7 @@ fn a_service_with_ten_endpoints_stays_within_its_budget() {
         endpoints: 10,
     };
     let before = allocated();
-    let mut model = Model::new("node-0000.example");
+    let mut model = Model::new("node-0000");
     for event in size.events() {
         model.apply(event);
     }

@@ -249,6 +249,9 @@ mod tests {
             (&second, "pod UDP@a 10.96.0.1:80 -> 10.244.0.2:80", true),
             (&second, "pod UDP@a 10.96.0.1:80 -> 10.244.0.1:80", false),
             (&second, "node UDP@a 10.96.0.1:80 -> 10.244.0.2:80", false),
+            // What was refused has nothing to keep.
+            (&none, "pod UDP@c 10.96.0.1:80 -> refused", true),
+            (&both, "pod UDP@c 10.96.0.1:80 -> 10.244.0.1:80", false),
             // A connection outlives everything.
             (
                 &both,

@@ -1,6 +1,8 @@
 //! Clusters of a given size, and changes of them. Knows the model's public face only and has no
 //! clock: whoever wants figures includes this module.
 
+use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
+
 use proxy_model::{
     ClusterEvent, Conditions, EndpointSlice, IpFamily, Protocol, Service, ServiceName, ServicePort,
     SliceEndpoint, SliceName, SlicePort, TrafficPolicy,
@@ -18,8 +20,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Events that describe the whole cluster. As from an API server, no two objects share a
-    /// string.
+    /// Events that describe the whole cluster.
     pub fn events(self) -> impl Iterator<Item = ClusterEvent> {
         let services =
             (0..self.services).map(|index| ClusterEvent::ServiceUpserted(service(index)));
@@ -48,18 +49,21 @@ impl Size {
                     serving: true,
                     terminating: false,
                 },
-                node: Some(format!("node-{:04}.example", index * 37 % 5000).into()),
+                node: Some(held_once(&format!("node-{:04}", index * 37 % 5000))),
             }
         };
         // A source does not know how many it will keep.
         let mut endpoints = Vec::with_capacity(16);
         endpoints.extend((0..self.endpoints).map(endpoint));
         EndpointSlice {
-            name: SliceName::new("shop", format!("service-{service:05}-{slice:05}")),
-            service: ServiceName::new("shop", format!("service-{service:05}")),
+            name: SliceName::new(
+                held_once("shop"),
+                format!("service-{service:05}-{slice:05}"),
+            ),
+            service: ServiceName::new(held_once("shop"), format!("service-{service:05}")),
             family: IpFamily::V4,
             ports: vec![SlicePort {
-                name: "http".into(),
+                name: held_once("http"),
                 protocol: Protocol::Tcp,
                 port: 8080,
             }],
@@ -83,13 +87,28 @@ impl Size {
 fn service(index: u32) -> Service {
     let [low, high, ..] = index.to_le_bytes();
     Service {
-        name: ServiceName::new("shop", format!("service-{index:05}")),
+        name: ServiceName::new(held_once("shop"), format!("service-{index:05}")),
         cluster_ips: vec![[10, 96, high, low].into()],
         ports: vec![ServicePort {
-            name: "http".into(),
+            name: held_once("http"),
             protocol: Protocol::Tcp,
             port: 80,
         }],
         internal_policy: TrafficPolicy::Cluster,
     }
+}
+
+/// Names of namespaces, nodes and ports, which a source holds once each.
+fn held_once(name: &str) -> Arc<str> {
+    thread_local! {
+        static NAMES: RefCell<BTreeSet<Arc<str>>> = const { RefCell::new(BTreeSet::new()) };
+    }
+    NAMES.with_borrow_mut(|names| {
+        if let Some(known) = names.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        names.insert(Arc::clone(&name));
+        name
+    })
 }

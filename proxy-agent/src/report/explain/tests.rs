@@ -236,6 +236,20 @@ fn stories_say_what_decided() {
 }
 
 #[test]
+fn only_the_nearest_miss_is_told() {
+    let none = Traffic::default();
+    let told = ask(&none, "10.244.0.9", "10.96.0.1:80/udp", Path::Packet);
+    let expected = "\
+A packet from 10.244.0.9 to 10.96.0.1:80/UDP on node node-a is rejected: the sender is told that the port is closed.
+
+Frontend: none.
+shop/web:http waits there for TCP, not for UDP.
+Rule: 10.96.0.1 is a ClusterIP, but no Service waits on this port.
+";
+    assert_eq!(told.story, expected);
+}
+
+#[test]
 fn of_very_many_endpoints_the_used_ones_are_shown_first() {
     let many: Vec<_> = (0..=255)
         .map(|last| (last, if last == 200 { "rs" } else { "s" }, "node-b"))
