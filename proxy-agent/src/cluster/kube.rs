@@ -190,8 +190,17 @@ impl Source {
         followers.spawn(Follower::<Nodes>::new(shared_, sender_, own).run());
         let (shared_, sender_) = follow();
         followers.spawn(Follower::<ServiceCidrs>::new(shared_, sender_, None).run());
-        // Whoever waits for the server does not notice that nobody listens any more.
-        sender.closed().await;
+        let ended = tokio::select! {
+            // Whoever waits for the server does not notice that nobody listens any more.
+            () = sender.closed() => None,
+            ended = followers.join_next() => ended,
+        };
         followers.shutdown().await;
+        // A kind that nobody follows must not go unnoticed.
+        if let Some(Err(error)) = ended
+            && let Ok(panic) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
     }
 }
