@@ -1,6 +1,8 @@
 //! The sole owner of the state: folds events into the model, recomputes what they touch, and
 //! hands the change to the backend. Says what came of it; does not know who counts it.
 
+#[cfg(test)]
+pub(crate) mod fake;
 mod outcome;
 #[cfg(test)]
 mod tests;

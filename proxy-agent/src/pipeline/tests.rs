@@ -2,9 +2,8 @@
 
 use std::{
     cell::RefCell,
-    collections::VecDeque,
     io,
-    sync::{Arc, Mutex, Once},
+    sync::{Arc, Once},
     time::SystemTime,
 };
 
@@ -13,77 +12,14 @@ use proxy_model::{
     ServiceFailure, ServiceName, ServicePort, TrafficPolicy,
 };
 
-use super::*;
+use super::{
+    fake::{Call, Fake},
+    *,
+};
 
-/// One call of `sync`: whether the change was whole, and what it named.
-type Call = (bool, Vec<String>);
-
-/// What a repair mended, or why it failed.
-type Mended = Result<Vec<Difference>, String>;
-
-/// Answers with what was put in, then with success.
-#[derive(Clone, Default)]
-struct Fake {
-    calls: Arc<Mutex<Vec<Call>>>,
-    answers: Arc<Mutex<VecDeque<Result<SyncReport, SyncError>>>>,
-    repairs: Arc<Mutex<VecDeque<Mended>>>,
-}
-
-impl Fake {
-    fn answer(&self, answer: Result<SyncReport, SyncError>) {
-        self.answers.lock().unwrap().push_back(answer);
-    }
-
-    fn repair(&self, answer: Mended) {
-        self.repairs.lock().unwrap().push_back(answer);
-    }
-
-    /// The calls since the last time.
-    fn calls(&self) -> Vec<Call> {
-        std::mem::take(&mut self.calls.lock().unwrap())
-    }
-
-    fn pipeline(&self) -> Pipeline<Self> {
-        start_log();
-        Pipeline::new(Model::new("node-a"), self.clone())
-    }
-}
-
-impl Backend for Fake {
-    fn name(&self) -> &'static str {
-        "fake"
-    }
-
-    fn sync(&mut self, _: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
-        let name = |change: &Change| match change {
-            Change::Upsert { key, .. } => format!("+{}", key.service.name),
-            Change::Delete { key } => format!("-{}", key.service.name),
-        };
-        let names = change.changes.iter().map(name).collect();
-        self.calls.lock().unwrap().push((change.whole, names));
-        let answer = self.answers.lock().unwrap().pop_front();
-        answer.unwrap_or_else(|| Ok(SyncReport::default()))
-    }
-
-    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, SyncError> {
-        Ok(Vec::new())
-    }
-
-    fn repair(&mut self, _: &NodeState) -> Result<RepairReport, SyncError> {
-        match self.repairs.lock().unwrap().pop_front() {
-            None => Ok(RepairReport::default()),
-            Some(Ok(repaired)) => Ok(RepairReport {
-                writes: repaired.len(),
-                repaired,
-                failures: vec![],
-                problems: vec![],
-            }),
-            Some(Err(reason)) => Err(SyncError::Retry {
-                reason,
-                after: Duration::from_secs(1),
-            }),
-        }
-    }
+fn pipeline(fake: &Fake) -> Pipeline<Fake> {
+    start_log();
+    fake.pipeline()
 }
 
 impl Pipeline<Fake> {
@@ -134,7 +70,7 @@ fn retry(after: Duration) -> Result<SyncReport, SyncError> {
 #[test]
 fn the_first_sync_is_whole_and_later_ones_name_what_changed() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     let both = vec![upsert("a", 1), upsert("b", 2)];
     assert_eq!(pipeline.take(both).unwrap(), None);
     assert_eq!(fake.calls(), [call(true, &["+a", "+b"])]);
@@ -146,7 +82,7 @@ fn the_first_sync_is_whole_and_later_ones_name_what_changed() {
 #[test]
 fn an_empty_cluster_is_synced_once_so_that_what_was_left_goes() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     pipeline.take(vec![]).unwrap();
     assert_eq!(fake.calls(), [call(true, &[])]);
     pipeline.take(vec![]).unwrap();
@@ -156,7 +92,7 @@ fn an_empty_cluster_is_synced_once_so_that_what_was_left_goes() {
 #[test]
 fn events_of_one_call_are_one_sync_of_what_they_come_to() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     pipeline.take(vec![upsert("a", 1)]).unwrap();
     fake.calls();
     let events = vec![
@@ -177,7 +113,7 @@ fn events_of_one_call_are_one_sync_of_what_they_come_to() {
 #[test]
 fn after_a_failed_sync_the_next_is_whole_until_one_succeeds() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     pipeline.take(vec![upsert("a", 1)]).unwrap();
     fake.answer(retry(Duration::from_secs(1)));
     fake.answer(retry(Duration::from_secs(1)));
@@ -200,7 +136,7 @@ fn after_a_failed_sync_the_next_is_whole_until_one_succeeds() {
 #[test]
 fn waits_double_up_to_the_longest_and_start_anew_after_a_success() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     let waits = |pipeline: &mut Pipeline<Fake>, count| -> Vec<u64> {
         let mut wait = || {
             fake.answer(retry(Duration::from_secs(1)));
@@ -228,7 +164,7 @@ fn a_fatal_error_ends_with_its_cause_and_reason() {
             cause,
             reason: "attaching: not permitted".to_owned(),
         }));
-        let fatal = fake.pipeline().take(vec![]).unwrap_err();
+        let fatal = pipeline(&fake).take(vec![]).unwrap_err();
         assert_eq!(fatal.cause, cause);
         assert_eq!(fatal.to_string(), "attaching: not permitted");
     }
@@ -287,7 +223,7 @@ fn logged(does: impl FnOnce()) -> Vec<String> {
 #[test]
 fn a_service_that_fails_is_logged_once_and_once_more_when_it_works() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     let mut advance = |events: Vec<ClusterEvent>, failing: bool| {
         let key = proxy_model::ServicePortKey {
             service: name("a"),
@@ -317,7 +253,7 @@ fn a_service_that_fails_is_logged_once_and_once_more_when_it_works() {
 #[test]
 fn diagnostics_are_logged_when_they_come_and_go_even_if_nothing_is_synced() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     let mut advance = |events| logged(|| assert_eq!(pipeline.take(events).unwrap(), None));
     let diagnosed = |messages: &[&str]| {
         let object: Arc<str> = "Service shop/a".into();
@@ -346,7 +282,7 @@ fn diagnostics_are_logged_when_they_come_and_go_even_if_nothing_is_synced() {
 #[test]
 fn a_failed_sync_is_logged_with_its_reason() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     fake.answer(retry(Duration::from_secs(1)));
     let lines = logged(|| assert!(pipeline.take(vec![]).unwrap().is_some()));
     assert_eq!(lines, ["ERROR|sync failed|writing FRONTENDS: interrupted"]);
@@ -373,7 +309,7 @@ fn slice(endpoint: u8) -> ClusterEvent {
 #[test]
 fn events_that_change_something_are_counted_by_kind() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     let events = [upsert("a", 1), upsert("a", 1), slice(1), slice(1), slice(2)];
     let update = |event| Update {
         event,
@@ -390,7 +326,7 @@ fn events_that_change_something_are_counted_by_kind() {
 #[test]
 fn triggers_are_kept_until_what_they_stand_for_is_in_force() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     pipeline.take(vec![upsert("a", 1)]).unwrap();
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
     let fold = |pipeline: &mut Pipeline<Fake>, event| {
@@ -424,7 +360,7 @@ fn with_port(event: ClusterEvent) -> proxy_model::EndpointSlice {
 #[test]
 fn a_repair_is_counted_and_logged_and_one_that_fails_is_a_sync_to_be_made() {
     let fake = Fake::default();
-    let mut pipeline = fake.pipeline();
+    let mut pipeline = pipeline(&fake);
     let differs = Difference {
         object: "SETS 3".to_owned(),
         kind: DifferenceKind::Missing,

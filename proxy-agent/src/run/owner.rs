@@ -1,5 +1,8 @@
 //! The loop that owns the state: one thing at a time, in the order in which it comes in.
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
@@ -102,7 +105,10 @@ impl<B: Backend> Owner<B> {
                         let Ok(message) = inbox.messages.try_recv() else { break };
                         self.take(message);
                     }
-                    retry = self.advance()?;
+                    // A backend that just failed is left alone for as long as it asked for.
+                    if retry.is_none() {
+                        retry = self.advance()?;
+                    }
                 }
                 Some(query) = inbox.queries.recv() => self.answer(query),
                 Some(wanted) = inbox.figures.recv() => {

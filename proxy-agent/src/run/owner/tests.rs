@@ -1,0 +1,186 @@
+//! The loop with a backend that does what a test says.
+
+use std::net::IpAddr;
+
+use proxy_model::{
+    ClusterEvent, Difference, DifferenceKind, Protocol, Service, ServiceName, ServicePort,
+    SyncError, TrafficPolicy,
+};
+use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
+
+use super::*;
+use crate::{cluster::Update, pipeline::fake::Fake, serving};
+
+/// How long anything may take; far above what it needs.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Longer than any test.
+const NEVER: Duration = Duration::from_hours(1);
+
+struct Running {
+    fake: Fake,
+    serving: Arc<Serving>,
+    messages: mpsc::Sender<Message>,
+    queries: mpsc::Sender<Query>,
+    orders: mpsc::Sender<Order>,
+    task: JoinHandle<Result<&'static str, RunError>>,
+}
+
+impl Running {
+    async fn start(sync_period: Duration) -> Self {
+        let fake = Fake::default();
+        let options = serving::Options {
+            healthz: None,
+            metrics: None,
+            hard_fail: false,
+            configuration: serde_json::Value::Null,
+        };
+        let (serving, figures) = Serving::start(&options, sync_period, "fake", vec![])
+            .await
+            .unwrap();
+        let owner = Owner::new(
+            fake.pipeline(),
+            Arc::clone(&serving),
+            Traffic::default(),
+            "a test".to_owned(),
+        );
+        let (messages, messages_) = mpsc::channel(8);
+        let (queries, queries_) = mpsc::channel(8);
+        let (orders, orders_) = mpsc::channel(1);
+        let inbox = Inbox {
+            messages: messages_,
+            queries: queries_,
+            figures,
+            orders: orders_,
+        };
+        let task = tokio::spawn(owner.run(inbox, sync_period, |_| {}));
+        Self {
+            fake,
+            serving,
+            messages,
+            queries,
+            orders,
+            task,
+        }
+    }
+
+    async fn tell(&self, services: &[u8]) {
+        let update = |number: &u8| Update {
+            event: service(*number),
+            trigger: None,
+        };
+        let updates = services.iter().map(update).collect();
+        self.messages.send(Message::Updates(updates)).await.unwrap();
+    }
+
+    async fn snapshot(&self) -> Snapshot {
+        let (answer, answered) = oneshot::channel();
+        self.queries.send(Query::State(answer)).await.unwrap();
+        timeout(LIMIT, answered).await.unwrap().unwrap()
+    }
+
+    /// The state's facts, once `wanted` holds for them.
+    async fn until(&self, wanted: impl Fn(&AgentFacts) -> bool) -> AgentFacts {
+        let look = async {
+            loop {
+                let facts = self.snapshot().await.agent;
+                if wanted(&facts) {
+                    return facts;
+                }
+            }
+        };
+        timeout(LIMIT, look).await.expect("it did not come to that")
+    }
+
+    async fn stop(self) -> Fake {
+        self.orders.send(Order::Stop("SIGTERM")).await.unwrap();
+        let ended = timeout(LIMIT, self.task).await.unwrap().unwrap();
+        assert_eq!(ended.unwrap(), "SIGTERM");
+        self.fake
+    }
+}
+
+fn service(number: u8) -> ClusterEvent {
+    ClusterEvent::ServiceUpserted(Service {
+        name: ServiceName::new("shop", format!("s{number}")),
+        cluster_ips: vec![IpAddr::from([10, 96, 0, number])],
+        ports: vec![ServicePort {
+            name: "".into(),
+            protocol: Protocol::Tcp,
+            port: 80,
+        }],
+        internal_policy: TrafficPolicy::Cluster,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_programmed_before_the_cluster_is_known() {
+    let running = Running::start(NEVER).await;
+    running.tell(&[1]).await;
+    running.tell(&[2]).await;
+    let snapshot = running.snapshot().await;
+    assert!(!snapshot.agent.synced);
+    assert_eq!(running.fake.calls(), []);
+    running.messages.send(Message::Synced).await.unwrap();
+    let facts = running.until(|facts| facts.revision == 1).await;
+    assert!(
+        facts.synced && facts.in_force && facts.events == 2,
+        "{facts:?}"
+    );
+    let calls = running.stop().await.calls();
+    assert_eq!(calls, [(true, vec!["+s1".to_owned(), "+s2".to_owned()])]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kernel_is_compared_every_period_and_when_told() {
+    let differs = || Difference {
+        object: "SETS 3".to_owned(),
+        kind: DifferenceKind::Missing,
+        service: None,
+        wanted: None,
+        found: None,
+    };
+    let running = Running::start(Duration::from_millis(5)).await;
+    running.fake.repair(Ok(vec![differs(), differs()]));
+    running.messages.send(Message::Synced).await.unwrap();
+    running.until(|facts| facts.repaired == 2).await;
+    let text = running.serving.metrics.text().unwrap();
+    assert!(text.contains("repairs_total{kind=\"missing\"} 2"), "{text}");
+    running.stop().await;
+
+    let running = Running::start(NEVER).await;
+    running.messages.send(Message::Synced).await.unwrap();
+    running.until(|facts| facts.revision == 1).await;
+    running.fake.repair(Ok(vec![differs()]));
+    running.orders.send(Order::Repair).await.unwrap();
+    running.until(|facts| facts.repaired == 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_failed_is_left_alone_for_a_while_then_gets_everything() {
+    let running = Running::start(NEVER).await;
+    let error = |after| {
+        Err(SyncError::Retry {
+            reason: "writing SETS: busy".to_owned(),
+            after,
+        })
+    };
+    running.fake.answer(error(Duration::from_millis(50)));
+    running.tell(&[1]).await;
+    running.messages.send(Message::Synced).await.unwrap();
+    running.tell(&[2]).await;
+    let facts = running.until(|facts| facts.revision == 1).await;
+    assert!(facts.in_force);
+    let calls = running.stop().await.calls();
+    // At most two: one for what was there when it failed, one when it was tried again.
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    assert_eq!(calls[1], (true, vec!["+s1".to_owned(), "+s2".to_owned()]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_ends_is_an_error() {
+    let running = Running::start(NEVER).await;
+    drop(running.messages);
+    let ended = timeout(LIMIT, running.task).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(RunError::SourceEnded)));
+}
