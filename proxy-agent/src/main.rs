@@ -10,11 +10,17 @@ use clap::Parser;
 use proxy_agent::{
     LogForm, LogLevelError,
     admin::{self, client, server::Asked},
-    backend::ebpf::{self, OpenError},
+    backend::{
+        check::Check,
+        ebpf::{self, OpenError},
+    },
     cluster::manifests::ManifestError,
     config::{
         self, ConfigError,
-        cli::{AskArgs, Cli, Command, ExplainArgs, NodeArgs, Output, PinArgs, RunArgs, StateArgs},
+        cli::{
+            AskArgs, CheckArgs, Cli, Command, ExplainArgs, NodeArgs, Output, PinArgs, RunArgs,
+            StateArgs,
+        },
     },
     once,
     report::{
@@ -36,6 +42,7 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => return run(&args),
         Some(Command::State(args)) => state(&args),
         Some(Command::Explain(args)) => explain_packet(&args),
+        Some(Command::Check(args)) => return check(&args),
         Some(Command::Render(args)) => config::once(&args.node)
             .map_err(Error::from)
             .and_then(|(paths, node)| Ok(once::state(paths, node)?))
@@ -109,6 +116,23 @@ fn ask(agent: &AskArgs, node: &NodeArgs, path: &str, mut asked: Asked) -> Result
     print(&answer)
 }
 
+fn check(args: &CheckArgs) -> ExitCode {
+    let options = match config::check(args) {
+        Ok(options) => options,
+        Err(error) => return end(Err(error.into()), LogForm::Text),
+    };
+    let check = Check::run(&options);
+    let printed = print(&match args.output {
+        Output::Text => check.to_text(),
+        Output::Json => check.to_json(),
+    });
+    match printed {
+        Ok(()) if check.is_usable() => ExitCode::SUCCESS,
+        Ok(()) => HOST_CANNOT.into(),
+        Err(error) => end(Err(error), LogForm::Text),
+    }
+}
+
 fn cleanup(args: &PinArgs) -> Result<(), Error> {
     let pin_dir = config::pin_dir(args)?;
     let cleanup = ebpf::cleanup(&pin_dir)?;
@@ -170,7 +194,7 @@ fn exit_code(error: &Error) -> u8 {
         return 2;
     }
     let open = match error.downcast_ref() {
-        Some(RunError::Manifests(_)) => return 2,
+        Some(RunError::Manifests(_) | RunError::Connect(_)) => return 2,
         Some(RunError::Sync(fatal)) if fatal.cause == FatalCause::Host => return HOST_CANNOT,
         Some(RunError::Open(error)) => Some(error),
         _ => error.downcast_ref::<OpenError>(),

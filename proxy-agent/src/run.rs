@@ -23,7 +23,7 @@ use self::{
 };
 use crate::{
     admin::server::Socket,
-    backend::ebpf::{EbpfBackend, OpenError},
+    backend::ebpf::{self, EbpfBackend, OpenError},
     cluster::{
         kube::{self, ConnectError},
         manifests::{ManifestError, WatchError},
@@ -131,9 +131,13 @@ async fn open_source(config: &Run) -> Result<Source, RunError> {
             kubeconfig,
             masters,
         } => {
+            let pin_dir = config.ebpf.pin_dir.clone();
             let options = kube::Options {
                 kubeconfig: kubeconfig.clone(),
                 masters: masters.iter().map(ToString::to_string).collect(),
+                already_programmed: Arc::new(move |address| {
+                    ebpf::is_programmed(&pin_dir, address, Protocol::Tcp)
+                }),
                 ..kube::Options::new(Arc::clone(&config.node))
             };
             let source = kube::Source::new(options).await?;

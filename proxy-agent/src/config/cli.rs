@@ -40,7 +40,7 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   0  done, or stopped by SIGTERM or SIGINT (the dataplane stays in place)
   1  failed while running
-  2  bad usage or bad input: a flag, or a manifest at start
+  2  bad usage or bad input: a flag, a file, or a manifest at start
   3  this host or this user cannot: no rights, no BPF, no cgroup v2, no BPF file system
   4  another agent holds the pin directory";
 
@@ -53,6 +53,8 @@ pub enum Command {
     State(StateArgs),
     /// Say what happens to a packet, and why: asks the running agent, or computes it from manifests
     Explain(ExplainArgs),
+    /// Say what this host supports, and which backend would be chosen
+    Check(CheckArgs),
     /// Print what a backend would program; needs no privileges
     Render(RenderArgs),
     /// Detach the programs and remove everything pinned; traffic to Services then fails

@@ -8,8 +8,8 @@ use std::{
 };
 
 use proxy_model::{
-    ClusterEvent, Diagnostic, DifferenceKind, IpFamily, NodeState, RepairReport, Service,
-    ServiceFailure, ServiceName, ServicePort, TrafficPolicy,
+    ClusterEvent, Diagnostic, DifferenceKind, IpFamily, Service, ServiceFailure, ServiceName,
+    ServicePort, TrafficPolicy,
 };
 
 use super::{

@@ -144,7 +144,10 @@ async fn the_kernel_is_compared_every_period_and_when_told() {
     running.messages.send(Message::Synced).await.unwrap();
     running.until(|facts| facts.repaired == 2).await;
     let text = running.serving.metrics.text().unwrap();
-    assert!(text.contains("repairs_total{kind=\"missing\"} 2"), "{text}");
+    assert!(
+        text.contains("repairs_total{difference=\"missing\"} 2"),
+        "{text}"
+    );
     running.stop().await;
 
     let running = Running::start(NEVER).await;
