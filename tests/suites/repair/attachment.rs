@@ -1,0 +1,183 @@
+//! Links, and the pins of links and maps.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use proxy_agent::backend::ebpf::EbpfBackend;
+use proxy_common::names::{MAPS, SOCKET_PROGRAMS};
+use proxy_model::{Backend as _, DifferenceKind, RepairReport};
+use proxy_tests::{
+    Shop,
+    bpf::{self, Pinned},
+    bpffs::PinDir,
+    pod::{Load, Transport},
+    requires::{self, PRIVILEGED},
+    shop::{frontend, service},
+};
+
+use super::rig::{Rig, options, shape, state};
+
+#[test]
+fn detached_and_replaced_programs_are_put_back() {
+    if !requires::met("repair", PRIVILEGED) {
+        return;
+    }
+    let mut rig = Rig::new(&service(1, &[1, 2]));
+    for name in SOCKET_PROGRAMS {
+        let object = format!("link {name}");
+        let link = rig.link(name);
+        let before = link.program_id().unwrap();
+        link.detach().unwrap();
+        rig.mend(&[(&object, DifferenceKind::Detached)]);
+        assert_eq!(rig.link(name).program_id().unwrap(), before);
+
+        if name == "culvert_conn4" {
+            let link = rig.link(name);
+            link.replace_program(&bpf::pass_connect4().unwrap())
+                .unwrap();
+            assert_ne!(link.program_id().unwrap(), before);
+            rig.mend(&[(&object, DifferenceKind::Replaced)]);
+            // The same link, in place.
+            assert_eq!(link.program_id().unwrap(), before);
+        }
+    }
+}
+
+#[test]
+fn pins_that_were_removed_or_belong_to_others_are_put_back() {
+    if !requires::met("repair", PRIVILEGED) {
+        return;
+    }
+    let mut rig = Rig::new(&service(1, &[1, 2]));
+    let pins: Vec<(PathBuf, String)> = MAPS
+        .iter()
+        .map(|shape| (rig.pin_of(shape), format!("map {}", shape.name)))
+        .chain(SOCKET_PROGRAMS.map(|name| (rig.link_pin(name), format!("link {name}"))))
+        .collect();
+    let id = |path: &Path| Pinned::open(path).unwrap().map_id().unwrap();
+    for (index, (path, object)) in pins.iter().enumerate() {
+        let before = id(path);
+        fs::remove_file(path).unwrap();
+        rig.mend(&[(object, DifferenceKind::Unpinned)]);
+        assert_eq!(id(path), before, "{object}");
+
+        // What is pinned elsewhere now stands here: two pins of one object.
+        let other = &pins[(index + 1) % pins.len()].0;
+        fs::remove_file(path).unwrap();
+        Pinned::open(other).unwrap().pin(path).unwrap();
+        rig.mend(&[(object, DifferenceKind::Unpinned)]);
+        assert_eq!(id(path), before, "{object}");
+    }
+}
+
+#[test]
+fn no_request_fails_while_the_pin_directory_is_lost_and_comes_back() {
+    if !requires::met("repair", PRIVILEGED) {
+        return;
+    }
+    let mut rig = Rig::new(&service(1, &[1, 2]));
+    for (name, transport, keep) in [
+        ("http", Transport::Http, false),
+        ("udp", Transport::Udp, false),
+        ("udp-kept", Transport::Udp, true),
+    ] {
+        let port = if transport.is_udp() { 53 } else { 80 };
+        rig.prober
+            .load_start(Load {
+                name: name.to_owned(),
+                transport,
+                to: frontend(1, port),
+                threads: 1,
+                pause: Duration::from_micros(500),
+                keep,
+            })
+            .unwrap();
+    }
+    let go_on = |rig: &mut Rig, when: &str| {
+        for name in ["http", "udp", "udp-kept"] {
+            let report = rig.prober.load_wait(name, 25).unwrap();
+            assert!(report.failures.is_empty(), "{when}, {name}: {report:?}");
+        }
+    };
+    let before = rig.pins.entries();
+    go_on(&mut rig, "before");
+    fs::remove_dir_all(rig.pins.path()).unwrap();
+    go_on(&mut rig, "without pins");
+    let directory = format!("pin directory {}", rig.pins.path().display());
+    let objects: Vec<String> = MAPS
+        .iter()
+        .map(|shape| format!("map {}", shape.name))
+        .chain(SOCKET_PROGRAMS.map(|name| format!("link {name}")))
+        .collect();
+    let mut expected = vec![(&*directory, DifferenceKind::Missing)];
+    expected.extend(objects.iter().map(|one| (&**one, DifferenceKind::Unpinned)));
+    rig.mend(&expected);
+    go_on(&mut rig, "with pins again");
+    assert_eq!(rig.pins.entries(), before);
+
+    // The directory is locked again: no second agent gets in.
+    let second = EbpfBackend::open(&options(&rig.pins, rig.shop.world.cgroup().path()));
+    assert!(second.is_err_and(|error| error.to_string().contains("another agent")));
+
+    // Damage that hurts: what begins after the repair does not fail.
+    let frontends = shape("FRONTENDS");
+    let map = rig.map(frontends);
+    map.delete_some(frontends.key_size as usize, 4).unwrap();
+    rig.link("culvert_conn4").detach().unwrap();
+    rig.repair();
+    for name in ["http", "udp", "udp-kept"] {
+        rig.prober.load_stop(name).unwrap();
+    }
+    rig.assert_whole();
+}
+
+#[test]
+fn a_directory_that_another_agent_took_is_left_alone() {
+    if !requires::met("repair", PRIVILEGED) {
+        return;
+    }
+    let mut rig = Rig::new(&service(1, &[1, 2]));
+    fs::remove_dir_all(rig.pins.path()).unwrap();
+    let mut second =
+        EbpfBackend::open(&options(&rig.pins, rig.shop.world.cgroup().path())).unwrap();
+    second.sync(&rig.state, &rig.state.as_change_set()).unwrap();
+    let theirs = rig.link("culvert_conn4").program_id().unwrap();
+    let report = rig.repair();
+    assert!(report.repaired.is_empty(), "{report:#?}");
+    assert_eq!(report.problems.len(), 1, "{report:#?}");
+    assert!(report.problems[0].contains("another agent"), "{report:#?}");
+    assert_eq!(rig.link("culvert_conn4").program_id().unwrap(), theirs);
+    assert_eq!(second.repair(&rig.state).unwrap(), RepairReport::default());
+}
+
+#[test]
+fn programs_follow_to_a_cgroup_that_was_made_anew() {
+    if !requires::met("repair", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let pins = PinDir::new().unwrap();
+    let cgroup = shop.world.cgroup().path().join("inner");
+    fs::create_dir(&cgroup).unwrap();
+    let mut backend = EbpfBackend::open(&options(&pins, &cgroup)).unwrap();
+    let state = state(&service(1, &[1]));
+    backend.sync(&state, &state.as_change_set()).unwrap();
+    fs::remove_dir(&cgroup).unwrap();
+    fs::create_dir(&cgroup).unwrap();
+    let report = backend.repair(&state).unwrap();
+    assert_eq!(report.repaired.len(), SOCKET_PROGRAMS.len(), "{report:#?}");
+    assert!(report.problems.is_empty(), "{report:#?}");
+    let id = fs::metadata(&cgroup).unwrap().ino();
+    for name in SOCKET_PROGRAMS {
+        let link = Pinned::open(&pins.path().join("links").join(name)).unwrap();
+        assert_eq!(link.cgroup_id().unwrap(), id, "{name}");
+    }
+    assert_eq!(backend.repair(&state).unwrap(), RepairReport::default());
+    drop(backend);
+    drop(pins);
+    fs::remove_dir(&cgroup).unwrap();
+}
