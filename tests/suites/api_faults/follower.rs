@@ -11,7 +11,7 @@ use proxy_agent::cluster::{
     manifests,
 };
 use proxy_model::{Model, NodeState, compute};
-use proxy_tests::api_server::{ApiServer, Kind};
+use proxy_tests::api_server::{ApiServer, Kind, Verb};
 use serde_json::{Value, json};
 use tokio::{
     sync::mpsc,
@@ -207,6 +207,12 @@ pub fn expected(objects: &[Value]) -> NodeState {
     std::fs::write(file.path(), list.to_string()).expect("a temporary file can be written");
     let events = manifests::load_once(vec![file.path().to_owned()]);
     compute(NODE, events.expect("what the server holds can be read"))
+}
+
+/// Requests that list objects of `kind`.
+pub fn lists(server: &ApiServer, kind: Kind) -> usize {
+    let sight = server.sight();
+    sight.count(Verb::StreamingList, kind) + sight.count(Verb::List, kind)
 }
 
 /// A cluster with nearly every kind of Service and endpoint condition.

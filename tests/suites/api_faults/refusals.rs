@@ -5,7 +5,7 @@ use std::time::Duration;
 use proxy_agent::cluster::kube::{Reason, Timing};
 use proxy_tests::api_server::{Disturbance, Fault, Kind, On, Verb};
 
-use super::follower::{Follower, change, expected, mixed, patient, timing};
+use super::follower::{Follower, change, expected, lists, mixed, patient, timing};
 
 #[tokio::test]
 async fn failures_of_the_server_pass() {
@@ -124,5 +124,6 @@ async fn a_watch_that_is_refused_as_too_old_leads_to_a_new_list() {
         follower.fails(Reason::Expired).await;
         follower.goes_on(&server).await;
         assert_eq!(server.pending_faults(), 0);
+        assert_eq!(lists(&server, kind), 2, "{kind}");
     }
 }

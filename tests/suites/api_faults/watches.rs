@@ -4,13 +4,7 @@ use proxy_agent::cluster::kube::Reason;
 use proxy_tests::api_server::{Disturbance, Fault, Kind, On, Verb};
 use serde_json::json;
 
-use super::follower::{Follower, change, mixed, patient, service, undo};
-
-/// Requests that list objects of `kind`.
-fn lists(server: &proxy_tests::api_server::ApiServer, kind: Kind) -> usize {
-    let sight = server.sight();
-    sight.count(Verb::StreamingList, kind) + sight.count(Verb::List, kind)
-}
+use super::follower::{Follower, change, lists, mixed, patient, service, undo};
 
 #[tokio::test]
 async fn a_watch_that_ends_goes_on() {
