@@ -85,7 +85,7 @@ async fn a_request_that_is_hung_up_on_is_asked_again() {
     for kind in Kind::ALL {
         let server = mixed();
         server.inject(Fault::Disconnected, On::any().kind(kind).times(3));
-        let mut follower = Follower::of(&server).await;
+        let mut follower = Follower::start(vec![server.url()], patient()).await;
         follower.goes_on(&server).await;
         assert_eq!(server.pending_faults(), 0);
         assert!(follower.failures(Reason::Unreachable) >= 3, "{kind}");

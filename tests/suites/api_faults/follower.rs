@@ -176,17 +176,7 @@ impl Follower {
 
     /// Waits for a failure of this sort, which is no message.
     pub async fn fails(&self, reason: Reason) {
-        let waiting = async {
-            while self.failures(reason) == 0 {
-                sleep(Duration::from_millis(2)).await;
-            }
-        };
-        let waited = timeout(LIMIT, waiting).await;
-        assert!(
-            waited.is_ok(),
-            "no {reason:?}; errors: {:?}",
-            self.counters.errors
-        );
+        eventually(&format!("{reason:?}"), || self.failures(reason) > 0).await;
     }
 }
 
@@ -194,6 +184,19 @@ impl Drop for Follower {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Waits for something that nobody tells.
+pub async fn eventually(what: &str, wanted: impl Fn() -> bool) {
+    let waiting = async {
+        while !wanted() {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    assert!(
+        timeout(LIMIT, waiting).await.is_ok(),
+        "{what} did not come in {LIMIT:?}"
+    );
 }
 
 /// The state of the node in a cluster of these objects, read as manifests.

@@ -180,7 +180,7 @@ async fn of_an_object_that_becomes_malformed_the_last_good_form_stays() {
 #[tokio::test]
 async fn mistakes_that_can_be_read_are_diagnosed_until_they_are_put_right() {
     let server = mixed();
-    let mut follower = Follower::of(&server).await;
+    let mut follower = Follower::start(vec![server.url()], patient()).await;
     follower.agree(&server).await;
     let mut mistaken = slice("web", 5);
     mistaken["endpoints"][0]["addresses"] = json!(["not an address"]);
@@ -254,7 +254,7 @@ async fn huge_objects_are_read() {
     let mut many = slice("web", 1);
     many["endpoints"] = json!(endpoints);
     server.apply(&many).unwrap();
-    let mut follower = Follower::of(&server).await;
+    let mut follower = Follower::start(vec![server.url()], patient()).await;
     follower.agree(&server).await;
     huge["spec"]["ports"][0]["port"] = json!(81);
     server.apply(&huge).unwrap();
@@ -264,7 +264,7 @@ async fn huge_objects_are_read() {
 #[tokio::test]
 async fn an_empty_cluster_is_a_cluster() {
     let server = ApiServer::new().unwrap();
-    let mut follower = Follower::of(&server).await;
+    let mut follower = Follower::start(vec![server.url()], patient()).await;
     follower.goes_on(&server).await;
     let empty = expected(&[]);
     assert_eq!(Arc::from([]), empty.diagnostics);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proxy_agent::cluster::kube::{Reason, Timing};
 use proxy_tests::api_server::{Disturbance, Fault, Kind, On, Verb};
 
-use super::follower::{Follower, change, expected, lists, mixed, patient, timing};
+use super::follower::{Follower, change, expected, lists, mixed, patient};
 
 #[tokio::test]
 async fn failures_of_the_server_pass() {
@@ -14,7 +14,7 @@ async fn failures_of_the_server_pass() {
         for kind in Kind::ALL {
             server.inject(Fault::Refused(code, None), On::any().kind(kind).times(2));
         }
-        let mut follower = Follower::of(&server).await;
+        let mut follower = Follower::start(vec![server.url()], patient()).await;
         follower.goes_on(&server).await;
         assert_eq!(server.pending_faults(), 0);
         assert_eq!(follower.failures(Reason::Server), 8, "{code}");
@@ -25,7 +25,7 @@ async fn failures_of_the_server_pass() {
 async fn failures_of_the_server_pass_for_watches_too() {
     for code in [429, 500, 503] {
         let server = mixed();
-        let mut follower = Follower::of(&server).await;
+        let mut follower = Follower::start(vec![server.url()], patient()).await;
         follower.agree(&server).await;
         server.inject(Fault::Refused(code, None), On::watch().times(8));
         server.drop_connections().unwrap();
@@ -40,7 +40,7 @@ async fn a_server_that_asks_for_patience_gets_it() {
     let server = mixed();
     let on = On::any().kind(Kind::Service).times(1);
     server.inject(Fault::Refused(429, Some(1)), on);
-    let mut follower = Follower::of(&server).await;
+    let mut follower = Follower::start(vec![server.url()], patient()).await;
     follower.goes_on(&server).await;
     assert_eq!(follower.failures(Reason::Throttled), 1);
     let requests = server.sight().requests;
@@ -60,7 +60,7 @@ async fn what_is_forbidden_is_waited_for() {
     for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
         let server = mixed();
         server.inject(Fault::Refused(403, None), On::any().kind(kind));
-        let mut follower = Follower::of(&server).await;
+        let mut follower = Follower::start(vec![server.url()], patient()).await;
         server
             .until("several attempts", |seen| {
                 let tried = seen.count(Verb::StreamingList, kind) + seen.count(Verb::List, kind);
@@ -80,7 +80,7 @@ async fn what_is_forbidden_is_waited_for() {
 async fn without_a_token_nothing_is_told_and_with_one_everything() {
     let server = mixed();
     server.set_tokens(Some(&["right"]));
-    let mut follower = Follower::of(&server).await;
+    let mut follower = Follower::start(vec![server.url()], patient()).await;
     follower.fails(Reason::Unauthorized).await;
     follower.catch_up();
     assert!(!follower.synced && follower.model.state().services.is_empty());
@@ -101,7 +101,7 @@ async fn a_cluster_without_service_cidrs_is_served_and_gets_them_later() {
         }
         let timing = Timing {
             absent: Duration::from_millis(200),
-            ..timing()
+            ..patient()
         };
         let mut follower = Follower::start(vec![server.url()], timing).await;
         let mut without = server.objects();

@@ -4,7 +4,7 @@ use proxy_agent::cluster::kube::Reason;
 use proxy_tests::api_server::{Disturbance, Fault, Kind, On, Verb};
 use serde_json::json;
 
-use super::follower::{Follower, change, lists, mixed, patient, service, undo};
+use super::follower::{Follower, change, eventually, lists, mixed, patient, service, undo};
 
 #[tokio::test]
 async fn a_watch_that_ends_goes_on() {
@@ -97,9 +97,7 @@ async fn a_bookmark_saves_a_list() {
         // One ends the list.
         counters.iter().all(|one| count(one) >= 2)
     };
-    while !bookmarked() {
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
+    eventually("bookmarks of every kind", bookmarked).await;
     server.forget_history();
     server.drop_connections().unwrap();
     follower.goes_on(&server).await;
@@ -180,7 +178,7 @@ async fn nonsense_at_the_beginning_of_every_watch_is_outlived() {
     let server = mixed();
     let garbage = || Fault::Garbage("garbage\n".into());
     server.inject(garbage(), On::streaming_list().times(8));
-    let mut follower = Follower::of(&server).await;
+    let mut follower = Follower::start(vec![server.url()], patient()).await;
     follower.goes_on(&server).await;
     assert_eq!(server.pending_faults(), 0);
     assert!(follower.failures(Reason::Garbled) >= 8);
