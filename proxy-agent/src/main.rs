@@ -208,7 +208,7 @@ fn exit_code(error: &Error) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use proxy_agent::run::Fatal;
+    use proxy_agent::{cluster::kube::ConnectError, run::Fatal};
 
     use super::*;
 
@@ -232,6 +232,8 @@ mod tests {
         assert_eq!(exit_code(&RunError::Open(other).into()), 1);
         let mistakes = ConfigError { mistakes: vec![] };
         assert_eq!(exit_code(&mistakes.into()), 2);
+        let nowhere = RunError::Connect(ConnectError::NoServer);
+        assert_eq!(exit_code(&nowhere.into()), 2);
         assert_eq!(exit_code(&Error::msg("anything")), 1);
     }
 }

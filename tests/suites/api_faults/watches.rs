@@ -1,7 +1,7 @@
 //! Watches that end, break off, fall silent, say nonsense, or say things twice.
 
 use proxy_agent::cluster::kube::Reason;
-use proxy_tests::api_server::{Disturbance, Fault, Kind, On, Verb};
+use proxy_tests::api_server::{Disturbance, Fault, Kind, On};
 use serde_json::json;
 
 use super::follower::{Follower, change, eventually, lists, mixed, patient, service, undo};
