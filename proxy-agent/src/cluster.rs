@@ -9,6 +9,7 @@
 pub mod convert;
 pub mod kube;
 pub mod manifests;
+pub mod names;
 pub mod object;
 
 use std::time::SystemTime;

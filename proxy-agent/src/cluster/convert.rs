@@ -9,7 +9,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 
 use proxy_model::{Diagnostic, ObjectName, Protocol};
 
-use super::object::Metadata;
+use super::{names::Names, object::Metadata};
 
 mod node;
 mod service;
@@ -40,10 +40,10 @@ impl<V> Converted<V> {
 
 /// The name of a namespaced object; `None` if the object has none. Without a namespace an object
 /// is in `default`, as for `kubectl`.
-pub fn object_name(metadata: &Metadata) -> Option<ObjectName> {
+pub fn object_name(metadata: &Metadata, names: &mut Names) -> Option<ObjectName> {
     let name = non_empty(metadata.name.as_deref())?;
     let namespace = non_empty(metadata.namespace.as_deref()).unwrap_or("default");
-    Some(ObjectName::new(namespace, name))
+    Some(ObjectName::new(names.share(namespace), name))
 }
 
 /// Collects what is wrong with one object.
@@ -158,20 +158,21 @@ mod tests {
 
     #[test]
     fn an_object_without_namespace_is_in_default_and_one_without_name_is_none() {
+        let name = |metadata: &Metadata| object_name(metadata, &mut Names::default());
         let metadata = |namespace: &str, name: &str| Metadata {
             namespace: Some(namespace.to_owned()),
             name: Some(name.to_owned()),
             ..Metadata::default()
         };
         assert_eq!(
-            object_name(&metadata("", "web")),
+            name(&metadata("", "web")),
             Some(ObjectName::new("default", "web"))
         );
         assert_eq!(
-            object_name(&metadata("shop", "web")),
+            name(&metadata("shop", "web")),
             Some(ObjectName::new("shop", "web"))
         );
-        assert_eq!(object_name(&metadata("shop", "")), None);
-        assert_eq!(object_name(&Metadata::default()), None);
+        assert_eq!(name(&metadata("shop", "")), None);
+        assert_eq!(name(&Metadata::default()), None);
     }
 }

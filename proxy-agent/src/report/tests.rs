@@ -6,7 +6,7 @@ use proxy_model::{ClusterEvent, Diagnostic, Node, ServiceCidr, compute};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::{convert, manifests};
+use crate::cluster::{convert, manifests, names::Names};
 
 /// A Service `shop/{name}` with these ports and ClusterIPs.
 fn service(name: &str, addresses: &[&str], policy: &str) -> ClusterEvent {
@@ -18,7 +18,10 @@ fn service(name: &str, addresses: &[&str], policy: &str) -> ClusterEvent {
             "ports": [{"name": if name == "web" { "http" } else { "" }, "port": 80}],
         },
     });
-    let converted = convert::service(&serde_json::from_value(object).unwrap());
+    let converted = convert::service(
+        &serde_json::from_value(object).unwrap(),
+        &mut Names::default(),
+    );
     ClusterEvent::ServiceUpserted(converted.value.unwrap())
 }
 
@@ -35,7 +38,10 @@ fn slice(name: &str, port: &str, family: &str, addresses: &[&str]) -> ClusterEve
         "ports": [{"name": port, "port": 8080}],
         "endpoints": addresses.iter().map(endpoint).collect::<Vec<_>>(),
     });
-    let converted = convert::slice(&serde_json::from_value(object).unwrap());
+    let converted = convert::slice(
+        &serde_json::from_value(object).unwrap(),
+        &mut Names::default(),
+    );
     ClusterEvent::SliceUpserted(converted.value.unwrap())
 }
 

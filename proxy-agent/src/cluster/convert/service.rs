@@ -8,13 +8,13 @@ use super::{
     Converted, Report, is_not_ours, non_empty, object_name, parse_address, parse_port,
     parse_protocol,
 };
-use crate::cluster::object;
+use crate::cluster::{names::Names, object};
 
 /// Converts a Service. Ignored are those without name, headless ones, `ExternalName`, and those
 /// that another proxy serves.
-pub fn service(object: &object::Service) -> Converted<Service> {
+pub fn service(object: &object::Service, names: &mut Names) -> Converted<Service> {
     let metadata = &object.metadata;
-    let (Some(name), Some(spec)) = (object_name(metadata), object.spec.as_ref()) else {
+    let (Some(name), Some(spec)) = (object_name(metadata, names), object.spec.as_ref()) else {
         return Converted::ignored();
     };
     if is_not_ours(metadata) || spec.r#type.as_deref() == Some("ExternalName") || is_headless(spec)
@@ -24,7 +24,7 @@ pub fn service(object: &object::Service) -> Converted<Service> {
     let mut report = Report::about("Service", &name);
     let value = Service {
         cluster_ips: cluster_ips(spec, &mut report),
-        ports: ports(&spec.ports, &mut report),
+        ports: ports(&spec.ports, names, &mut report),
         internal_policy: internal_policy(spec, &mut report),
         name,
     };
@@ -80,7 +80,11 @@ fn cluster_ips(spec: &object::ServiceSpec, report: &mut Report) -> Vec<IpAddr> {
     addresses
 }
 
-fn ports(objects: &[object::ServicePort], report: &mut Report) -> Vec<ServicePort> {
+fn ports(
+    objects: &[object::ServicePort],
+    names: &mut Names,
+    report: &mut Report,
+) -> Vec<ServicePort> {
     let mut seen = BTreeSet::new();
     let mut ports = Vec::with_capacity(objects.len());
     for (index, object) in objects.iter().enumerate() {
@@ -116,7 +120,7 @@ fn ports(objects: &[object::ServicePort], report: &mut Report) -> Vec<ServicePor
             report.add(format!("spec.ports[{index}].nodePort"), message);
         }
         ports.push(ServicePort {
-            name: name.into(),
+            name: names.share(name),
             protocol,
             port,
         });

@@ -8,16 +8,16 @@ use super::{
     Converted, Report, is_not_ours, non_empty, object_name, parse_address, parse_port,
     parse_protocol,
 };
-use crate::cluster::object;
+use crate::cluster::{names::Names, object};
 
 /// Converts an EndpointSlice. Ignored are those without name, those that belong to no Service or
 /// to a headless one or to another proxy's, and those of domain names.
-pub fn slice(object: &object::EndpointSlice) -> Converted<EndpointSlice> {
+pub fn slice(object: &object::EndpointSlice, names: &mut Names) -> Converted<EndpointSlice> {
     let metadata = &object.metadata;
     let service = non_empty(metadata.labels.service_name.as_deref());
     let address_type = object.address_type.as_deref().unwrap_or_default();
     let ours = !is_not_ours(metadata) && address_type != "FQDN";
-    let (Some(name), Some(service), true) = (object_name(metadata), service, ours) else {
+    let (Some(name), Some(service), true) = (object_name(metadata, names), service, ours) else {
         return Converted::ignored();
     };
     let mut report = Report::about("EndpointSlice", &name);
@@ -36,12 +36,12 @@ pub fn slice(object: &object::EndpointSlice) -> Converted<EndpointSlice> {
     };
     let mut endpoints = Vec::with_capacity(object.endpoints.len());
     for (index, object) in object.endpoints.iter().enumerate() {
-        endpoints.extend(endpoint(object, index, family, &mut report));
+        endpoints.extend(endpoint(object, index, family, names, &mut report));
     }
     let value = EndpointSlice {
         service: ServiceName::new(name.namespace.clone(), service),
         family,
-        ports: ports(&object.ports, &mut report),
+        ports: ports(&object.ports, names, &mut report),
         endpoints,
         name,
     };
@@ -52,7 +52,11 @@ pub fn slice(object: &object::EndpointSlice) -> Converted<EndpointSlice> {
     }
 }
 
-fn ports(objects: &[object::EndpointPort], report: &mut Report) -> Vec<SlicePort> {
+fn ports(
+    objects: &[object::EndpointPort],
+    names: &mut Names,
+    report: &mut Report,
+) -> Vec<SlicePort> {
     let mut seen = BTreeSet::new();
     let mut ports = Vec::with_capacity(objects.len());
     for (index, object) in objects.iter().enumerate() {
@@ -86,7 +90,7 @@ fn ports(objects: &[object::EndpointPort], report: &mut Report) -> Vec<SlicePort
             continue;
         }
         ports.push(SlicePort {
-            name: name.into(),
+            name: names.share(name),
             protocol,
             port,
         });
@@ -98,6 +102,7 @@ fn endpoint(
     object: &object::Endpoint,
     index: usize,
     family: IpFamily,
+    names: &mut Names,
     report: &mut Report,
 ) -> Option<SliceEndpoint> {
     let Some(text) = object.addresses.first() else {
@@ -127,7 +132,7 @@ fn endpoint(
             serving: conditions.serving.unwrap_or(true),
             terminating: conditions.terminating.unwrap_or(false),
         },
-        node: non_empty(object.node_name.as_deref()).map(Into::into),
+        node: non_empty(object.node_name.as_deref()).map(|node| names.share(node)),
     })
 }
 

@@ -12,6 +12,7 @@ use proxy_model::{ClusterEvent, EndpointSlice, Node, ObjectName, Service, Servic
 use super::counters::Kind;
 use crate::cluster::{
     convert::{self, Converted},
+    names::Names,
     object::{self, Metadata},
 };
 
@@ -37,9 +38,9 @@ pub(super) trait Followed: Send + Sync + 'static {
     /// `services`, and `endpointslices.discovery.k8s.io`: as RBAC rules name it.
     fn resource() -> String;
     /// `None` without a name.
-    fn key(metadata: &Metadata) -> Option<Self::Key>;
+    fn key(metadata: &Metadata, names: &mut Names) -> Option<Self::Key>;
     fn key_of(value: &Self::Value) -> Self::Key;
-    fn convert(object: &Self::Object) -> Converted<Self::Value>;
+    fn convert(object: &Self::Object, names: &mut Names) -> Converted<Self::Value>;
     fn upserted(value: Self::Value) -> ClusterEvent;
     fn deleted(key: Self::Key) -> ClusterEvent;
     /// When that happened which made the object change.
@@ -82,16 +83,16 @@ impl Followed for Services {
         resource::<core::Service>()
     }
 
-    fn key(metadata: &Metadata) -> Option<Self::Key> {
-        convert::object_name(metadata)
+    fn key(metadata: &Metadata, names: &mut Names) -> Option<Self::Key> {
+        convert::object_name(metadata, names)
     }
 
     fn key_of(value: &Self::Value) -> Self::Key {
         value.name.clone()
     }
 
-    fn convert(object: &Self::Object) -> Converted<Self::Value> {
-        convert::service(object)
+    fn convert(object: &Self::Object, names: &mut Names) -> Converted<Self::Value> {
+        convert::service(object, names)
     }
 
     fn upserted(value: Self::Value) -> ClusterEvent {
@@ -120,16 +121,16 @@ impl Followed for EndpointSlices {
         resource::<discovery::EndpointSlice>()
     }
 
-    fn key(metadata: &Metadata) -> Option<Self::Key> {
-        convert::object_name(metadata)
+    fn key(metadata: &Metadata, names: &mut Names) -> Option<Self::Key> {
+        convert::object_name(metadata, names)
     }
 
     fn key_of(value: &Self::Value) -> Self::Key {
         value.name.clone()
     }
 
-    fn convert(object: &Self::Object) -> Converted<Self::Value> {
-        convert::slice(object)
+    fn convert(object: &Self::Object, names: &mut Names) -> Converted<Self::Value> {
+        convert::slice(object, names)
     }
 
     fn upserted(value: Self::Value) -> ClusterEvent {
@@ -166,7 +167,7 @@ impl Followed for Nodes {
         resource::<core::Node>()
     }
 
-    fn key(metadata: &Metadata) -> Option<Self::Key> {
+    fn key(metadata: &Metadata, _: &mut Names) -> Option<Self::Key> {
         cluster_name(metadata)
     }
 
@@ -174,7 +175,7 @@ impl Followed for Nodes {
         Arc::clone(&value.name)
     }
 
-    fn convert(object: &Self::Object) -> Converted<Self::Value> {
+    fn convert(object: &Self::Object, _: &mut Names) -> Converted<Self::Value> {
         convert::node(object)
     }
 
@@ -204,7 +205,7 @@ impl Followed for ServiceCidrs {
         resource::<networking::ServiceCIDR>()
     }
 
-    fn key(metadata: &Metadata) -> Option<Self::Key> {
+    fn key(metadata: &Metadata, _: &mut Names) -> Option<Self::Key> {
         cluster_name(metadata)
     }
 
@@ -212,7 +213,7 @@ impl Followed for ServiceCidrs {
         Arc::clone(&value.name)
     }
 
-    fn convert(object: &Self::Object) -> Converted<Self::Value> {
+    fn convert(object: &Self::Object, _: &mut Names) -> Converted<Self::Value> {
         convert::service_cidr(object)
     }
 

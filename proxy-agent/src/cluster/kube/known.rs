@@ -10,11 +10,12 @@ use super::{
     decode::Malformed,
     kind::Followed,
 };
-use crate::cluster::{Update, convert::Converted, object::Object};
+use crate::cluster::{Update, convert::Converted, names::Names, object::Object};
 
 /// The objects of kind `F` that have been told.
 pub(super) struct Known<F: Followed> {
     objects: HashMap<F::Key, Told>,
+    names: Names,
     /// Grows with every list.
     round: u32,
 }
@@ -33,6 +34,7 @@ impl<F: Followed> Known<F> {
     pub(super) fn new() -> Self {
         Self {
             objects: HashMap::new(),
+            names: Names::default(),
             round: 0,
         }
     }
@@ -73,11 +75,11 @@ impl<F: Followed> Known<F> {
     }
 
     fn upsert(&mut self, object: &F::Object, updates: &mut Vec<Update>) {
-        let Converted { value, diagnostics } = F::convert(object);
+        let Converted { value, diagnostics } = F::convert(object, &mut self.names);
         // The value's own, where there is one: it is held anyway.
         let key = match &value {
             Some(value) => Some(F::key_of(value)),
-            None => F::key(object.metadata()),
+            None => F::key(object.metadata(), &mut self.names),
         };
         let Some(key) = key else {
             return;
@@ -108,7 +110,7 @@ impl<F: Followed> Known<F> {
     /// Of an object that cannot be decoded, what was told before stays in force.
     fn keep(&mut self, malformed: &Malformed, updates: &mut Vec<Update>) {
         let kind = F::KIND;
-        let Some(key) = F::key(&malformed.metadata()) else {
+        let Some(key) = F::key(&malformed.metadata(), &mut self.names) else {
             let Malformed { field, message, .. } = malformed;
             tracing::warn!(%kind, field, reason = message, "object without a name skipped");
             return;
@@ -138,8 +140,8 @@ impl<F: Followed> Known<F> {
     ) {
         counters.events.fetch_add(1, Relaxed);
         let key = match object {
-            Ok(object) => F::key(object.metadata()),
-            Err(malformed) => F::key(&malformed.metadata()),
+            Ok(object) => F::key(object.metadata(), &mut self.names),
+            Err(malformed) => F::key(&malformed.metadata(), &mut self.names),
         };
         if let Some((key, told)) = key.and_then(|key| self.objects.remove_entry(&key)) {
             forget::<F>(&key, &told, updates);

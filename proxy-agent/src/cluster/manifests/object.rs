@@ -11,6 +11,7 @@ use tracing::debug;
 use super::document::{self, Format};
 use crate::cluster::{
     convert::{self, Converted},
+    names::Names,
     object::{self, Map},
 };
 
@@ -83,6 +84,7 @@ struct Reader {
     problems: Vec<String>,
     problems_not_shown: usize,
     document: usize,
+    names: Names,
 }
 
 /// Where in a document an object is, and what its list says about it.
@@ -138,27 +140,27 @@ impl Reader {
                 self.read_items(&mut value, position, Some(implied));
             }
             ("v1", "Service") => {
-                self.read_object(value, position, |object: &object::Service| {
-                    let key = Key::Service(convert::object_name(&object.metadata)?);
-                    Some((key, Content::Service(convert::service(object))))
+                self.read_object(value, position, |object: &object::Service, names| {
+                    let key = Key::Service(convert::object_name(&object.metadata, names)?);
+                    Some((key, Content::Service(convert::service(object, names))))
                 });
             }
-            ("v1", "Node") => self.read_object(value, position, |object: &object::Node| {
+            ("v1", "Node") => self.read_object(value, position, |object: &object::Node, _| {
                 let converted = convert::node(object);
                 let key = Key::Node(Arc::clone(&converted.value.as_ref()?.name));
                 Some((key, Content::Node(converted)))
             }),
             ("networking.k8s.io/v1", "ServiceCIDR") => {
-                self.read_object(value, position, |object: &object::ServiceCidr| {
+                self.read_object(value, position, |object: &object::ServiceCidr, _| {
                     let converted = convert::service_cidr(object);
                     let key = Key::ServiceCidr(Arc::clone(&converted.value.as_ref()?.name));
                     Some((key, Content::ServiceCidr(converted)))
                 });
             }
             ("discovery.k8s.io/v1", "EndpointSlice") => {
-                self.read_object(value, position, |object: &object::EndpointSlice| {
-                    let key = Key::Slice(convert::object_name(&object.metadata)?);
-                    Some((key, Content::Slice(convert::slice(object))))
+                self.read_object(value, position, |object: &object::EndpointSlice, names| {
+                    let key = Key::Slice(convert::object_name(&object.metadata, names)?);
+                    Some((key, Content::Slice(convert::slice(object, names))))
                 });
             }
             (version, "EndpointSlice" | "EndpointSliceList")
@@ -209,7 +211,7 @@ impl Reader {
         &mut self,
         value: Value,
         position: &Position<'_>,
-        convert: impl FnOnce(&T) -> Option<(Key, Content)>,
+        convert: impl FnOnce(&T, &mut Names) -> Option<(Key, Content)>,
     ) {
         let kind = text(&value, "kind").or(position.implied.map(|(kind, _)| kind));
         let about = describe(&value, kind.unwrap_or_default());
@@ -220,7 +222,7 @@ impl Reader {
                 return self.reject(&about, &format!("{field}: {}", error.inner()));
             }
         };
-        let Some((key, content)) = convert(&object) else {
+        let Some((key, content)) = convert(&object, &mut self.names) else {
             let field = position.field("metadata.name");
             return self.reject(&about, &format!("{field}: is missing"));
         };

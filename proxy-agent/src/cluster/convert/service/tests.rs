@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use super::*;
 
 fn convert(object: Value) -> Converted<Service> {
-    service(&serde_json::from_value(object).unwrap())
+    service(
+        &serde_json::from_value(object).unwrap(),
+        &mut Names::default(),
+    )
 }
 
 /// A Service with a ClusterIP and one port, with `spec` merged into its spec.

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use super::*;
 
 fn convert(object: &Value) -> Converted<EndpointSlice> {
-    slice(&serde_json::from_value(object.clone()).unwrap())
+    slice(
+        &serde_json::from_value(object.clone()).unwrap(),
+        &mut Names::default(),
+    )
 }
 
 /// A valid slice with one port and one endpoint, with `change` merged into it.
