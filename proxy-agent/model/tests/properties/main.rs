@@ -133,6 +133,24 @@ proptest! {
         prop_assert!(model.update().is_empty());
     }
 
+    /// A caller that was told of no change need not look.
+    #[test]
+    fn without_a_change_of_an_object_the_state_stays(
+        steps in prop::collection::vec(walk::step(), 1..60),
+    ) {
+        let mut objects = Objects::default();
+        let mut model = Model::new(NODE);
+        for step in steps {
+            let before = model.state().clone();
+            let mut changed = false;
+            for event in objects.take(step) {
+                changed |= model.apply(event);
+            }
+            let change = model.update();
+            prop_assert!(changed || (change.is_empty() && *model.state() == before));
+        }
+    }
+
     /// `standings` tells why; what it says is used must be what is used.
     #[test]
     fn standings_explain_the_sets(steps in prop::collection::vec(walk::step(), 1..40)) {
