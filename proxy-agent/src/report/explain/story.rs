@@ -56,8 +56,10 @@ fn headline(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -
         Path::Socket => format!("A local socket of {}", packet.source),
     };
     let what = match (verdict.outcome, path) {
-        (Outcome::Forward, _) if verdict.targets.len() == 1 => "goes to one endpoint",
-        (Outcome::Forward, _) => "goes to one of several endpoints",
+        (Outcome::Forward, _) => match verdict.targets.len() {
+            1 => "goes to one endpoint",
+            count => &format!("goes to one of {count} endpoints"),
+        },
         (Outcome::Reject, Path::Packet) => {
             "is rejected: the sender is told that the port is closed"
         }

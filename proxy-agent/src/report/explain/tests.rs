@@ -163,7 +163,7 @@ fn the_story_names_frontend_rule_source_and_every_endpoint() {
     };
     let told = ask(&traffic, "192.0.2.7", "10.96.0.1:80/tcp", Path::Packet);
     let expected = "\
-A packet from 192.0.2.7 to 10.96.0.1:80/TCP on node node-a goes to one of several endpoints.
+A packet from 192.0.2.7 to 10.96.0.1:80/TCP on node node-a goes to one of 2 endpoints.
 
 Frontend: ClusterIP 10.96.0.1:80 of shop/web:http.
 Rule: internalTrafficPolicy Cluster: all usable endpoints of the cluster.
