@@ -3,7 +3,7 @@
 use proxy_model::Backend;
 
 use crate::{
-    pipeline::{Advance, Pipeline},
+    pipeline::{Advance, Pipeline, Repair},
     serving::{Serving, Sync},
 };
 
@@ -27,9 +27,22 @@ pub fn advanced<B: Backend>(serving: &Serving, advance: &Advance, pipeline: &Pip
                 whole: sync.whole,
                 took: sync.took,
                 triggers: &sync.triggers,
-                state: pipeline.state(),
             });
-            metrics.not_programmed(pipeline.not_programmed().map(|(key, _)| key));
         }
     }
+    counted(serving, pipeline);
+}
+
+/// A comparison is over.
+pub fn repaired<B: Backend>(serving: &Serving, repair: &Repair, pipeline: &Pipeline<B>) {
+    match repair.retry {
+        None => serving.compared(&repair.differences),
+        Some(_) => serving.failed(),
+    }
+    counted(serving, pipeline);
+}
+
+fn counted<B: Backend>(serving: &Serving, pipeline: &Pipeline<B>) {
+    let not_programmed = pipeline.not_programmed().map(|(key, _)| key);
+    serving.metrics.state(pipeline.state(), not_programmed);
 }

@@ -158,10 +158,7 @@ impl<B: Backend> Owner<B> {
     fn repair(&mut self, retry: Option<Instant>) -> Result<Option<Instant>, RunError> {
         let repair = block_in_place(|| self.pipeline.repair())?;
         self.facts.repaired += repair.differences.len() as u64;
-        match repair.retry {
-            None => self.serving.compared(&repair.differences),
-            Some(_) => self.serving.failed(),
-        }
+        observed::repaired(&self.serving, &repair, &self.pipeline);
         Ok(repair.retry.map(|wait| Instant::now() + wait).or(retry))
     }
 

@@ -36,8 +36,6 @@ pub struct Sync<'a> {
     pub took: Duration,
     /// When the cluster changed what is in force now.
     pub triggers: &'a [(IpFamily, SystemTime)],
-    /// What is in force now.
-    pub state: &'a NodeState,
 }
 
 /// Numbers from elsewhere, asked for at each scrape: full names of metrics.
@@ -239,7 +237,24 @@ impl Metrics {
                 .with_label_values(&[family.as_str()]);
             histogram.observe(took.as_secs_f64());
         }
-        self.counted().state = sync.state.clone();
+    }
+
+    /// The state that is, or shall be, in force, and the Service ports in it that the backend
+    /// could not program. Kept until the next scrape: it shares all that does not change.
+    pub fn state<'a>(
+        &self,
+        state: &NodeState,
+        not_programmed: impl Iterator<Item = &'a ServicePortKey>,
+    ) {
+        self.counted().state = state.clone();
+        let mut counts = [0.0; FAMILIES.len()];
+        for port in not_programmed {
+            counts[usize::from(port.family == IpFamily::V6)] += 1.0;
+        }
+        for (family, count) in FAMILIES.iter().zip(counts) {
+            let gauge = self.not_programmed.with_label_values(&[family.as_str()]);
+            gauge.set(count);
+        }
     }
 
     /// A sync or comparison failed as a whole.
@@ -253,18 +268,6 @@ impl Metrics {
         for difference in repaired {
             let kind = difference.kind.as_str();
             self.repairs.with_label_values(&[kind]).inc();
-        }
-    }
-
-    /// Service ports that are not programmed now.
-    pub fn not_programmed<'a>(&self, ports: impl Iterator<Item = &'a ServicePortKey>) {
-        let mut counts = [0.0; FAMILIES.len()];
-        for port in ports {
-            counts[usize::from(port.family == IpFamily::V6)] += 1.0;
-        }
-        for (family, count) in FAMILIES.iter().zip(counts) {
-            let gauge = self.not_programmed.with_label_values(&[family.as_str()]);
-            gauge.set(count);
         }
     }
 

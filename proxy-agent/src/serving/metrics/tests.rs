@@ -185,14 +185,12 @@ fn everything_defined_is_there_from_the_start_and_nothing_else() {
 fn a_sync_is_counted_for_both_families() {
     let metrics = metrics();
     let now = UNIX_EPOCH + Duration::from_millis(1_500);
-    let state = NodeState::default();
     metrics.queued(now);
     for whole in [true, false, false] {
         let sync = Sync {
             whole,
             took: Duration::from_millis(3),
             triggers: &[],
-            state: &state,
         };
         metrics.synced(sync, now);
     }
@@ -235,12 +233,10 @@ fn changes_are_pending_until_a_sync() {
     metrics.failed();
     metrics.events(3, 0, 3);
     assert_eq!(pending(), [1.0, 5.0]);
-    let state = NodeState::default();
     let sync = Sync {
         whole: true,
         took: Duration::ZERO,
         triggers: &[],
-        state: &state,
     };
     metrics.synced(sync, SystemTime::now());
     assert_eq!(pending(), [0.0, 0.0]);
@@ -266,12 +262,10 @@ fn network_programming_leaves_out_what_was_before_the_start() {
         // By a clock that goes ahead.
         (IpFamily::V6, after(60)),
     ];
-    let state = NodeState::default();
     let sync = Sync {
         whole: false,
         took: Duration::ZERO,
         triggers: &triggers,
-        state: &state,
     };
     metrics.synced(sync, after(10));
     let value = |suffix: &str| {
@@ -338,14 +332,7 @@ fn state() -> NodeState {
 fn the_state_is_counted_at_the_scrape() {
     let metrics = metrics();
     let state = state();
-    let sync = Sync {
-        whole: true,
-        took: Duration::ZERO,
-        triggers: &[],
-        state: &state,
-    };
-    metrics.synced(sync, SystemTime::now());
-    metrics.not_programmed(state.services.keys().take(1));
+    metrics.state(&state, state.services.keys().take(1));
     let value = |sample: &str| value(&metrics, sample);
     assert_eq!(value("culvert_service_ports{ip_family=\"IPv4\"}"), 4.0);
     assert_eq!(value("culvert_service_ports{ip_family=\"IPv6\"}"), 0.0);
