@@ -133,3 +133,32 @@ fn a_service_that_did_not_fit_is_tried_again() {
     assert_eq!(attempt.answer_as(to), Ok(http(2)));
     assert_eq!(backend.differences(&two).unwrap(), []);
 }
+
+#[test]
+fn others_that_fill_a_map_make_way() {
+    if !requires::met("repair", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let pins = PinDir::new().unwrap();
+    let mut backend = EbpfBackend::open(&Options {
+        map_sizes: [("FRONTENDS".to_owned(), 2)].into(),
+        ..options(&pins, shop.world.cgroup().path())
+    })
+    .unwrap();
+    let state = state(&small_service(1, &[1]));
+    backend.sync(&state, &state.as_change_set()).unwrap();
+    let map = Pinned::open(&pins.path().join("services-v1/FRONTENDS")).unwrap();
+    let size = shape("FRONTENDS").key_size as usize;
+    map.delete_some(size, 1).unwrap();
+    for other in [8, 9] {
+        map.write(&[other; 20], &[other; 20]).unwrap();
+    }
+    let report = backend.repair(&state).unwrap();
+    assert_eq!(
+        (report.repaired.len(), report.writes),
+        (3, 3),
+        "{report:#?}"
+    );
+    assert_eq!(map.keys(size).unwrap().len(), 1);
+}
