@@ -72,7 +72,9 @@ pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
 fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let mut mistakes = Vec::new();
     let settings = settings(args.file.config.as_deref(), &args.given(), &mut mistakes);
-    let source = sources::choose(args, settings.kubeconfig.clone(), in_pod, &mut mistakes);
+    // A file that cannot be used may well name the source: that is one mistake, not two.
+    let elsewhere = in_pod || !mistakes.is_empty();
+    let source = sources::choose(args, settings.kubeconfig.clone(), elsewhere, &mut mistakes);
     let node = node_name(&args.node, settings.node_name.clone(), &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);

@@ -26,11 +26,12 @@ const NO_SOURCE: &str = "no source of cluster objects was given, and this is not
                          could use its service account: give --kubeconfig, --master, or \
                          --manifests";
 
-/// A flag wins over the file, and one source over none.
+/// A flag wins over the file. `elsewhere`: something else may name
+/// it, as a service account does in a pod.
 pub(super) fn choose(
     args: &RunArgs,
     configured: Option<PathBuf>,
-    in_pod: bool,
+    elsewhere: bool,
     mistakes: &mut Vec<String>,
 ) -> Option<Source> {
     let typed = &args.api_server;
@@ -49,7 +50,7 @@ pub(super) fn choose(
         return Some(Source::Manifests(args.node.manifests.clone()));
     }
     let kubeconfig = typed.kubeconfig.clone().or(configured);
-    if kubeconfig.is_none() && typed.master.is_empty() && !in_pod {
+    if kubeconfig.is_none() && typed.master.is_empty() && !elsewhere {
         mistakes.push(NO_SOURCE.to_owned());
         return None;
     }

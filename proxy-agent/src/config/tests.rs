@@ -233,7 +233,8 @@ fn the_source_is_what_was_given_and_only_one() {
 fn mistakes_of_the_file_name_the_file() {
     let error = run_file(
         "mode: fast\nmetricsBindAddress: x",
-        &["--master=https://x", "--node-name=n"],
+        // A file with mistakes is not also a file that names no source.
+        &["--node-name=n"],
     );
     let error = error.unwrap_err();
     assert_eq!(error.mistakes.len(), 2, "{error}");

@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod definitions;
+mod register;
 mod scrape;
 #[cfg(test)]
 mod tests;
@@ -14,12 +15,15 @@ use std::{
 };
 
 use prometheus::{
-    CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounter, Opts, Registry, TextEncoder,
-    core::Collector, process_collector::ProcessCollector,
+    CounterVec, GaugeVec, HistogramVec, IntCounter, Registry, TextEncoder,
+    process_collector::ProcessCollector,
 };
 use proxy_model::{Difference, DifferenceKind, Figure, IpFamily, NodeState, ServicePortKey};
 
-use self::definitions::{self as define, Definition};
+use self::{
+    definitions::{self as define, Definition},
+    register::{counter, gauge, histogram, plain_counter},
+};
 use super::health::Probe;
 
 const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
@@ -326,37 +330,4 @@ fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs_f64()
-}
-
-/// Puts a metric into the registry. Names are unique, which a test of the definitions proves.
-fn registered<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    metric: prometheus::Result<C>,
-) -> C {
-    let metric = metric.expect("definitions hold valid names");
-    registry
-        .register(Box::new(metric.clone()))
-        .expect("definitions hold each name once");
-    metric
-}
-
-fn options(of: &Definition) -> Opts {
-    Opts::new(of.name, of.help)
-}
-
-fn plain_counter(registry: &Registry, of: &Definition) -> IntCounter {
-    registered(registry, IntCounter::with_opts(options(of)))
-}
-
-fn counter(registry: &Registry, of: &Definition) -> CounterVec {
-    registered(registry, CounterVec::new(options(of), of.labels))
-}
-
-fn gauge(registry: &Registry, of: &Definition) -> GaugeVec {
-    registered(registry, GaugeVec::new(options(of), of.labels))
-}
-
-fn histogram(registry: &Registry, of: &Definition) -> HistogramVec {
-    let options = HistogramOpts::from(options(of)).buckets(define::buckets(of));
-    registered(registry, HistogramVec::new(options, of.labels))
 }
