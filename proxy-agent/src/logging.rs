@@ -23,7 +23,7 @@ pub struct LogLevelError {
 
 /// Libraries whose own debug lines help nobody who runs an agent. The kernel programs' lines come
 /// from none of them.
-const QUIET: &str = "aya=warn,aya_obj=warn,mio=warn,notify=warn";
+const QUIET: &str = "aya=warn,aya_obj=warn,hyper_util=warn,kube_client=warn,mio=warn,notify=warn,rustls=warn,tower=warn";
 
 /// A plain level is for Culvert's own lines; whoever writes directives gets just those.
 fn directives(level: &str) -> String {
