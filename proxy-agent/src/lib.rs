@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod config;
 mod kernel_log;
 mod logging;
+mod memory;
 pub mod once;
 mod oom;
 mod pipeline;

@@ -29,7 +29,7 @@ use crate::{
         manifests::{ManifestError, WatchError},
     },
     config::{self, Run},
-    kernel_log, oom,
+    kernel_log, memory, oom,
     pipeline::Pipeline,
     serving::{Serving, ServingError},
 };
@@ -118,8 +118,11 @@ pub async fn run(config: Run) -> Result<(), RunError> {
         figures,
         orders,
     };
-    let warn = |state: &NodeState| warn_of_circle(state, &servers);
-    let signal = owner.run(inbox, config.sync_period, warn).await?;
+    let first = |state: &NodeState| {
+        warn_of_circle(state, &servers);
+        memory::give_back();
+    };
+    let signal = owner.run(inbox, config.sync_period, first).await?;
     tracing::info!("{signal}: stopping; the dataplane stays");
     Ok(())
 }

@@ -66,7 +66,7 @@ pub enum Command {
 /// Where cluster objects come from, and for which node.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// File or directory (*.yaml, *.yml, *.json) of Services, EndpointSlices, Nodes and ServiceCIDRs as kubectl
+    /// File or directory (*.yaml, *.yml, *.json) of Services, EndpointSlices, Nodes and `ServiceCIDRs` as kubectl
     /// prints them; may be repeated; watched for changes while running
     #[arg(long, value_name = "PATH")]
     pub manifests: Vec<PathBuf>,
