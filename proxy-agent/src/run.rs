@@ -77,9 +77,9 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     for warning in &config.warnings {
         tracing::warn!(text = warning, "configuration");
     }
-    oom::set_score(config.oom_score_adj);
     let source = open_source(&config).await?;
     let mut backend = block_in_place(|| EbpfBackend::open(&config.ebpf))?;
+    oom::set_score(config.oom_score_adj);
     if config.ebpf.kernel_log {
         let logger = backend
             .take_kernel_log()

@@ -54,7 +54,7 @@ fn a_wrong_command_line_is_explained() {
         (&["run", "--no-such-flag"], "--no-such-flag"),
         (&["no-such-command"], "no-such-command"),
         (&["run", "--node-name=n"], "--manifests"),
-        (&["state", "--node-name=n"], "--manifests"),
+        (&["state", "--pin-dir=relative"], "--pin-dir"),
         (
             &["render", "--node-name=n", "--manifests=x", "--backend=none"],
             "--backend",

@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub enum AskError {
     /// Nobody listens.
     #[error(
-        "no agent answers on {}: {source}; is one running with this --pin-dir, and are you its \
+        "no agent answers on {}: {error}; is one running with this --pin-dir, and are you its \
          user? (--manifests computes the answer without an agent)",
         .socket.display()
     )]
@@ -33,7 +33,7 @@ pub enum AskError {
         /// Where.
         socket: PathBuf,
         /// What the kernel said.
-        source: io::Error,
+        error: io::Error,
     },
     /// The agent does not answer that.
     #[error("{0}")]
@@ -56,9 +56,9 @@ pub async fn ask(socket: &Path, path: &str, asked: &Asked) -> Result<String, Ask
     };
     let stream = UnixStream::connect(socket)
         .await
-        .map_err(|source| AskError::NoAgent {
+        .map_err(|error| AskError::NoAgent {
             socket: socket.to_owned(),
-            source,
+            error,
         })?;
     let answer = timeout(LIMIT, exchange(stream, path, asked));
     let (status, body) = answer

@@ -29,11 +29,11 @@ use crate::{
 
 /// Why nobody can ask.
 #[derive(Debug, Error)]
-#[error("{what} {path}: {source}")]
+#[error("{what} {path}: {error}")]
 pub struct SocketError {
     what: &'static str,
     path: PathBuf,
-    source: io::Error,
+    error: io::Error,
 }
 
 /// The socket; removed when dropped.
@@ -47,10 +47,10 @@ impl Socket {
     /// Opens `path` for the agent's user alone. What is there is of an agent that is gone: the
     /// caller holds the lock of the pin directory that the path stands for.
     pub fn open(path: &Path) -> Result<Self, SocketError> {
-        let failed = |what, source| SocketError {
+        let failed = |what, error| SocketError {
             what,
             path: path.to_owned(),
-            source,
+            error,
         };
         if let Some(directory) = path.parent() {
             DirBuilder::new()
