@@ -95,7 +95,9 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     let (asking, queries) = mpsc::channel(QUERIES);
     match Socket::open(&config.admin_socket) {
         Ok(socket) => drop(tokio::spawn(socket.serve(asking.clone()))),
-        Err(error) => tracing::error!(%error, "nobody can ask this agent for its state"),
+        Err(error) => {
+            tracing::error!(%error, "admin socket not opened; state and explain cannot ask this agent")
+        }
     }
     let (name, servers) = (source.name(), source.servers());
     let (serving, figures) = Serving::start(
@@ -164,9 +166,9 @@ fn warn_of_circle(state: &NodeState, servers: &[SocketAddr]) {
             tracing::warn!(
                 server = %server,
                 service = %key.service,
-                "the API server is reached through a Service of this cluster: after a reboot this \
-                 agent could not start; name the API server's own address (--master, or the \
-                 kubeconfig)"
+                text = "after a reboot nothing serves this address until this agent does; name \
+                        the API server's own address (--master, or the kubeconfig)",
+                "API server behind a Service of this cluster"
             );
         }
     }

@@ -258,7 +258,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "DIR")]
     pub cgroup_path: Option<PathBuf>,
 
-    /// Form of the output
+    /// Form of the output; the JSON is described in docs/check-json.md
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 }

@@ -1,4 +1,4 @@
-//! The form of `check` for people: one line for what is as it should be, three for what is not.
+//! The form of `check` for people: what was found, why it matters, and what to do about it.
 
 use std::fmt::{self, Write as _};
 
@@ -15,11 +15,9 @@ fn write_all(text: &mut String, check: &Check) -> fmt::Result {
     for one in &check.requirements {
         let Requirement { name, found, .. } = one;
         writeln!(text, "{:5} {name:width$}  {found}", mark(one))?;
-        if !one.met {
-            writeln!(text, "      why: {}", one.reason)?;
-            if let Some(remedy) = &one.remedy {
-                writeln!(text, "      do:  {remedy}")?;
-            }
+        writeln!(text, "      why: {}", one.reason)?;
+        if let Some(remedy) = one.remedy.as_ref().filter(|_| !one.met) {
+            writeln!(text, "      do:  {remedy}")?;
         }
     }
     match check.backends.iter().find(|one| one.chosen) {
