@@ -122,11 +122,11 @@ impl<B: Backend> Pipeline<B> {
         Ok(advance)
     }
 
-    /// Compares the kernel with the state, and mends what differs. Nothing to compare while a
-    /// sync is still to be made: that reads everything back itself.
-    pub fn repair(&mut self) -> Result<Repair, Fatal> {
+    /// Compares the kernel with the state, and mends what differs. `None` while a sync is
+    /// still to be made: that reads the maps back itself.
+    pub fn repair(&mut self) -> Result<Option<Repair>, Fatal> {
         if self.behind {
-            return Ok(Repair::default());
+            return Ok(None);
         }
         let started = Instant::now();
         match self.backend.repair(self.model.state()) {
@@ -141,15 +141,15 @@ impl<B: Backend> Pipeline<B> {
                 }
                 self.problems = report.problems;
                 log_repair(&report.repaired, report.writes, started.elapsed());
-                Ok(Repair {
+                Ok(Some(Repair {
                     differences: report.repaired,
                     retry: None,
-                })
+                }))
             }
-            Err(error) => Ok(Repair {
+            Err(error) => Ok(Some(Repair {
                 differences: Vec::new(),
                 retry: Some(self.failed(error)?),
-            }),
+            })),
         }
     }
 

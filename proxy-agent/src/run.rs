@@ -95,9 +95,8 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     let (asking, queries) = mpsc::channel(QUERIES);
     match Socket::open(&config.admin_socket) {
         Ok(socket) => drop(tokio::spawn(socket.serve(asking.clone()))),
-        Err(error) => {
-            tracing::error!(%error, "admin socket not opened; state and explain cannot ask this agent")
-        }
+        // Serving goes on: only `state` and `explain` cannot ask this agent.
+        Err(error) => tracing::error!(%error, "admin socket not opened"),
     }
     let (name, servers) = (source.name(), source.servers());
     let (serving, figures) = Serving::start(

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, Permissions},
     io,
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, FileTypeExt as _, MetadataExt as _, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -36,10 +36,12 @@ pub struct SocketError {
     error: io::Error,
 }
 
-/// The socket; removed when dropped.
+/// The socket; removed when dropped, unless another agent's has taken its place.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
     listener: UnixListener,
 }
 
@@ -59,6 +61,13 @@ impl Socket {
                 .create(directory)
                 .map_err(|error| failed("cannot make the directory of", error))?;
         }
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                let error = io::Error::other("something that is no socket is there");
+                return Err(failed("cannot replace", error));
+            }
+            _ => {}
+        }
         // Nobody can connect by the final name before the rights are right.
         let staged = path.with_extension("new");
         remove(&staged).map_err(|error| failed("cannot replace", error))?;
@@ -67,8 +76,10 @@ impl Socket {
         fs::set_permissions(&staged, Permissions::from_mode(0o600))
             .and_then(|()| fs::rename(&staged, path))
             .map_err(|error| failed("cannot put in place", error))?;
+        let identity = identity(path).map_err(|error| failed("cannot look at", error))?;
         Ok(Self {
             path: path.to_owned(),
+            identity,
             listener,
         })
     }
@@ -82,6 +93,11 @@ impl Socket {
             return;
         };
     }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
 }
 
 /// Removes the socket at `path`, if there is one.
@@ -110,6 +126,9 @@ impl axum::serve::Listener for Listener {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if identity(&self.path).ok() != Some(self.identity) {
+            return;
+        }
         if let Err(error) = remove(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "socket not removed");
         }

@@ -252,7 +252,7 @@ impl Backend for EbpfBackend {
                 ..RepairReport::default()
             });
         }
-        Ok(self.mend(state))
+        self.mend(state).map_err(|error| later(&error))
     }
 
     fn figures(&self) -> Vec<Figure> {

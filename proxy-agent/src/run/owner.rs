@@ -156,7 +156,9 @@ impl<B: Backend> Owner<B> {
 
     /// Compares and mends. Returns when to advance by itself, as `retry` said so far or sooner.
     fn repair(&mut self, retry: Option<Instant>) -> Result<Option<Instant>, RunError> {
-        let repair = block_in_place(|| self.pipeline.repair())?;
+        let Some(repair) = block_in_place(|| self.pipeline.repair())? else {
+            return Ok(retry);
+        };
         self.facts.repaired += repair.differences.len() as u64;
         observed::repaired(&self.serving, &repair, &self.pipeline);
         Ok(repair.retry.map(|wait| Instant::now() + wait).or(retry))

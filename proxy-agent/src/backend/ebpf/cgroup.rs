@@ -42,9 +42,12 @@ impl Cgroup {
         }
     }
 
-    /// Opens the directory again if another has taken its place.
+    /// Opens the directory again if it was removed and made anew. One that is merely hidden, by
+    /// something mounted over it, still serves: what lies there now must not take its place.
     pub fn refresh(&mut self) {
-        if let Ok(now) = Self::open_at(&self.path)
+        let removed = self.directory.metadata().is_ok_and(|it| it.nlink() == 0);
+        if removed
+            && let Ok(now) = Self::open_at(&self.path)
             && now.id != self.id
         {
             *self = now;

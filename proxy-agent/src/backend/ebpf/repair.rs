@@ -3,7 +3,7 @@
 
 use proxy_model::{Difference, NodeState, RepairReport};
 
-use super::{EbpfBackend, OpenError, failures, links::Mended, pins::repin, tables::Repaired};
+use super::{EbpfBackend, OpenError, entry::MapError, failures, links::Mended, pins::repin};
 
 impl EbpfBackend {
     /// What is wrong with the pins and links; before anything is attached, nothing is.
@@ -26,22 +26,29 @@ impl EbpfBackend {
         Ok(differences)
     }
 
-    /// Mends all that differs. What cannot be mended keeps nothing else from it.
-    pub(super) fn mend(&mut self, state: &NodeState) -> RepairReport {
+    /// Mends all that differs. What cannot be mended keeps nothing else from it; an error of the
+    /// maps is the caller's, after the rest was mended: they are to be read back and tried again.
+    pub(super) fn mend(&mut self, state: &NodeState) -> Result<RepairReport, MapError> {
         let mut mended = Mended::default();
-        let repaired = self.tables.repair(state).unwrap_or_else(|error| {
-            mended.problems.push(error.to_string());
-            Repaired::default()
-        });
+        let repaired = self.tables.repair(state);
         self.mend_host(&mut mended);
+        let repaired = match repaired {
+            Ok(repaired) => repaired,
+            Err(error) => {
+                for one in &mended.repaired {
+                    tracing::warn!(object = one.object, difference = %one.kind, "repaired");
+                }
+                return Err(error);
+            }
+        };
         let writes = repaired.outcome.writes + mended.repaired.len();
         mended.repaired.extend(repaired.differences);
-        RepairReport {
+        Ok(RepairReport {
             repaired: mended.repaired,
             writes,
             failures: failures(repaired.outcome),
             problems: mended.problems,
-        }
+        })
     }
 
     fn mend_host(&mut self, mended: &mut Mended) {

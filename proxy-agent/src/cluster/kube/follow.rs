@@ -10,13 +10,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::sleep};
 
 mod recover;
 
 use super::{
     Timing,
-    backoff::Backoff,
+    backoff::{Backoff, random},
     contact::{Contact, Standing},
     counters::{Counters, KindCounters, count},
     decode::{self, Event, Malformed},
@@ -229,7 +229,7 @@ impl<F: Followed> Follower<F> {
             }
             result.map_err(failed)?;
             // Not for a list: one that is followed by nothing good must not be repeated quickly.
-            if !was_listing {
+            if !was_listing && started.elapsed() >= TOO_SOON {
                 self.backoff.reset();
             }
         }
@@ -240,6 +240,10 @@ impl<F: Followed> Follower<F> {
         } else if silent && started.elapsed() < TOO_SOON {
             "it ends as soon as it began"
         } else {
+            if started.elapsed() < TOO_SOON {
+                // One that told something, but ended at once: not to be asked again in a loop.
+                sleep(self.backoff.wait(None, random())).await;
+            }
             return Ok(());
         };
         Err(failed(Failure::BrokeOff(reason.to_owned())).into())
@@ -314,6 +318,7 @@ impl<F: Followed> Follower<F> {
     }
 
     fn worked(&mut self, server: usize) {
+        self.shared.servers.worked(server);
         self.shared.contact.made(self.shared.servers.url(server));
         self.standing.good();
     }

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -41,6 +41,8 @@ const LARGEST_STATUS: usize = 64 << 10;
 pub(super) struct Servers {
     /// At least one.
     all: Vec<Server>,
+    /// How often another server was turned to since one last worked.
+    turns: AtomicUsize,
     token: Option<TokenFile>,
     timing: Timing,
     /// Also holds which one is asked.
@@ -101,6 +103,7 @@ impl Servers {
             })?;
         Ok(Self {
             all: servers,
+            turns: AtomicUsize::new(0),
             token,
             timing,
             counters,
@@ -140,7 +143,6 @@ impl Servers {
             }
         }
         if response.status().is_success() {
-            self.all[server].strikes.store(0, Relaxed);
             return Ok(Reply {
                 server,
                 body: response.into_body(),
@@ -193,14 +195,27 @@ impl Servers {
         Failure::from_answer(head.status.as_u16(), &body, retry_after)
     }
 
+    /// Takes note that a server did all it was asked for: an answer that begins well may still
+    /// end badly.
+    pub(super) fn worked(&self, server: usize) {
+        self.all[server].strikes.store(0, Relaxed);
+        self.turns.store(0, Relaxed);
+    }
+
+    /// Whether there is a server that was not asked since one last worked.
+    fn untried(&self) -> bool {
+        self.turns.load(Relaxed) < self.all.len()
+    }
+
     /// Takes note of a failure, and turns to another server if it is time to. Returns whether
-    /// another server is asked now.
+    /// another server can be asked at once: each is, one time; when none works, all of them are
+    /// left alone for longer and longer.
     pub(super) fn failed(&self, failed: &Failed) -> bool {
         let Failed { server, failure } = failed;
         let current = self.current();
         if *server != current {
             // Somebody else has turned away from it already.
-            return true;
+            return self.untried();
         }
         let strikes = &self.all[*server].strikes;
         let give_up = match failure.blame() {
@@ -220,9 +235,12 @@ impl Servers {
         if exchanged.is_ok() {
             self.counters.failovers.fetch_add(1, Relaxed);
             let (from, to) = (self.url(*server), self.url(next));
-            tracing::warn!(%from, %to, reason = %failure, "turning to another API server");
+            // Said for one round: as long as none works, there is nothing new to say.
+            if self.turns.fetch_add(1, Relaxed) < self.all.len() {
+                tracing::warn!(%from, %to, reason = %failure, "turning to another API server");
+            }
         }
-        true
+        self.untried()
     }
 }
 

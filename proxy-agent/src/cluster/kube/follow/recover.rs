@@ -19,7 +19,9 @@ impl<F: Followed> Follower<F> {
         if self.ask_for_less(failure) {
             return Ok(());
         }
-        if F::OPTIONAL && matches!(failure.code(), Some(403 | 404)) {
+        // A right that is taken away, or not there yet after an update, makes no object go away.
+        let unseen = failure.code() == Some(403) && !self.listed;
+        if F::OPTIONAL && (unseen || failure.code() == Some(404)) {
             return self.do_without(failure).await;
         }
         let moved = self.shared.servers.failed(&failed);
@@ -34,7 +36,7 @@ impl<F: Followed> Follower<F> {
         }
         let wait = self.backoff.wait(failure.retry_after(), random());
         let first = self.shared.timing.first_wait;
-        let wait = if moved && failure.retry_after().is_none() {
+        let wait = if moved {
             wait.min(first.mul_f64(random()))
         } else {
             wait
@@ -70,8 +72,8 @@ impl<F: Followed> Follower<F> {
                 true
             }
             // A server that does not know streaming lists takes one for a watch, and has nothing
-            // to say after the objects. Or it is the network.
-            Failure::Silent(_) => {
+            // but bookmarks to say after the objects, until it ends it. Or it is the network.
+            Failure::Silent(_) | Failure::BrokeOff(_) => {
                 self.not_now = true;
                 false
             }
