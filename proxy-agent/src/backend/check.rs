@@ -146,6 +146,7 @@ NO    kernel  5.4.0
       why: older ones lack hooks
       do:  use a newer one
 ok    bpffs   5.4.0
+      why: older ones lack hooks
 note  BTF     5.4.0
       why: older ones lack hooks
       do:  use a newer one

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::MetadataExt,
+    os::{fd::AsRawFd as _, unix::fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -45,13 +45,18 @@ impl Cgroup {
     /// Opens the directory again if it was removed and made anew. One that is merely hidden, by
     /// something mounted over it, still serves: what lies there now must not take its place.
     pub fn refresh(&mut self) {
-        let removed = self.directory.metadata().is_ok_and(|it| it.nlink() == 0);
-        if removed
+        if self.is_removed()
             && let Ok(now) = Self::open_at(&self.path)
             && now.id != self.id
         {
             *self = now;
         }
+    }
+
+    /// Whether the directory is gone, wherever it was: its files are gone with it.
+    fn is_removed(&self) -> bool {
+        let own = format!("/proc/self/fd/{}/cgroup.procs", self.directory.as_raw_fd());
+        fs::metadata(own).is_err()
     }
 
     /// The error is why, without the path.

@@ -31,7 +31,10 @@ use crate::cluster::{Message, Update, object::Object};
 
 /// As many updates are sent at once at most, if they are there at once.
 const BATCH: usize = 256;
-/// A watch that ends sooner than this, and without a word, is a failure.
+/// A streaming list that ends between two events, as a watch does, and was not finished.
+const UNFINISHED: &str = "it ends in the middle of a streaming list";
+/// A watch that ends sooner than this is not asked for again at once; without a word, it is a
+/// failure.
 const TOO_SOON: Duration = Duration::from_secs(1);
 
 /// What the followers of all kinds share.
@@ -236,7 +239,7 @@ impl<F: Followed> Follower<F> {
         let reason = if !progress.lines.is_between_lines() {
             "it ends in the middle of an event"
         } else if progress.listing {
-            "it ends in the middle of a streaming list"
+            UNFINISHED
         } else if silent && started.elapsed() < TOO_SOON {
             "it ends as soon as it began"
         } else {

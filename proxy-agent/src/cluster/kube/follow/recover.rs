@@ -2,7 +2,7 @@
 
 use tokio::time::sleep;
 
-use super::{Follower, Stop};
+use super::{Follower, Stop, UNFINISHED};
 use crate::cluster::kube::{
     backoff::random,
     counters::{Reason, count},
@@ -73,7 +73,11 @@ impl<F: Followed> Follower<F> {
             }
             // A server that does not know streaming lists takes one for a watch, and has nothing
             // but bookmarks to say after the objects, until it ends it. Or it is the network.
-            Failure::Silent(_) | Failure::BrokeOff(_) => {
+            Failure::Silent(_) => {
+                self.not_now = true;
+                false
+            }
+            Failure::BrokeOff(reason) if reason == UNFINISHED => {
                 self.not_now = true;
                 false
             }
