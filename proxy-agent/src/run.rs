@@ -73,6 +73,7 @@ pub enum RunError {
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn run(config: Run) -> Result<(), RunError> {
+    memory::few_arenas();
     let orders = signals::listen()?;
     for warning in &config.warnings {
         tracing::warn!(text = warning, "configuration");
