@@ -1,6 +1,9 @@
 //! The API servers: which one is asked, with which credentials, and what comes back, up to the
 //! bytes of an answer. Knows no kinds of objects.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     sync::{
         Arc,
