@@ -13,10 +13,5 @@ pub fn state(paths: Vec<PathBuf>, node: Arc<str>) -> Result<NodeState, ManifestE
 
 /// The model of `node` after the manifests, for questions that the state alone cannot answer.
 pub fn model(paths: Vec<PathBuf>, node: Arc<str>) -> Result<Model, ManifestError> {
-    let mut model = Model::new(node);
-    for event in manifests::load_once(paths)? {
-        model.apply(event);
-    }
-    model.update();
-    Ok(model)
+    Ok(Model::after(node, manifests::load_once(paths)?))
 }

@@ -13,7 +13,6 @@ pub(crate) const PACKAGE: &str = "proxy-tests";
 
 /// Suites that need no root and load no program.
 const UNPRIVILEGED: &[&str] = &[
-    "abi",
     "api_faults",
     "reference",
     "scenarios_model",
@@ -146,13 +145,13 @@ mod tests {
         };
         vec![
             package("proxy-model", &["equal"]),
-            package(PACKAGE, &["traffic", "abi", "limits"]),
+            package(PACKAGE, &["traffic", "reference", "limits"]),
         ]
     }
 
     #[test]
     fn quick_tests_leave_out_privileged_suites_only() {
-        assert_eq!(quick(&workspace()), ["equal", "abi"]);
+        assert_eq!(quick(&workspace()), ["equal", "reference"]);
     }
 
     #[test]
@@ -168,9 +167,12 @@ mod tests {
 
     #[test]
     fn filters_name_packages_or_suites() {
-        let filters = ["proxy-model".to_owned(), "abi".to_owned()];
+        let filters = ["proxy-model".to_owned(), "reference".to_owned()];
         let arguments = selection(&workspace(), &filters).unwrap();
-        assert_eq!(arguments, ["--package", "proxy-model", "--test", "abi"]);
+        assert_eq!(
+            arguments,
+            ["--package", "proxy-model", "--test", "reference"]
+        );
         let said = selection(&workspace(), &["trafic".to_owned()])
             .unwrap_err()
             .to_string();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use anyhow::{Context as _, Result};
+
 /// A scenario file as text. Printing it gives the file back, byte for byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
@@ -20,6 +22,26 @@ pub struct Section {
     pub body: String,
     /// Line number of the header, from 1; 0 for a new section.
     pub line: usize,
+}
+
+/// Understands the lines of a section's `body` whose header is on line `header`, each with its
+/// number in the file; empty ones and comments are left out. `what` is what a line is called.
+pub(super) fn parse_lines<T>(
+    body: &str,
+    header: usize,
+    what: &str,
+    parse: impl Fn(&str, usize) -> Result<T>,
+) -> Result<Vec<T>> {
+    let lines = body
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (header + 1 + index, line.trim()));
+    lines
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+        .map(|(number, line)| {
+            parse(line, number).with_context(|| format!("line {number}: {what} {line:?}"))
+        })
+        .collect()
 }
 
 impl Document {

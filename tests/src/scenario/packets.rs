@@ -9,6 +9,8 @@ use proxy_model::{
     oracle::{Outcome, Packet, Verdict},
 };
 
+use super::document;
+
 /// One line of a `packets` section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketLine {
@@ -91,16 +93,7 @@ const MASQUERADE: &str = "+masquerade";
 
 /// Understands the lines of a `packets` section whose header is on line `header`.
 pub(super) fn parse_lines(body: &str, header: usize) -> Result<Vec<PacketLine>> {
-    let lines = body
-        .lines()
-        .enumerate()
-        .map(|(index, line)| (header + 1 + index, line.trim()));
-    lines
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| {
-            parse(line, number).with_context(|| format!("line {number}: packet {line:?}"))
-        })
-        .collect()
+    document::parse_lines(body, header, "packet", parse)
 }
 
 fn parse(text: &str, line: usize) -> Result<PacketLine> {

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fmt, net::SocketAddr};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
+use super::document;
 use crate::pod::Transport;
 
 /// Who can send a probe.
@@ -72,16 +73,7 @@ impl fmt::Display for Probe {
 
 /// Understands the lines of a `probes` section whose header is on line `header`.
 pub(super) fn parse_lines(body: &str, header: usize) -> Result<Vec<Probe>> {
-    let lines = body
-        .lines()
-        .enumerate()
-        .map(|(index, line)| (header + 1 + index, line.trim()));
-    lines
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| {
-            parse(line, number).with_context(|| format!("line {number}: probe {line:?}"))
-        })
-        .collect()
+    document::parse_lines(body, header, "probe", parse)
 }
 
 fn parse(text: &str, line: usize) -> Result<Probe> {
