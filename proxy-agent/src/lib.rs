@@ -10,6 +10,7 @@ pub mod admin;
 pub mod backend;
 pub mod cluster;
 pub mod config;
+pub mod host;
 mod kernel_log;
 mod logging;
 mod memory;
