@@ -18,7 +18,6 @@ use std::{
 };
 
 use proxy_common::names::MAPS;
-use proxy_model::oracle::Traffic;
 use thiserror::Error;
 
 pub use self::{
@@ -36,14 +35,12 @@ use crate::{admin, backend::ebpf, serving};
 pub struct Run {
     /// Where cluster objects come from.
     pub source: Source,
-    /// This node's name.
-    pub node: Arc<str>,
+    /// The node, and what decides where its traffic goes.
+    pub model: proxy_model::Settings,
     /// The dataplane.
     pub ebpf: ebpf::Options,
     /// How often the kernel is compared with the desired state.
     pub sync_period: Duration,
-    /// Which sources are local, and what is masqueraded: what `explain` tells.
-    pub traffic: Traffic,
     /// Where `state` and `explain` ask.
     pub admin_socket: PathBuf,
     /// What is served over HTTP.
@@ -83,7 +80,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     };
     Ok(Run {
         source,
-        node,
+        model: settings.model(node),
         admin_socket: args
             .admin_socket
             .clone()
@@ -95,7 +92,6 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
             kernel_log: args.kernel_log,
         },
         sync_period: settings.sync_period,
-        traffic: settings.traffic,
         serving: serving::Options {
             healthz: settings.healthz,
             metrics: settings.metrics,
@@ -105,18 +101,6 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
         oom_score_adj: settings.oom_score_adj,
         warnings: settings.notices.iter().map(ToString::to_string).collect(),
     })
-}
-
-/// What the configuration file alone says of traffic, and what the log should say of the file.
-pub fn traffic(file: Option<&Path>) -> Result<(Traffic, Vec<String>), ConfigError> {
-    let mut mistakes = Vec::new();
-    let settings = settings(file, &[], &mut mistakes);
-    if mistakes.is_empty() {
-        let warnings = settings.notices.iter().map(ToString::to_string);
-        Ok((settings.traffic, warnings.collect()))
-    } else {
-        Err(ConfigError { mistakes })
-    }
 }
 
 /// What the file and the flags mean together; defaults if they are wrong, so that mistakes
@@ -142,15 +126,31 @@ fn settings(file: Option<&Path>, given: &[Given], mistakes: &mut Vec<String>) ->
     })
 }
 
+/// What a command needs that computes the state once.
+#[derive(Debug)]
+pub struct Once {
+    /// Manifest files and directories, at least one.
+    pub manifests: Vec<PathBuf>,
+    /// The node, and what decides where its traffic goes.
+    pub model: proxy_model::Settings,
+    /// What the user should know about the configuration file.
+    pub warnings: Vec<String>,
+}
+
 /// Checks the arguments of a command that computes the state once.
-pub fn once(args: &NodeArgs) -> Result<(Vec<PathBuf>, Arc<str>), ConfigError> {
+pub fn once(args: &NodeArgs, file: Option<&Path>) -> Result<Once, ConfigError> {
     let mut mistakes = Vec::new();
+    let settings = settings(file, &[], &mut mistakes);
     if args.manifests.is_empty() {
         mistakes.push(sources::NO_MANIFESTS.to_owned());
     }
-    let node = node_name(args, None, &mut mistakes);
+    let node = node_name(args, settings.node_name.clone(), &mut mistakes);
     if mistakes.is_empty() {
-        Ok((args.manifests.clone(), node))
+        Ok(Once {
+            manifests: args.manifests.clone(),
+            model: settings.model(node),
+            warnings: settings.notices.iter().map(ToString::to_string).collect(),
+        })
     } else {
         Err(ConfigError { mistakes })
     }

@@ -43,9 +43,9 @@ fn main() -> ExitCode {
         Some(Command::State(args)) => state(&args),
         Some(Command::Explain(args)) => explain_packet(&args),
         Some(Command::Check(args)) => return check(&args),
-        Some(Command::Render(args)) => config::once(&args.node)
+        Some(Command::Render(args)) => config::once(&args.node, None)
             .map_err(Error::from)
-            .and_then(|(paths, node)| Ok(once::state(paths, node)?))
+            .and_then(|once| Ok(once::state(once)?))
             .and_then(|state| print(&ebpf::render(&state))),
         Some(Command::Cleanup(args)) => cleanup(&args),
         Some(Command::Version) => print(&format!("proxy-agent {}\n", env!("CARGO_PKG_VERSION"))),
@@ -66,8 +66,7 @@ fn state(args: &StateArgs) -> Result<(), Error> {
             },
         );
     }
-    let (paths, node) = config::once(&args.node)?;
-    let state = once::state(paths, node)?;
+    let state = once::state(config::once(&args.node, None)?)?;
     print(&match args.output {
         Output::Text => report::to_text(&state),
         Output::Json => report::to_json(&state),
@@ -91,13 +90,12 @@ fn explain_packet(args: &ExplainArgs) -> Result<(), Error> {
             },
         );
     }
-    let (traffic, notices) = config::traffic(args.config.as_deref())?;
-    for notice in notices {
-        eprintln!("proxy-agent: {notice}");
+    let once = config::once(&args.node, args.config.as_deref())?;
+    for warning in &once.warnings {
+        eprintln!("proxy-agent: {warning}");
     }
-    let (paths, node) = config::once(&args.node)?;
-    let model = once::model(paths, node)?;
-    let explanation = explain::explain(&model, &traffic, &packet, args.path.into());
+    let model = once::model(once)?;
+    let explanation = explain::explain(&model, &packet, args.path.into());
     print(&match args.output {
         Output::Text => explanation.story,
         Output::Json => explanation.to_json(),

@@ -1,17 +1,20 @@
 //! Commands that compute the node-local state once, from manifests, without privileges.
 
-use std::{path::PathBuf, sync::Arc};
-
 use proxy_model::{Model, NodeState};
 
-use crate::cluster::manifests::{self, ManifestError};
+use crate::{
+    cluster::manifests::{self, ManifestError},
+    config::Once,
+};
 
-/// The node-local state of `node` that the manifests lead to.
-pub fn state(paths: Vec<PathBuf>, node: Arc<str>) -> Result<NodeState, ManifestError> {
-    Ok(proxy_model::compute(node, manifests::load_once(paths)?))
+/// The node-local state that the manifests lead to.
+pub fn state(once: Once) -> Result<NodeState, ManifestError> {
+    let events = manifests::load_once(once.manifests)?;
+    Ok(proxy_model::compute(once.model, events))
 }
 
-/// The model of `node` after the manifests, for questions that the state alone cannot answer.
-pub fn model(paths: Vec<PathBuf>, node: Arc<str>) -> Result<Model, ManifestError> {
-    Ok(Model::after(node, manifests::load_once(paths)?))
+/// The model after the manifests, for questions that the state alone cannot answer.
+pub fn model(once: Once) -> Result<Model, ManifestError> {
+    let events = manifests::load_once(once.manifests)?;
+    Ok(Model::after(once.model, events))
 }

@@ -109,9 +109,8 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     .await?;
     tokio::spawn(source.run(sender));
     let owner = Owner::new(
-        Pipeline::new(Model::new(config.node), backend),
+        Pipeline::new(Model::new(config.model), backend),
         serving,
-        config.traffic,
         name,
     );
     let inbox = Inbox {
@@ -143,7 +142,7 @@ async fn open_source(config: &Run) -> Result<Source, RunError> {
                 already_programmed: Arc::new(move |address| {
                     ebpf::is_programmed(&pin_dir, address, Protocol::Tcp)
                 }),
-                ..kube::Options::new(Arc::clone(&config.node))
+                ..kube::Options::new(Arc::clone(&config.model.node))
             };
             let source = kube::Source::new(options).await?;
             Ok(Source::Kube(Box::new(source)))
@@ -159,7 +158,7 @@ fn warn_of_circle(state: &NodeState, servers: &[SocketAddr]) {
             key.protocol == Protocol::Tcp
                 && service.frontends.iter().any(|frontend| {
                     frontend.kind == FrontendKind::ClusterIp
-                        && (frontend.address, frontend.port) == (server.ip(), server.port())
+                        && (frontend.address, frontend.port) == (Some(server.ip()), server.port())
                 })
         });
         if let Some((key, _)) = holder {

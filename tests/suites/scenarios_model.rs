@@ -40,7 +40,9 @@ fn run(scenario: &Scenario) -> Result<()> {
     let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
     let paths = vec![dir.path().to_owned()];
     let mut source = ManifestSource::new(paths.clone());
-    let mut model = Model::new(scenario.settings.node_name.as_str());
+    let settings = &scenario.settings;
+    let mut model = Model::new(settings.model.clone());
+    model.apply(settings.host_addresses());
     let mut tables = Vec::new();
     let mut judge = Judge::default();
     for (index, step) in scenario.steps.iter().enumerate() {
@@ -48,10 +50,9 @@ fn run(scenario: &Scenario) -> Result<()> {
         for change in &step.changes {
             perform(change, dir.path())?;
         }
-        let at_once = compute(
-            scenario.settings.node_name.as_str(),
-            load_once(paths.clone())?,
-        );
+        let events = load_once(paths.clone())?;
+        let events = std::iter::once(settings.host_addresses()).chain(events);
+        let at_once = compute(settings.model.clone(), events);
 
         let before = model.state().services.clone();
         let poll = source.poll();
@@ -87,8 +88,7 @@ fn run(scenario: &Scenario) -> Result<()> {
                 .with_context(|| format!("step {number}"))?;
         }
         for line in &step.packets {
-            packet(&at_once, &scenario.settings.traffic, line)
-                .with_context(|| format!("step {number}"))?;
+            packet(&at_once, line).with_context(|| format!("step {number}"))?;
         }
         tables.push(report::to_text(&at_once));
     }

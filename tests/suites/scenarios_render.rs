@@ -57,6 +57,7 @@ fn render(scenario: &Scenario, step: &Step) -> Result<String> {
     let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
     step.write(dir.path())?;
     let events = load_once(vec![dir.path().to_owned()])?;
-    let state = compute(scenario.settings.node_name.as_str(), events);
+    let events = std::iter::once(scenario.settings.host_addresses()).chain(events);
+    let state = compute(scenario.settings.model.clone(), events);
     Ok(ebpf::render(&state))
 }

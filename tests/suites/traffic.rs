@@ -45,5 +45,6 @@ fn state(scenario: &Scenario, step: &Step) -> Result<NodeState> {
     let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
     step.write(dir.path())?;
     let events = load_once(vec![dir.path().to_owned()])?;
-    Ok(compute(scenario.settings.node_name.as_str(), events))
+    let events = std::iter::once(scenario.settings.host_addresses()).chain(events);
+    Ok(compute(scenario.settings.model.clone(), events))
 }

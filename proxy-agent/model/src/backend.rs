@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 
 use thiserror::Error;
 
-use crate::{ChangeSet, NodeState, ServicePortKey};
+use crate::{Capability, ChangeSet, NodeState, ServicePortKey};
 pub use difference::{Difference, DifferenceKind, RepairReport};
 pub use figure::{Figure, FigureKind};
 
@@ -17,6 +17,10 @@ pub use figure::{Figure, FigureKind};
 pub trait Backend: Send {
     /// The name that `--backend` takes.
     fn name(&self) -> &'static str;
+
+    /// What it cannot do, whatever the host. Service ports that need some of it are programmed as
+    /// far as possible.
+    fn lacks(&self) -> &'static [Capability];
 
     /// Makes the dataplane equal to `state`.
     ///

@@ -10,6 +10,12 @@ pub struct ChangeSet {
     /// The changes are the whole state: what a backend holds and this does not name is stale.
     /// True on the first sync and after any error.
     pub whole: bool,
+    /// Facts of the node changed that decide where packets go: [`NodeState::node_port_addresses`],
+    /// [`NodeState::service_cidrs`], or the addresses of the host or of its pods.
+    ///
+    /// [`NodeState::node_port_addresses`]: crate::NodeState::node_port_addresses
+    /// [`NodeState::service_cidrs`]: crate::NodeState::service_cidrs
+    pub node: bool,
     /// Upserts first, then deletes, each in key order. A backend gives up no address before all
     /// upserts are done: one that moves from Service to Service is then never absent.
     pub changes: Vec<Change>,
@@ -18,7 +24,7 @@ pub struct ChangeSet {
 impl ChangeSet {
     /// Whether a backend has nothing to do.
     pub fn is_empty(&self) -> bool {
-        !self.whole && self.changes.is_empty()
+        !self.whole && !self.node && self.changes.is_empty()
     }
 }
 

@@ -7,33 +7,61 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
-use crate::{Protocol, Service, ServiceName, ServicePort};
+use crate::{
+    Frontend, FrontendKind, IpFamily, Protocol, Service, ServiceName,
+    frontends::{asked_for, families},
+};
 
 /// What is claimed: one address and port that a client can dial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Claim {
-    pub(crate) address: SocketAddr,
-    pub(crate) protocol: Protocol,
+    family: IpFamily,
+    /// `None` for this node's own addresses.
+    address: Option<IpAddr>,
+    port: u16,
+    protocol: Protocol,
 }
 
 impl Claim {
-    pub(crate) fn new(address: IpAddr, port: &ServicePort) -> Self {
+    pub(crate) fn new(frontend: &Frontend, protocol: Protocol, family: IpFamily) -> Self {
         Self {
-            address: SocketAddr::new(address, port.port),
-            protocol: port.protocol,
+            family,
+            address: frontend.address,
+            port: frontend.port,
+            protocol,
         }
     }
 }
 
-/// Who claims it. Ordered by namespace, Service name and port name.
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => write!(f, "{}", SocketAddr::new(address, self.port))?,
+            None => write!(f, "{} node port {}", self.family, self.port)?,
+        }
+        write!(f, "/{}", self.protocol)
+    }
+}
+
+/// Who claims it. Ordered by kind, so that nobody can take a ClusterIP by naming it as an external
+/// IP (CVE-2020-8554); then by namespace, Service name and port name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Claimant {
+    pub(crate) kind: FrontendKind,
     pub(crate) service: ServiceName,
     pub(crate) port: Arc<str>,
+}
+
+impl Claimant {
+    /// Whether both are the same port of the same Service.
+    pub(crate) fn is_same_port(&self, other: &Self) -> bool {
+        (&self.service, &self.port) == (&other.service, &other.port)
+    }
 }
 
 /// All claims of all Services.
@@ -87,13 +115,16 @@ impl Claims {
 }
 
 fn claims_of(service: &Service) -> impl Iterator<Item = (Claim, Claimant)> {
-    service.cluster_ips.iter().flat_map(move |&address| {
-        service.ports.iter().map(move |port| {
-            let claimant = Claimant {
-                service: service.name.clone(),
-                port: Arc::clone(&port.name),
-            };
-            (Claim::new(address, port), claimant)
+    families(service).flat_map(move |family| {
+        service.ports.iter().flat_map(move |port| {
+            asked_for(service, port, family).map(move |frontend| {
+                let claimant = Claimant {
+                    kind: frontend.kind,
+                    service: service.name.clone(),
+                    port: Arc::clone(&port.name),
+                };
+                (Claim::new(&frontend, port.protocol, family), claimant)
+            })
         })
     })
 }
@@ -101,7 +132,7 @@ fn claims_of(service: &Service) -> impl Iterator<Item = (Claim, Claimant)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TrafficPolicy;
+    use crate::ServicePort;
 
     fn service(name: &str, ports: &[&str]) -> Service {
         Service {
@@ -113,15 +144,18 @@ mod tests {
                     name: port.into(),
                     protocol: Protocol::Tcp,
                     port: 80,
+                    node_port: None,
                 })
                 .collect(),
-            internal_policy: TrafficPolicy::Cluster,
+            ..Service::default()
         }
     }
 
     fn holder(claims: &Claims) -> Option<String> {
         let claim = Claim {
-            address: "10.96.0.1:80".parse().unwrap(),
+            family: IpFamily::V4,
+            address: Some("10.96.0.1".parse().unwrap()),
+            port: 80,
             protocol: Protocol::Tcp,
         };
         claims

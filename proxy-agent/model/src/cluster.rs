@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -25,6 +26,8 @@ pub(crate) struct Cluster {
     claims: Claims,
     /// The own node's object.
     node: Option<Arc<Node>>,
+    /// Addresses of the host's interfaces, once they are known.
+    host_addresses: Option<BTreeSet<IpAddr>>,
     service_cidrs: BTreeMap<Arc<str>, Vec<IpNet>>,
     /// What sources said about objects; no empty entries.
     diagnosed: BTreeMap<Arc<str>, Vec<Diagnostic>>,
@@ -38,6 +41,8 @@ pub(crate) struct Touched {
     pub(crate) services: BTreeSet<ServiceName>,
     /// Whether the ranges of ClusterIPs changed.
     pub(crate) service_cidrs: bool,
+    /// Whether the node's object or the host's addresses changed.
+    pub(crate) node: bool,
     /// Whether what sources said about objects changed.
     pub(crate) diagnosed: bool,
 }
@@ -51,8 +56,17 @@ impl Cluster {
             ClusterEvent::ServiceDeleted(name) => self.delete_service(&name),
             ClusterEvent::SliceUpserted(slice) => self.upsert_slice(slice),
             ClusterEvent::SliceDeleted(name) => self.delete_slice(&name),
-            ClusterEvent::NodeUpserted(node) => *node.name == *own_node && self.set_node(node),
-            ClusterEvent::NodeDeleted(name) => *name == *own_node && self.node.take().is_some(),
+            ClusterEvent::NodeUpserted(node) => {
+                *node.name == *own_node && self.set_node(Some(node))
+            }
+            ClusterEvent::NodeDeleted(name) => *name == *own_node && self.set_node(None),
+            ClusterEvent::HostAddresses(addresses) => {
+                let addresses = Some(addresses.into_iter().collect());
+                let changed = self.host_addresses != addresses;
+                self.host_addresses = addresses;
+                self.touched.node |= changed;
+                changed
+            }
             ClusterEvent::ServiceCidrUpserted(cidr) => self.upsert_service_cidr(cidr),
             ClusterEvent::ServiceCidrDeleted(name) => {
                 let changed = self.service_cidrs.remove(&name).is_some();
@@ -90,6 +104,15 @@ impl Cluster {
     /// The own node's object.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         self.node.as_ref()
+    }
+
+    /// Addresses of this host: of its interfaces, or of its Node object while those are unknown.
+    pub(crate) fn host_addresses(&self) -> BTreeSet<IpAddr> {
+        match (&self.host_addresses, &self.node) {
+            (Some(addresses), _) => addresses.clone(),
+            (None, Some(node)) => node.addresses.iter().copied().collect(),
+            (None, None) => BTreeSet::new(),
+        }
     }
 
     /// All ranges that ClusterIPs are taken from, in no particular order.
@@ -183,12 +206,22 @@ impl Cluster {
         true
     }
 
-    fn set_node(&mut self, node: Node) -> bool {
-        let changed = self.node.as_deref() != Some(&node);
-        if changed {
-            self.node = Some(Arc::new(node));
+    fn set_node(&mut self, node: Option<Node>) -> bool {
+        if self.node.as_deref() == node.as_ref() {
+            return false;
         }
-        changed
+        let decisive = |node: Option<&Node>| {
+            node.map(|node| (node.zone.clone(), node.addresses.clone()))
+                .unwrap_or_default()
+        };
+        if decisive(self.node.as_deref()) != decisive(node.as_ref()) {
+            // Topology and source ranges follow from these: any Service may be another one now.
+            let all = self.services.keys().cloned();
+            self.touched.services.extend(all);
+        }
+        self.node = node.map(Arc::new);
+        self.touched.node = true;
+        true
     }
 
     fn upsert_service_cidr(&mut self, ServiceCidr { name, cidrs }: ServiceCidr) -> bool {

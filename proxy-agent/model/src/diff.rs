@@ -45,12 +45,13 @@ impl Diff {
         }
     }
 
-    /// The changes: upserts first, then deletes, each in key order.
-    pub(crate) fn into_change_set(self) -> ChangeSet {
+    /// The changes: upserts first, then deletes, each in key order; `node` as in [`ChangeSet`].
+    pub(crate) fn into_change_set(self, node: bool) -> ChangeSet {
         let mut changes = self.upserts;
         changes.extend(self.deletes);
         ChangeSet {
             whole: false,
+            node,
             changes,
         }
     }
@@ -96,6 +97,7 @@ impl NodeState {
         };
         ChangeSet {
             whole: true,
+            node: true,
             changes: self.services.iter().map(upsert).collect(),
         }
     }

@@ -1,6 +1,6 @@
 //! The model's only input.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use crate::{EndpointSlice, Node, Service, ServiceCidr, ServiceName, SliceName};
 
@@ -24,6 +24,9 @@ pub enum ClusterEvent {
     ServiceCidrUpserted(ServiceCidr),
     /// A `ServiceCIDR` was deleted.
     ServiceCidrDeleted(Arc<str>),
+    /// The addresses of this host's interfaces, all of them. Until they are told, the addresses of
+    /// the Node object stand in for them.
+    HostAddresses(Vec<IpAddr>),
     /// What is wrong with one object, replacing what was said of it before; empty when nothing is.
     Diagnosed {
         /// The object, as in [`Diagnostic::object`].

@@ -12,12 +12,14 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod capability;
 mod change;
 mod claims;
 mod cluster;
 mod diff;
 mod event;
 mod filed;
+mod frontends;
 mod local;
 mod model;
 mod name;
@@ -25,14 +27,17 @@ mod net;
 mod object;
 pub mod oracle;
 mod select;
+mod settings;
 mod slices;
 mod standing;
 mod state;
+mod topology;
 
 pub use backend::{
     Backend, Difference, DifferenceKind, FatalCause, Figure, FigureKind, RepairReport,
     ServiceFailure, SyncError, SyncReport,
 };
+pub use capability::Capability;
 pub use change::{Change, ChangeSet};
 pub use ipnet::IpNet;
 
@@ -41,10 +46,12 @@ pub use model::{Model, compute};
 pub use name::{ObjectName, ServiceName, SliceName};
 pub use net::{IpFamily, Protocol};
 pub use object::{
-    Conditions, EndpointSlice, Node, Service, ServiceCidr, ServicePort, SliceEndpoint, SlicePort,
-    TrafficPolicy,
+    Conditions, EndpointSlice, ExternalAccess, Hints, Node, Service, ServiceCidr, ServicePort,
+    SliceEndpoint, SlicePort, TrafficPolicy,
 };
+pub use settings::{NodePortSelection, Settings};
 pub use standing::{Role, Standing};
 pub use state::{
-    Endpoint, Frontend, FrontendKind, NodeInfo, NodeState, ServicePortKey, ServiceState,
+    Endpoint, Frontend, FrontendKind, HealthCheck, HealthCheckKey, NodeInfo, NodeState,
+    ServicePortKey, ServiceState, SourceRanges,
 };

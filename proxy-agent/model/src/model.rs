@@ -1,19 +1,19 @@
 //! The model's public face: events in, state and changes out. Owns the order of the steps; each
 //! step is a module of its own.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
+
+use imbl::OrdMap;
 
 use crate::{
-    ChangeSet, ClusterEvent, Diagnostic, NodeInfo, NodeState, ServiceName, ServicePortKey,
-    SliceName, Standing, TrafficPolicy,
+    ChangeSet, ClusterEvent, Diagnostic, HealthCheck, HealthCheckKey, IpFamily, NodeInfo,
+    NodeState, ServiceName, ServicePortKey, Settings, SliceName, Standing, TrafficPolicy,
     cluster::Cluster,
     diff::Diff,
     local::{LocalService, localize},
     select::standings,
     slices::merge,
+    topology::Place,
 };
 
 /// Folds cluster events and keeps the node-local state that follows from them.
@@ -23,6 +23,7 @@ use crate::{
 /// whatever the size of the cluster.
 #[derive(Debug)]
 pub struct Model {
+    settings: Settings,
     cluster: Cluster,
     /// Addresses that several Services claim; no empty entries.
     conflicts: BTreeMap<ServiceName, Vec<Diagnostic>>,
@@ -30,28 +31,32 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model of an empty cluster for the node `node_name`. EndpointSlices name the node they
-    /// run on; they are compared with `node_name` as written.
-    pub fn new(node_name: impl Into<Arc<str>>) -> Self {
-        Self {
+    /// A model of an empty cluster for one node.
+    pub fn new(settings: impl Into<Settings>) -> Self {
+        let settings = settings.into();
+        let mut model = Self {
             cluster: Cluster::default(),
             conflicts: BTreeMap::new(),
             state: NodeState {
                 node: NodeInfo {
-                    name: node_name.into(),
-                    object: None,
+                    name: settings.node.clone(),
+                    ..NodeInfo::default()
                 },
+                traffic: settings.traffic.clone(),
                 ..NodeState::default()
             },
-        }
+            settings,
+        };
+        model.update_node();
+        model
     }
 
     /// The model of a cluster that is looked at a single time: after all `events`, up to date.
     pub fn after(
-        node_name: impl Into<Arc<str>>,
+        settings: impl Into<Settings>,
         events: impl IntoIterator<Item = ClusterEvent>,
     ) -> Self {
-        let mut model = Self::new(node_name);
+        let mut model = Self::new(settings);
         for event in events {
             model.apply(event);
         }
@@ -62,22 +67,23 @@ impl Model {
     /// Folds one event and returns whether it changed what the model knows of the cluster: a
     /// source may repeat itself. Nothing is computed before [`Self::update`].
     pub fn apply(&mut self, event: ClusterEvent) -> bool {
-        self.cluster.apply(event, &self.state.node.name)
+        self.cluster.apply(event, &self.settings.node)
     }
 
     /// Brings the state up to date and returns how it differs from before, in the order in which
-    /// a backend must apply it. The node's facts, the ranges of ClusterIPs and diagnostics can
-    /// change without a change here.
+    /// a backend must apply it. What a backend has no use for (diagnostics, health checks, facts
+    /// about the node) can change without a change here.
     pub fn update(&mut self) -> ChangeSet {
         let touched = self.cluster.take_touched();
         let mut diff = Diff::default();
         let mut diagnostics_changed = touched.diagnosed;
         for name in &touched.services {
             let local = match self.cluster.service(name) {
-                Some(service) => localize(&self.cluster, service, &self.state.node.name),
+                Some(service) => localize(&self.cluster, service, &self.settings.node),
                 None => LocalService::default(),
             };
             diff.replace(&mut self.state.services, name, local.entries);
+            note_health_checks(&mut self.state.health_checks, name, &local.health_checks);
             diagnostics_changed |= self.note_conflicts(name, local.diagnostics);
         }
         if diagnostics_changed {
@@ -91,12 +97,35 @@ impl Model {
             diagnostics.dedup();
             self.state.diagnostics = diagnostics.into();
         }
+        let mut node_changed = touched.node && self.update_node();
         if touched.service_cidrs {
             let cidrs: BTreeSet<_> = self.cluster.service_cidrs().collect();
-            self.state.service_cidrs = cidrs.into_iter().collect();
+            if !self.state.service_cidrs.iter().eq(&cidrs) {
+                self.state.service_cidrs = cidrs.into_iter().collect();
+                node_changed = true;
+            }
         }
-        self.state.node.object = self.cluster.node().cloned();
-        diff.into_change_set()
+        diff.into_change_set(node_changed)
+    }
+
+    /// Takes over what is known of the node. Returns whether that matters to a backend.
+    fn update_node(&mut self) -> bool {
+        let state = &mut self.state;
+        let object = self.cluster.node();
+        let pod_cidrs_changed =
+            state.node.pod_cidrs() != object.map_or(&[][..], |node| &node.pod_cidrs);
+        state.node.object = object.cloned();
+        let host: Vec<_> = self.cluster.host_addresses().into_iter().collect();
+        let node_ports = self
+            .settings
+            .node_port_addresses(&host, state.node.addresses());
+        let addresses_changed = *state.node.host_addresses != *host
+            || !state.node_port_addresses.iter().eq(&node_ports);
+        if addresses_changed {
+            state.node.host_addresses = host.into();
+            state.node_port_addresses = node_ports.into_iter().collect();
+        }
+        pod_cidrs_changed || addresses_changed
     }
 
     /// The state as of the last [`Self::update`].
@@ -109,7 +138,11 @@ impl Model {
     pub fn standings(&self, key: &ServicePortKey, policy: TrafficPolicy) -> Vec<Standing<'_>> {
         let slices = self.cluster.slices_of(&key.service);
         let candidates = merge(slices, &key.port, key.protocol, key.family);
-        standings(&candidates, policy, &self.state.node.name)
+        let place = Place {
+            node: &self.settings.node,
+            zone: self.cluster.node().and_then(|node| node.zone.as_deref()),
+        };
+        standings(&candidates, policy, place)
     }
 
     /// The EndpointSlices that belong to a Service, ordered.
@@ -127,11 +160,34 @@ impl Model {
     }
 }
 
-/// The state of the node `node_name` after `events`, computed at once: for commands that look at
-/// a cluster a single time.
+/// Replaces what load balancers are told about `service`.
+fn note_health_checks(
+    all: &mut OrdMap<HealthCheckKey, HealthCheck>,
+    service: &ServiceName,
+    now: &[(HealthCheckKey, HealthCheck)],
+) {
+    for family in [IpFamily::V4, IpFamily::V6] {
+        let key = HealthCheckKey {
+            service: service.clone(),
+            family,
+        };
+        match now.iter().find(|(of, _)| *of == key) {
+            Some((_, check)) if all.get(&key) != Some(check) => {
+                all.insert(key, *check);
+            }
+            Some(_) => {}
+            None => {
+                all.remove(&key);
+            }
+        }
+    }
+}
+
+/// The state of a node after `events`, computed at once: for commands that look at a cluster a
+/// single time.
 pub fn compute(
-    node_name: impl Into<Arc<str>>,
+    settings: impl Into<Settings>,
     events: impl IntoIterator<Item = ClusterEvent>,
 ) -> NodeState {
-    Model::after(node_name, events).state
+    Model::after(settings, events).state
 }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 /// Namespace and name of a namespaced object, ordered by namespace, then name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// Namespace, a DNS label.
     pub namespace: Arc<str>,

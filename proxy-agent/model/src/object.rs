@@ -1,7 +1,11 @@
 //! What the model knows of cluster objects: the fields that decide where traffic goes, already
 //! parsed. A source turns API objects into these values and reports what it could not parse.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    num::{NonZeroU16, NonZeroU32},
+    sync::Arc,
+};
 
 use ipnet::IpNet;
 
@@ -12,7 +16,7 @@ use crate::{IpFamily, Protocol, ServiceName, SliceName};
 /// Services that no proxy serves (headless, `ExternalName`) or that another proxy serves
 /// (label `service.kubernetes.io/service-proxy-name`) are never made into this value; a source
 /// reports them as deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
     /// Namespace and name.
     pub name: ServiceName,
@@ -22,6 +26,29 @@ pub struct Service {
     pub ports: Vec<ServicePort>,
     /// `spec.internalTrafficPolicy`: which endpoints the ClusterIPs lead to (KEP-2086).
     pub internal_policy: TrafficPolicy,
+    /// `spec.sessionAffinity` ClientIP: how long a client keeps its endpoint after its last
+    /// connection, in seconds.
+    pub affinity: Option<NonZeroU32>,
+    /// What it says of clients outside the cluster; `None` for the many that say nothing.
+    pub external: Option<Box<ExternalAccess>>,
+}
+
+/// What a [`Service`] says of clients outside the cluster, besides NodePorts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExternalAccess {
+    /// `spec.externalTrafficPolicy`: which endpoints everything else leads to that is dialled from
+    /// outside the cluster.
+    pub policy: TrafficPolicy,
+    /// `spec.externalIPs`.
+    pub ips: Vec<IpAddr>,
+    /// Addresses in `status.loadBalancer.ingress` that nodes must serve: those whose `ipMode` is
+    /// VIP or absent (KEP-1860).
+    pub load_balancer_ips: Vec<IpAddr>,
+    /// `spec.loadBalancerSourceRanges`; none of a family means that all may come.
+    pub source_ranges: Vec<IpNet>,
+    /// `spec.healthCheckNodePort` of a Service of type `LoadBalancer` whose external policy is
+    /// Local; `None` for every other one.
+    pub health_check_node_port: Option<NonZeroU16>,
 }
 
 /// One port of a [`Service`].
@@ -31,8 +58,11 @@ pub struct ServicePort {
     pub name: Arc<str>,
     /// Protocol.
     pub protocol: Protocol,
-    /// Port number on the ClusterIP, 1 to 65535.
+    /// Port number on every address of the Service, 1 to 65535.
     pub port: u16,
+    /// Port number on this node's own addresses; `None` if it is not served there
+    /// (`allocateLoadBalancerNodePorts: false`, for one).
+    pub node_port: Option<NonZeroU16>,
 }
 
 /// Which endpoints a frontend may lead to.
@@ -81,6 +111,18 @@ pub struct SliceEndpoint {
     pub conditions: Conditions,
     /// The node it runs on, as written.
     pub node: Option<Arc<str>>,
+    /// Who should use it; `None` if that is not said.
+    pub hints: Option<Arc<Hints>>,
+}
+
+/// Who should use an endpoint (KEP-2433, KEP-3015). Written by a controller for
+/// `trafficDistribution`, for all endpoints of a Service or for none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hints {
+    /// Clients in these zones.
+    pub zones: Vec<Arc<str>>,
+    /// Clients on these nodes.
+    pub nodes: Vec<Arc<str>>,
 }
 
 /// Endpoint conditions (KEP-1672). Absent `ready` and `serving` mean true, absent

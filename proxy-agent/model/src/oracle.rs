@@ -5,8 +5,11 @@
 //! Written for obviousness: it looks at every frontend each time, and shares nothing with what
 //! computes the state.
 
+mod route;
 mod traffic;
 mod verdict;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use self::{
     traffic::{Detector, Packet, Path, Traffic},
@@ -14,8 +17,8 @@ pub use self::{
 };
 
 use crate::{
-    Endpoint, Frontend, FrontendKind, NodeState, Protocol, ServicePortKey, ServiceState,
-    TrafficPolicy,
+    Frontend, FrontendKind, IpFamily, NodeState, Protocol, ServicePortKey, ServiceState,
+    SourceRanges, TrafficPolicy,
 };
 
 /// What must become of `packet`.
@@ -24,20 +27,13 @@ use crate::{
 /// [`Path::Socket`] what the socket hooks of the eBPF backend do, which decide when a local
 /// process dials: they know no source address, see neither SCTP nor raw sockets, and leave alone
 /// what they do not serve.
-pub fn verdict(state: &NodeState, traffic: &Traffic, packet: &Packet, path: Path) -> Verdict {
+pub fn verdict(state: &NodeState, packet: &Packet, path: Path) -> Verdict {
     let packet = &packet.canonical();
     if path == Path::Socket && packet.protocol == Protocol::Sctp {
         return Verdict::without_service(Outcome::Pass, Reason::UnseenProtocol);
     }
-    match dialled(state, packet) {
-        Some((key, service, frontend)) => {
-            let masquerade = |endpoint: &Endpoint| match path {
-                Path::Packet => masquerade(state, traffic, packet, frontend, endpoint),
-                // The endpoint sees the true source: there is none yet that could be rewritten.
-                Path::Socket => None,
-            };
-            serve(key, service, frontend, masquerade)
-        }
+    match dialled(state, packet, path) {
+        Some((key, service, frontend)) => serve(state, packet, path, key, service, frontend),
         None => match path {
             Path::Packet => stray(state, packet),
             Path::Socket => Verdict::without_service(Outcome::Pass, Reason::NoFrontend),
@@ -45,59 +41,110 @@ pub fn verdict(state: &NodeState, traffic: &Traffic, packet: &Packet, path: Path
     }
 }
 
-/// The frontend that `packet` is for.
+/// The frontend that `packet` is for: that of its very address before a NodePort.
 fn dialled<'a>(
     state: &'a NodeState,
     packet: &Packet,
+    path: Path,
 ) -> Option<(&'a ServicePortKey, &'a ServiceState, Frontend)> {
     let to = packet.destination;
-    state.services.iter().find_map(|(key, service)| {
-        let is_dialled = |frontend: &&Frontend| {
-            key.protocol == packet.protocol
-                && (frontend.address, frontend.port) == (to.ip(), to.port())
-        };
-        let frontend = service.frontends.iter().find(is_dialled)?;
-        Some((key, &**service, *frontend))
+    let waits = |address: Option<IpAddr>| {
+        state.services.iter().find_map(|(key, service)| {
+            let is_dialled = |frontend: &&Frontend| {
+                (key.protocol, key.family) == (packet.protocol, IpFamily::of(to.ip()))
+                    && (frontend.address, frontend.port) == (address, to.port())
+            };
+            let frontend = service.frontends.iter().find(is_dialled)?;
+            Some((key, &**service, *frontend))
+        })
+    };
+    waits(Some(to.ip())).or_else(|| {
+        let on_node = has_node_ports(state, to.ip(), path);
+        on_node.then(|| waits(None)).flatten()
     })
+}
+
+/// Whether NodePorts answer on `address`.
+fn has_node_ports(state: &NodeState, address: IpAddr, path: Path) -> bool {
+    let own = match (path, address) {
+        // The kernel takes the unspecified address for loopback.
+        (Path::Socket, IpAddr::V4(v4)) if v4.is_loopback() || v4.is_unspecified() => {
+            Ipv4Addr::LOCALHOST.into()
+        }
+        (Path::Socket, IpAddr::V6(v6)) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        // Packets to loopback addresses cannot be led elsewhere without opening this node to its
+        // neighbours (CVE-2020-8558).
+        (Path::Packet, address) if address.is_loopback() => return false,
+        _ => address,
+    };
+    state.node_port_addresses.contains(&own)
 }
 
 /// What becomes of a packet for a frontend.
 fn serve(
+    state: &NodeState,
+    packet: &Packet,
+    path: Path,
     key: &ServicePortKey,
     service: &ServiceState,
     frontend: Frontend,
-    masquerade: impl Fn(&Endpoint) -> Option<Masquerade>,
 ) -> Verdict {
-    let policy = match frontend.kind {
-        FrontendKind::ClusterIp => service.internal_policy,
+    let verdict = |outcome, reason, set, targets| Verdict {
+        outcome,
+        service: Some(key.clone()),
+        frontend: Some(frontend),
+        set,
+        targets,
+        reason,
     };
-    let (set, reason) = match policy {
-        TrafficPolicy::Cluster => (&service.cluster_endpoints, Reason::ClusterSet),
-        TrafficPolicy::Local => (&service.local_endpoints, Reason::LocalSet),
+    if let Some(ranges) = &service.source_ranges
+        && frontend.kind == FrontendKind::LoadBalancerIp
+    {
+        match path {
+            // The source is not known yet: the packet path decides.
+            Path::Socket => return verdict(Outcome::Pass, Reason::PacketPathDecides, None, vec![]),
+            Path::Packet if !may_come(ranges, packet) => {
+                return verdict(Outcome::Drop, Reason::SourceRange, None, vec![]);
+            }
+            Path::Packet => {}
+        }
+    }
+    let route = route::of(state, packet, path, service, frontend);
+    let endpoints = match route.set {
+        TrafficPolicy::Cluster => &service.cluster_endpoints,
+        TrafficPolicy::Local => &service.local_endpoints,
     };
-    let targets: Vec<_> = set
+    let targets: Vec<_> = endpoints
         .iter()
         .flat_map(|set| set.iter())
         .map(|endpoint| Target {
             address: endpoint.address,
-            masquerade: masquerade(endpoint),
+            masquerade: match path {
+                Path::Packet => route.masquerade.or_else(|| {
+                    // Without it the endpoint would answer itself, past this node.
+                    (endpoint.address.ip() == packet.source).then_some(Masquerade::Hairpin)
+                }),
+                // The endpoint sees the true source: there is none yet that could be rewritten.
+                Path::Socket => None,
+            },
         })
         .collect();
     let (outcome, reason) = if !targets.is_empty() {
-        (Outcome::Forward, reason)
+        (Outcome::Forward, route.reason)
     } else if service.has_any_endpoints {
         // A load balancer that tries another node must not take it for a refusal.
         (Outcome::Drop, Reason::NoneByPolicy)
     } else {
         (Outcome::Reject, Reason::NoEndpoints)
     };
-    Verdict {
-        outcome,
-        service: Some(key.clone()),
-        frontend: Some(frontend),
-        targets,
-        reason,
-    }
+    verdict(outcome, reason, Some(route.set), targets)
+}
+
+/// Whether the ranges let `packet` in.
+fn may_come(ranges: &SourceRanges, packet: &Packet) -> bool {
+    let mut all = ranges.ranges.iter();
+    all.any(|range| range.contains(&packet.source))
+        || (ranges.own_address && packet.source == packet.destination.ip())
 }
 
 /// What becomes of a packet that no frontend waits for.
@@ -107,7 +154,7 @@ fn stray(state: &NodeState, packet: &Packet) -> Verdict {
         .services
         .values()
         .flat_map(|service| &service.frontends)
-        .any(|frontend| frontend.address == to && frontend.kind == FrontendKind::ClusterIp);
+        .any(|frontend| frontend.address == Some(to) && frontend.kind == FrontendKind::ClusterIp);
     let (outcome, reason) = if is_live {
         (Outcome::Reject, Reason::UnknownPort)
     } else if state.service_cidrs.iter().any(|cidr| cidr.contains(&to)) {
@@ -117,28 +164,6 @@ fn stray(state: &NodeState, packet: &Packet) -> Verdict {
         (Outcome::Pass, Reason::NoFrontend)
     };
     Verdict::without_service(outcome, reason)
-}
-
-/// Why the source address is replaced by this node's on the way to `endpoint`.
-fn masquerade(
-    state: &NodeState,
-    traffic: &Traffic,
-    packet: &Packet,
-    frontend: Frontend,
-    endpoint: &Endpoint,
-) -> Option<Masquerade> {
-    match frontend.kind {
-        FrontendKind::ClusterIp if traffic.masquerade_all => Some(Masquerade::All),
-        FrontendKind::ClusterIp
-            if traffic.detector.is_local(&state.node, packet) == Some(false) =>
-        {
-            Some(Masquerade::NotLocal)
-        }
-        // Without it the endpoint would answer itself, past this node.
-        FrontendKind::ClusterIp => {
-            (endpoint.address.ip() == packet.source).then_some(Masquerade::Hairpin)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Which endpoints a Service port uses on this node: readiness and traffic policy (KEP-1669,
-//! KEP-2086). Pure: candidates in, sets out.
+//! Which endpoints a Service port uses on this node: readiness, traffic policy and topology
+//! (KEP-1669, KEP-2086, KEP-2433). Pure: candidates in, sets out.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use crate::{
     Endpoint, TrafficPolicy,
     slices::Candidate,
     standing::{Role, Standing},
+    topology::{Nearness, Place},
 };
 
 /// Which sets the frontends of a Service port need. A set that none needs is not computed.
@@ -17,17 +18,13 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// For a Service port whose only frontends are its ClusterIPs.
-    pub(crate) fn of_cluster_ip(internal: TrafficPolicy) -> Self {
-        match internal {
-            TrafficPolicy::Cluster => Self {
-                cluster: true,
-                local: false,
-            },
-            TrafficPolicy::Local => Self {
-                cluster: false,
-                local: true,
-            },
+    /// For a Service port with these policies. `external` is `None` without a frontend that is
+    /// dialled from outside the cluster; with policy Local such a frontend needs the cluster set
+    /// too, for clients on this node.
+    pub(crate) fn of(internal: TrafficPolicy, external: Option<TrafficPolicy>) -> Self {
+        Self {
+            cluster: internal == TrafficPolicy::Cluster || external.is_some(),
+            local: internal == TrafficPolicy::Local || external == Some(TrafficPolicy::Local),
         }
     }
 }
@@ -40,62 +37,90 @@ pub(crate) struct Sets {
     pub(crate) has_any: bool,
 }
 
-/// Chooses among `candidates` for the node called `node`. The order of candidates is kept.
-pub(crate) fn choose(candidates: &[Candidate<'_>], uses: Uses, node: &str) -> Sets {
-    let is_local = |candidate: &&Candidate<'_>| candidate.node == Some(node);
+/// Chooses among `candidates` for the node at `place`. The order of candidates is kept.
+pub(crate) fn choose(candidates: &[Candidate<'_>], uses: Uses, place: Place<'_>) -> Sets {
+    let set = |policy| Selection::of(candidates, policy, place).endpoints(candidates);
     Sets {
-        cluster: uses.cluster.then(|| usable(candidates.iter())),
-        local: uses
-            .local
-            .then(|| usable(candidates.iter().filter(is_local))),
+        cluster: uses.cluster.then(|| set(TrafficPolicy::Cluster)),
+        local: uses.local.then(|| set(TrafficPolicy::Local)),
         has_any: candidates
             .iter()
             .any(|candidate| Role::of(candidate, false).is_used()),
     }
 }
 
-/// Decided for each set on its own: a ready endpoint hides the terminating ones of its set only.
-fn usable<'a>(candidates: impl Iterator<Item = &'a Candidate<'a>> + Clone) -> Arc<[Endpoint]> {
-    let has_ready = has_ready(candidates.clone());
-    candidates
-        .filter(|candidate| Role::of(candidate, has_ready).is_used())
-        .map(|candidate| Endpoint {
-            address: candidate.address,
-        })
-        .collect()
-}
-
-fn has_ready<'a>(mut candidates: impl Iterator<Item = &'a Candidate<'a>>) -> bool {
-    candidates.any(|candidate| candidate.conditions.ready)
-}
-
 /// What becomes of each of `candidates` in the set of `policy`.
 pub(crate) fn standings<'a>(
     candidates: &[Candidate<'a>],
     policy: TrafficPolicy,
-    node: &str,
+    place: Place<'_>,
 ) -> Vec<Standing<'a>> {
-    let is_allowed = |candidate: &&Candidate<'_>| match policy {
-        TrafficPolicy::Cluster => true,
-        TrafficPolicy::Local => candidate.node == Some(node),
-    };
-    let has_ready = has_ready(candidates.iter().filter(is_allowed));
+    let selection = Selection::of(candidates, policy, place);
     let standing = |candidate: &Candidate<'a>| Standing {
         address: candidate.address,
         node: candidate.node,
-        role: if is_allowed(&candidate) {
-            Role::of(candidate, has_ready)
-        } else {
-            Role::Elsewhere
-        },
+        role: selection.role(candidate),
     };
     candidates.iter().map(standing).collect()
+}
+
+/// How one set is chosen. Decided for each set on its own: a ready endpoint hides the terminating
+/// ones of its set only, and topology is for the cluster set.
+struct Selection<'a> {
+    policy: TrafficPolicy,
+    nearness: Nearness,
+    has_ready: bool,
+    place: Place<'a>,
+}
+
+impl<'a> Selection<'a> {
+    fn of(candidates: &[Candidate<'_>], policy: TrafficPolicy, place: Place<'a>) -> Self {
+        let mut selection = Self {
+            policy,
+            nearness: match policy {
+                TrafficPolicy::Cluster => Nearness::of(candidates, place),
+                TrafficPolicy::Local => Nearness::Any,
+            },
+            has_ready: false,
+            place,
+        };
+        selection.has_ready = candidates
+            .iter()
+            .any(|candidate| selection.role(candidate) == Role::Ready);
+        selection
+    }
+
+    fn role(&self, candidate: &Candidate<'_>) -> Role {
+        if self.policy == TrafficPolicy::Local && !self.place.is_home_of(candidate) {
+            return Role::Elsewhere;
+        }
+        match Role::of(candidate, self.has_ready) {
+            // The last resort is not a matter of topology.
+            Role::Ready if !self.nearness.allows(candidate, self.place) => Role::Farther,
+            role => role,
+        }
+    }
+
+    fn endpoints(&self, candidates: &[Candidate<'_>]) -> Arc<[Endpoint]> {
+        candidates
+            .iter()
+            .filter(|candidate| self.role(candidate).is_used())
+            .map(|candidate| Endpoint {
+                address: candidate.address,
+            })
+            .collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Conditions;
+    use crate::{Conditions, Hints};
+
+    const HERE: Place<'static> = Place {
+        node: "here",
+        zone: Some("a"),
+    };
 
     struct Case {
         name: &'static str,
@@ -213,7 +238,7 @@ mod tests {
     #[test]
     fn choose_follows_readiness_and_policy() {
         for case in CASES {
-            let sets = choose(&candidates(case), Uses::of_cluster_ip(case.policy), "here");
+            let sets = choose(&candidates(case), Uses::of(case.policy, None), HERE);
             assert_eq!(
                 octets(sets.cluster.as_deref()).as_deref(),
                 case.cluster,
@@ -231,6 +256,63 @@ mod tests {
     }
 
     #[test]
+    fn policies_say_which_sets_are_needed() {
+        use TrafficPolicy::{Cluster, Local};
+        for (internal, external, cluster, local) in [
+            (Cluster, None, true, false),
+            (Local, None, false, true),
+            (Cluster, Some(Cluster), true, false),
+            (Cluster, Some(Local), true, true),
+            (Local, Some(Cluster), true, true),
+            (Local, Some(Local), true, true),
+        ] {
+            assert_eq!(
+                Uses::of(internal, external),
+                Uses { cluster, local },
+                "internal {internal:?}, external {external:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn topology_is_for_ready_endpoints_of_the_cluster_set() {
+        let (near, far) = (zone("a"), zone("b"));
+        let case = |conditions: &'static str| -> Vec<Candidate<'_>> {
+            let mut candidates = candidates(&Case {
+                endpoints: &[(1, "rs", "there"), (2, "rs", "here")],
+                ..CLUSTER
+            });
+            for (candidate, hints) in candidates.iter_mut().zip([&near, &far]) {
+                candidate.hints = Some(hints);
+                candidate.conditions.ready = conditions.contains('r');
+                candidate.conditions.terminating = conditions.contains('t');
+            }
+            candidates
+        };
+        let both = Uses {
+            cluster: true,
+            local: true,
+        };
+        let sets = choose(&case("r"), both, HERE);
+        assert_eq!(octets(sets.cluster.as_deref()), Some(vec![1]));
+        assert_eq!(octets(sets.local.as_deref()), Some(vec![2]));
+        let roles: Vec<_> = standings(&case("r"), TrafficPolicy::Cluster, HERE)
+            .iter()
+            .map(|standing| standing.role)
+            .collect();
+        assert_eq!(roles, [Role::Ready, Role::Farther]);
+        let sets = choose(&case("t"), both, HERE);
+        assert_eq!(octets(sets.cluster.as_deref()), Some(vec![1, 2]));
+    }
+
+    fn zone(zone: &str) -> Hints {
+        Hints {
+            zones: vec![zone.into()],
+            nodes: Vec::new(),
+        }
+    }
+
+    #[test]
     fn the_two_sets_fall_back_independently() {
         let case = Case {
             endpoints: &[(1, "st", "here"), (2, "rs", "there")],
@@ -242,7 +324,7 @@ mod tests {
                 cluster: true,
                 local: true,
             },
-            "here",
+            HERE,
         );
         assert_eq!(octets(sets.cluster.as_deref()), Some(vec![2]));
         assert_eq!(octets(sets.local.as_deref()), Some(vec![1]));
@@ -264,7 +346,7 @@ mod tests {
             ..CLUSTER
         };
         let roles = |policy| -> Vec<_> {
-            standings(&candidates(&case), policy, "here")
+            standings(&candidates(&case), policy, HERE)
                 .iter()
                 .map(|standing| standing.role)
                 .collect()
@@ -290,6 +372,7 @@ mod tests {
                 terminating: conditions.contains('t'),
             },
             node: (!node.is_empty()).then_some(node),
+            hints: None,
         };
         case.endpoints.iter().map(candidate).collect()
     }

@@ -3,7 +3,7 @@
 
 use std::{cmp::Reverse, net::SocketAddr};
 
-use crate::{Conditions, EndpointSlice, IpFamily, Protocol, SliceEndpoint};
+use crate::{Conditions, EndpointSlice, Hints, IpFamily, Protocol, SliceEndpoint};
 
 /// An endpoint that a Service port could use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) address: SocketAddr,
     pub(crate) conditions: Conditions,
     pub(crate) node: Option<&'a str>,
+    pub(crate) hints: Option<&'a Hints>,
 }
 
 impl<'a> Candidate<'a> {
@@ -19,19 +20,21 @@ impl<'a> Candidate<'a> {
             address: SocketAddr::new(endpoint.address, port),
             conditions: endpoint.conditions,
             node: endpoint.node.as_deref(),
+            hints: endpoint.hints.as_deref(),
         }
     }
 
     /// Which of two copies counts: the one that is not terminating (kube-proxy's rule, for an
     /// endpoint that its controller moves between slices), then the one that is more usable.
-    /// The node only makes the order total, so that the order of the slices never matters.
+    /// Node and hints only make the order total, so that the order of the slices never matters.
     fn rank(&self) -> impl Ord + use<'a> {
         let Conditions {
             ready,
             serving,
             terminating,
         } = self.conditions;
-        (!terminating, ready, serving, self.node.map(Reverse))
+        let node = self.node.map(Reverse);
+        (!terminating, ready, serving, node, self.hints.map(Reverse))
     }
 }
 
@@ -80,6 +83,7 @@ mod tests {
                 terminating: conditions.contains('t'),
             },
             node: (!node.is_empty()).then(|| node.into()),
+            hints: None,
         }
     }
 

@@ -1,5 +1,5 @@
-//! What each endpoint is to a set: used, or left out, and why (KEP-1669, KEP-2086). The rules
-//! themselves; `select.rs` collects those that are used.
+//! What each endpoint is to a set: used, or left out, and why (KEP-1669, KEP-2086,
+//! KEP-2433). The rules themselves; `select.rs` collects those that are used.
 
 use std::net::SocketAddr;
 
@@ -31,6 +31,9 @@ pub enum Role {
     NotReady,
     /// Left out: it is not on this node, and the policy is Local.
     Elsewhere,
+    /// Left out: it is ready, but by its hints it is for other zones or nodes, and some are for
+    /// this one.
+    Farther,
 }
 
 impl Role {

@@ -4,21 +4,29 @@
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
+    num::{NonZeroU16, NonZeroU32},
     sync::Arc,
 };
 
 use imbl::OrdMap;
 use ipnet::IpNet;
 
-use crate::{Diagnostic, IpFamily, Node, Protocol, ServiceName, TrafficPolicy};
+use crate::{Diagnostic, IpFamily, Node, Protocol, ServiceName, TrafficPolicy, oracle::Traffic};
 
 /// The node-local state. Cloning it is O(1): a snapshot shares all that did not change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeState {
     /// The node this state is for.
     pub node: NodeInfo,
+    /// How it tells sources apart, and what it masquerades.
+    pub traffic: Traffic,
     /// One entry per Service port and family, in key order.
     pub services: OrdMap<ServicePortKey, Arc<ServiceState>>,
+    /// Where NodePorts answer, ordered and unique. Loopback addresses among them are for processes
+    /// of this node, by way of sockets only; 127.0.0.1 stands for all of 127.0.0.0/8.
+    pub node_port_addresses: Arc<[IpAddr]>,
+    /// What load balancers are told that ask whether to send connections here.
+    pub health_checks: OrdMap<HealthCheckKey, HealthCheck>,
     /// Where ClusterIPs are taken from, ordered and unique; empty when the cluster does not say.
     pub service_cidrs: Arc<[IpNet]>,
     /// What does not make sense, ordered.
@@ -32,6 +40,9 @@ pub struct NodeInfo {
     pub name: Arc<str>,
     /// Its Node object; `None` while there is none.
     pub object: Option<Arc<Node>>,
+    /// The addresses of its interfaces, ordered and unique; those of its Node object while the
+    /// former are not known.
+    pub host_addresses: Arc<[IpAddr]>,
 }
 
 impl NodeInfo {
@@ -45,7 +56,12 @@ impl NodeInfo {
         self.object.as_ref().map_or(&[], |node| &node.pod_cidrs)
     }
 
-    /// Its own addresses; empty while there is no Node object.
+    /// Whether `address` is one of this host: what it sends from there is its own.
+    pub fn is_host(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.host_addresses.binary_search(&address).is_ok()
+    }
+
+    /// The addresses that its Node object names; empty while there is none.
     pub fn addresses(&self) -> &[IpAddr] {
         self.object.as_ref().map_or(&[], |node| &node.addresses)
     }
@@ -94,6 +110,44 @@ pub struct ServiceState {
     pub has_any_endpoints: bool,
     /// Which set serves ClusterIP frontends.
     pub internal_policy: TrafficPolicy,
+    /// Which set serves all other frontends; Cluster if there are none. With Local, clients on
+    /// this node are led to the cluster set all the same.
+    pub external_policy: TrafficPolicy,
+    /// How long a client keeps its endpoint after its last connection, in seconds; `None` if each
+    /// connection goes to a random one.
+    pub affinity: Option<NonZeroU32>,
+    /// Who may dial load-balancer IPs; `None` if everyone may.
+    pub source_ranges: Option<Arc<SourceRanges>>,
+}
+
+/// Who may dial the load-balancer IPs of a Service port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceRanges {
+    /// Sources in these ranges, ordered and unique, all of one family.
+    pub ranges: Vec<IpNet>,
+    /// The dialled address itself as well: this node is in one of the ranges, and may have the
+    /// address on one of its interfaces and send from it.
+    pub own_address: bool,
+}
+
+/// Identity of what is told about one Service's health.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HealthCheckKey {
+    /// The Service.
+    pub service: ServiceName,
+    /// Family of the addresses where it is told.
+    pub family: IpFamily,
+}
+
+/// What load balancers are told about a Service with external policy Local (on its
+/// `healthCheckNodePort`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Where they ask.
+    pub port: NonZeroU16,
+    /// Different IP addresses of ready endpoints on this node. Those that terminate do not count
+    /// even while they are the last resort, so that load balancers turn away in time.
+    pub local_endpoints: usize,
 }
 
 /// An address that clients dial.
@@ -101,25 +155,50 @@ pub struct ServiceState {
 pub struct Frontend {
     /// Where the address comes from.
     pub kind: FrontendKind,
-    /// Address.
-    pub address: IpAddr,
+    /// Address; `None` for every one of [`NodeState::node_port_addresses`] of the family.
+    pub address: Option<IpAddr>,
     /// Port number.
     pub port: u16,
 }
 
-/// Where a frontend's address comes from.
+impl fmt::Display for Frontend {
+    /// `10.96.0.1:80`, or `*:30080` on the node's own addresses.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => SocketAddr::new(address, self.port).fmt(f),
+            None => write!(f, "*:{}", self.port),
+        }
+    }
+}
+
+/// Where a frontend's address comes from. Of two Services that claim one address, the one whose
+/// kind comes first has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FrontendKind {
-    /// `spec.clusterIPs`.
+    /// `spec.clusterIPs`, which the API server hands out.
     ClusterIp,
+    /// `status.loadBalancer.ingress`, which a controller writes.
+    LoadBalancerIp,
+    /// `spec.externalIPs`, which any user may write.
+    ExternalIp,
+    /// `spec.ports[].nodePort`.
+    NodePort,
 }
 
 impl FrontendKind {
-    /// The name used in output: `ClusterIP`.
+    /// The name used in output: `ClusterIP`, `LoadBalancerIP`, `ExternalIP` or `NodePort`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ClusterIp => "ClusterIP",
+            Self::LoadBalancerIp => "LoadBalancerIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::NodePort => "NodePort",
         }
+    }
+
+    /// Whether clients outside the cluster dial it.
+    pub const fn is_external(self) -> bool {
+        !matches!(self, Self::ClusterIp)
     }
 }
 

@@ -20,9 +20,11 @@ fn service(name: &str, address: &str, ports: &[(&str, u16)]) -> Service {
                 name: name.into(),
                 protocol: Protocol::Tcp,
                 port,
+                node_port: None,
             })
             .collect(),
         internal_policy: TrafficPolicy::Cluster,
+        ..Service::default()
     }
 }
 
@@ -36,6 +38,7 @@ fn slice(name: &str, addresses: &[&str]) -> EndpointSlice {
             terminating: false,
         },
         node: None,
+        hints: None,
     };
     EndpointSlice {
         name: SliceName::new("shop", name),
@@ -56,10 +59,7 @@ fn frontends(model: &Model) -> Vec<String> {
     for (key, state) in &model.state().services {
         for frontend in &state.frontends {
             let (name, port) = (&key.service.name, &key.port);
-            lines.push(format!(
-                "{name}:{port} {}:{}",
-                frontend.address, frontend.port
-            ));
+            lines.push(format!("{name}:{port} {frontend}"));
         }
     }
     lines

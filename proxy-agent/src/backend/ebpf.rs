@@ -53,8 +53,8 @@ pub use in_force::is_programmed;
 pub use probe::probe;
 use proxy_common::names::MAPS;
 use proxy_model::{
-    Backend, ChangeSet, Difference, FatalCause, Figure, NodeState, RepairReport, ServiceFailure,
-    SyncError, SyncReport,
+    Backend, Capability, ChangeSet, Difference, FatalCause, Figure, NodeState, RepairReport,
+    ServiceFailure, SyncError, SyncReport,
 };
 pub use render::render;
 
@@ -210,6 +210,10 @@ fn failures(outcome: Outcome) -> Vec<ServiceFailure> {
 impl Backend for EbpfBackend {
     fn name(&self) -> &'static str {
         "ebpf"
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        &Capability::ALL
     }
 
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {

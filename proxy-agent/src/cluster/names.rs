@@ -1,41 +1,63 @@
-//! Names that many objects have in common: of namespaces, nodes and ports. Held once each.
+//! What many objects have in common: names of namespaces, nodes and ports, and topology hints.
+//! Held once each.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, hash::Hash, sync::Arc};
 
-/// Before it is worth a look which names nobody has any more.
+use proxy_model::Hints;
+
+/// Before it is worth a look which values nobody has any more.
 const FEW: usize = 1024;
 
-/// Gives equal names the same memory. A large cluster has ten thousands of endpoints on some
-/// hundred nodes.
-#[derive(Debug)]
+/// Gives equal values the same memory. A large cluster has ten thousands of endpoints on some
+/// hundred nodes in a handful of zones.
+#[derive(Debug, Default)]
 pub struct Names {
-    names: HashSet<Arc<str>>,
-    /// At this size, those that nobody else has are dropped.
-    sweep_at: usize,
-}
-
-impl Default for Names {
-    fn default() -> Self {
-        Self {
-            names: HashSet::new(),
-            sweep_at: FEW,
-        }
-    }
+    names: Shared<str>,
+    hints: Shared<Hints>,
 }
 
 impl Names {
     /// `name`, shared with whoever has it already.
     pub fn share(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.names.get(name) {
-            return Arc::clone(known);
+        let known = self.names.known(name);
+        known.unwrap_or_else(|| self.names.add(name.into()))
+    }
+
+    /// `hints`, shared with whoever has them already.
+    pub fn share_hints(&mut self, hints: Hints) -> Arc<Hints> {
+        let known = self.hints.known(&hints);
+        known.unwrap_or_else(|| self.hints.add(Arc::new(hints)))
+    }
+}
+
+#[derive(Debug)]
+struct Shared<T: ?Sized> {
+    values: HashSet<Arc<T>>,
+    /// At this size, those that nobody else has are dropped.
+    sweep_at: usize,
+}
+
+impl<T: ?Sized> Default for Shared<T> {
+    fn default() -> Self {
+        Self {
+            values: HashSet::new(),
+            sweep_at: FEW,
         }
-        if self.names.len() >= self.sweep_at {
-            self.names.retain(|name| Arc::strong_count(name) > 1);
-            self.sweep_at = FEW.max(2 * self.names.len());
+    }
+}
+
+impl<T: Eq + Hash + ?Sized> Shared<T> {
+    fn known(&self, value: &T) -> Option<Arc<T>> {
+        self.values.get(value).cloned()
+    }
+
+    fn add(&mut self, value: Arc<T>) -> Arc<T> {
+        if self.values.len() >= self.sweep_at {
+            self.values.retain(|value| Arc::strong_count(value) > 1);
+            self.sweep_at = FEW.max(2 * self.values.len());
         }
-        let name: Arc<str> = name.into();
-        self.names.insert(Arc::clone(&name));
-        name
+        self.values.insert(Arc::clone(&value));
+        value
     }
 }
 
@@ -52,6 +74,18 @@ mod tests {
     }
 
     #[test]
+    fn equal_hints_are_the_same() {
+        let mut names = Names::default();
+        let hints = |zone: &str| Hints {
+            zones: vec![zone.into()],
+            nodes: Vec::new(),
+        };
+        let (a, b) = (names.share_hints(hints("a")), names.share_hints(hints("b")));
+        assert!(Arc::ptr_eq(&a, &names.share_hints(hints("a"))));
+        assert_ne!(a, b);
+    }
+
+    #[test]
     fn names_that_nobody_has_any_more_are_dropped() {
         let mut names = Names::default();
         let kept: Vec<_> = (0..10)
@@ -59,7 +93,7 @@ mod tests {
             .collect();
         for number in 0..100_000 {
             names.share(&format!("gone-{number}"));
-            assert!(names.names.len() <= FEW);
+            assert!(names.names.values.len() <= FEW);
         }
         for name in kept {
             assert!(Arc::ptr_eq(&name, &names.share(&name)));

@@ -20,8 +20,11 @@ mod service;
 mod slice;
 
 pub use node::{Node, NodeAddress, NodeSpec, NodeStatus, ServiceCidr, ServiceCidrSpec, Taint};
-pub use service::{Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus};
-pub use slice::{Conditions, Endpoint, EndpointPort, EndpointSlice, Hints};
+pub use service::{
+    ClientIpConfig, Ingress, LoadBalancer, Service, ServicePort, ServiceSpec, ServiceStatus,
+    SessionAffinityConfig,
+};
+pub use slice::{Conditions, Endpoint, EndpointPort, EndpointSlice, Hint, Hints};
 
 /// What every object says of itself.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -17,9 +17,9 @@ mod tests;
 mod typed;
 mod value;
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use proxy_model::oracle::Traffic;
+use proxy_model::{NodePortSelection, oracle::Traffic};
 use serde_json::Value;
 
 use self::{
@@ -44,12 +44,28 @@ pub struct Settings {
     pub sync_period: Duration,
     /// Which traffic comes from pods of this node, and whether all of it is masqueraded.
     pub traffic: Traffic,
+    /// Where NodePorts answer.
+    pub node_ports: NodePortSelection,
+    /// Whether they answer on loopback addresses too.
+    pub localhost_node_ports: bool,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
     pub oom_score_adj: i32,
     /// What the log should say.
     pub notices: Vec<Notice>,
     /// Everything, in the form of a file, for `/configz`.
     pub effective: Value,
+}
+
+impl Settings {
+    /// The part that decides where traffic goes, for the node called `node`.
+    pub fn model(&self, node: Arc<str>) -> proxy_model::Settings {
+        proxy_model::Settings {
+            node,
+            traffic: self.traffic.clone(),
+            node_ports: self.node_ports.clone(),
+            localhost_node_ports: self.localhost_node_ports,
+        }
+    }
 }
 
 /// Something about a field that is no mistake, but that nobody would expect.

@@ -1,7 +1,7 @@
 //! What `run` makes of flags and files together.
 
 use clap::Parser;
-use proxy_model::oracle::Detector;
+use proxy_model::oracle::{Detector, Traffic};
 
 use super::{cli::Cli, *};
 
@@ -39,7 +39,7 @@ fn every_mistake_is_reported_at_once() {
 fn the_node_name_is_trimmed_and_lower_case_under_either_flag() {
     for flag in ["--node-name", "--hostname-override"] {
         let run = run_args(&["--manifests=x", flag, " Node-A "]).unwrap();
-        assert_eq!(&*run.node, "node-a");
+        assert_eq!(&*run.model.node, "node-a");
     }
 }
 
@@ -81,7 +81,7 @@ fn what_kubeadm_starts_works_as_it_is() {
             masters: Vec::new(),
         }
     );
-    assert_eq!(&*run.node, "node-a");
+    assert_eq!(&*run.model.node, "node-a");
     assert_eq!(run.serving.healthz, Some("0.0.0.0:10256".parse().unwrap()));
     assert_eq!(
         run.serving.metrics,
@@ -90,7 +90,11 @@ fn what_kubeadm_starts_works_as_it_is() {
     assert_eq!(run.sync_period, Duration::from_secs(30));
     assert_eq!(run.warnings, [] as [String; 0]);
     let alone = file(fields);
-    assert_eq!(traffic(Some(alone.path())).unwrap().0, run.traffic);
+    let args = NodeArgs {
+        manifests: vec!["m".into()],
+        node_name: Some("node-a".to_owned()),
+    };
+    assert_eq!(once(&args, Some(alone.path())).unwrap().model, run.model);
 }
 
 #[test]
@@ -125,7 +129,7 @@ fn every_flag_reaches_its_field() {
     assert!(run.serving.hard_fail);
     assert_eq!(run.sync_period, Duration::from_mins(1));
     assert_eq!(
-        run.traffic,
+        run.model.traffic,
         Traffic {
             detector: Detector::BridgeInterface("br0".into()),
             masquerade_all: true,
@@ -256,7 +260,7 @@ fn mistakes_of_the_file_name_the_file() {
 #[test]
 fn the_file_names_the_node_unless_a_flag_does() {
     let fields = "hostnameOverride: From-File\n";
-    let node = |args| run_file(fields, args).unwrap().node;
+    let node = |args| run_file(fields, args).unwrap().model.node;
     assert_eq!(&*node(&["--manifests=x"]), "from-file");
     assert_eq!(&*node(&["--manifests=x", "--node-name=flag"]), "flag");
 }

@@ -7,7 +7,8 @@ use std::{
 };
 
 use proxy_model::{
-    Backend, Change, ChangeSet, Difference, Model, NodeState, RepairReport, SyncError, SyncReport,
+    Backend, Capability, Change, ChangeSet, Difference, Model, NodeState, RepairReport, SyncError,
+    SyncReport,
 };
 
 use super::Pipeline;
@@ -51,6 +52,10 @@ impl Fake {
 impl Backend for Fake {
     fn name(&self) -> &'static str {
         "fake"
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        &[]
     }
 
     fn sync(&mut self, _: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {

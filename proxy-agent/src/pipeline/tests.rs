@@ -47,8 +47,10 @@ fn upsert(service: &str, number: u8) -> ClusterEvent {
             name: "".into(),
             protocol: proxy_model::Protocol::Tcp,
             port: 80,
+            node_port: None,
         }],
         internal_policy: TrafficPolicy::Cluster,
+        ..Service::default()
     })
 }
 
@@ -302,6 +304,7 @@ fn slice(endpoint: u8) -> ClusterEvent {
                 terminating: false,
             },
             node: None,
+            hints: None,
         }],
     })
 }

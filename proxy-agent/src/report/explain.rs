@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use proxy_model::{
     Model, ServicePortKey,
-    oracle::{Packet, Path, Traffic, verdict},
+    oracle::{Packet, Path, verdict},
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,9 +46,9 @@ pub struct Landing {
 }
 
 /// What becomes of `packet`, and why.
-pub fn explain(model: &Model, traffic: &Traffic, packet: &Packet, path: Path) -> Explanation {
+pub fn explain(model: &Model, packet: &Packet, path: Path) -> Explanation {
     let packet = &packet.canonical();
-    let verdict = verdict(model.state(), traffic, packet, path);
+    let verdict = verdict(model.state(), packet, path);
     let landings = verdict.targets.iter().map(|target| Landing {
         address: target.address,
         masquerade: target.masquerade.is_some(),
@@ -59,7 +59,7 @@ pub fn explain(model: &Model, traffic: &Traffic, packet: &Packet, path: Path) ->
             service: verdict.service.as_ref().map(service_port),
             endpoints: landings.collect(),
         },
-        story: story::tell(model, traffic, packet, path, &verdict),
+        story: story::tell(model, packet, path, &verdict),
     }
 }
 

@@ -71,10 +71,11 @@ pub struct Service<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Dialled {
-    /// `ClusterIP`.
+    /// `ClusterIP`, `LoadBalancerIP`, `ExternalIP` or `NodePort`.
     pub kind: &'static str,
-    /// IP address without brackets.
-    pub address: IpAddr,
+    /// IP address without brackets; `null` for a NodePort, which answers on every one of
+    /// [`Node::node_port_addresses`] of its family.
+    pub address: Option<IpAddr>,
     /// Port number.
     pub port: u16,
 }

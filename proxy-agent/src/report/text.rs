@@ -1,7 +1,5 @@
 //! The table form of node-local state, in the manner of `kubectl get`.
 
-use std::net::SocketAddr;
-
 use proxy_model::{Endpoint, NodeState, ServicePortKey, ServiceState, TrafficPolicy};
 
 use super::table;
@@ -103,11 +101,7 @@ fn summary(state: &NodeState) -> String {
 }
 
 fn row(key: &ServicePortKey, state: &ServiceState) -> Vec<String> {
-    let frontends: Vec<_> = state
-        .frontends
-        .iter()
-        .map(|frontend| SocketAddr::new(frontend.address, frontend.port).to_string())
-        .collect();
+    let frontends: Vec<_> = state.frontends.iter().map(ToString::to_string).collect();
     vec![
         key.service.namespace.to_string(),
         key.service.name.to_string(),

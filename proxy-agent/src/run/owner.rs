@@ -6,7 +6,7 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use proxy_model::{Backend, oracle::Traffic};
+use proxy_model::Backend;
 use tokio::{
     sync::mpsc,
     task::block_in_place,
@@ -29,7 +29,6 @@ const MOST_TOGETHER: usize = 64;
 pub struct Owner<B> {
     pipeline: Pipeline<B>,
     serving: Arc<Serving>,
-    traffic: Traffic,
     facts: Facts,
 }
 
@@ -56,16 +55,10 @@ pub struct Inbox {
 
 impl<B: Backend> Owner<B> {
     /// An owner that has heard nothing yet.
-    pub fn new(
-        pipeline: Pipeline<B>,
-        serving: Arc<Serving>,
-        traffic: Traffic,
-        source: String,
-    ) -> Self {
+    pub fn new(pipeline: Pipeline<B>, serving: Arc<Serving>, source: String) -> Self {
         Self {
             pipeline,
             serving,
-            traffic,
             facts: Facts {
                 source,
                 synced: false,
@@ -179,12 +172,7 @@ impl<B: Backend> Owner<B> {
                 packet,
                 arrival,
                 answer,
-            } => drop(answer.send(explain(
-                self.pipeline.model(),
-                &self.traffic,
-                &packet,
-                arrival,
-            ))),
+            } => drop(answer.send(explain(self.pipeline.model(), &packet, arrival))),
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Result, ensure};
 use proxy_model::{
     NodeState, Protocol,
-    oracle::{self, Packet, Path, Traffic, Verdict},
+    oracle::{self, Packet, Path, Verdict},
 };
 
 use super::{Outcome, PacketLine, Probe, packets::Fate};
@@ -127,7 +127,7 @@ fn of_probe(state: &NodeState, probe: &Probe) -> Verdict {
         },
         interface: None,
     };
-    oracle::verdict(state, &Traffic::default(), &packet, Path::Socket)
+    oracle::verdict(state, &packet, Path::Socket)
 }
 
 fn allows(verdict: &Verdict, probe: &Probe, seen: &Seen) -> bool {
@@ -147,8 +147,8 @@ fn allows(verdict: &Verdict, probe: &Probe, seen: &Seen) -> bool {
 }
 
 /// The file must expect of a packet what the oracle says.
-pub fn packet(state: &NodeState, traffic: &Traffic, line: &PacketLine) -> Result<()> {
-    let verdict = oracle::verdict(state, traffic, &line.packet, Path::Packet);
+pub fn packet(state: &NodeState, line: &PacketLine) -> Result<()> {
+    let verdict = oracle::verdict(state, &line.packet, Path::Packet);
     let fate = Fate::from(&verdict);
     ensure!(
         fate == line.fate,
@@ -188,9 +188,11 @@ mod tests {
                     name: protocol.as_str().into(),
                     protocol,
                     port: 80,
+                    node_port: None,
                 })
                 .into(),
             internal_policy: TrafficPolicy::Cluster,
+            ..Service::default()
         };
         let endpoint = |last: &u8| SliceEndpoint {
             address: [10, 244, 0, *last].into(),
@@ -200,6 +202,7 @@ mod tests {
                 terminating: false,
             },
             node: None,
+            hints: None,
         };
         let slice = EndpointSlice {
             name: SliceName::new("shop", "web-1"),

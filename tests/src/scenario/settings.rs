@@ -1,27 +1,29 @@
 //! The `settings` section: which node a scenario is about, and how the node treats sources.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result, bail};
-use proxy_model::{
-    IpNet,
-    oracle::{Detector, Traffic},
-};
+use proxy_model::{ClusterEvent, IpNet, NodePortSelection, oracle::Detector};
+
+use crate::world::NODE_ADDRESSES;
 
 /// What there is to set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The node whose state it is about.
-    pub node_name: String,
-    /// How sources are told apart and masqueraded; decides about the `packets` sections.
-    pub traffic: Traffic,
+    /// The node whose state it is about, and how it is configured.
+    pub model: proxy_model::Settings,
+    /// Addresses of the node's interfaces, besides those that every node of a test has.
+    pub node_addresses: Vec<IpAddr>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            node_name: "node-a".to_owned(),
-            traffic: Traffic::default(),
+            model: proxy_model::Settings::from("node-a"),
+            node_addresses: Vec::new(),
         }
     }
 }
@@ -38,23 +40,55 @@ impl Settings {
         Ok(settings)
     }
 
+    /// What the node tells of itself before any object: the addresses of its interfaces.
+    pub fn host_addresses(&self) -> ClusterEvent {
+        let loopback = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ];
+        let own = loopback.into_iter().chain(NODE_ADDRESSES);
+        ClusterEvent::HostAddresses(own.chain(self.node_addresses.iter().copied()).collect())
+    }
+
     fn set(&mut self, line: &str) -> Result<()> {
         match line
             .split_once(':')
             .map(|(name, value)| (name, value.trim()))
         {
-            Some(("node-name", name)) => name.clone_into(&mut self.node_name),
-            Some(("detect-local", mode)) => self.traffic.detector = detector(mode)?,
-            Some(("masquerade-all", value)) => {
-                self.traffic.masquerade_all = value.parse().context("write true or false")?;
+            Some(("node-name", name)) => self.model.node = name.into(),
+            Some(("node-addresses", list)) => {
+                let addresses: Result<_, _> = list.split(',').map(str::parse).collect();
+                self.node_addresses =
+                    addresses.with_context(|| format!("{list:?} is no list of addresses"))?;
+            }
+            Some(("detect-local", mode)) => self.model.traffic.detector = detector(mode)?,
+            Some(("masquerade-all", value)) => self.model.traffic.masquerade_all = switch(value)?,
+            Some(("node-port-addresses", "primary")) => {
+                self.model.node_ports = NodePortSelection::Primary;
+            }
+            Some(("node-port-addresses", list)) => {
+                self.model.node_ports = NodePortSelection::Cidrs(cidrs(list)?);
+            }
+            Some(("localhost-node-ports", value)) => {
+                self.model.localhost_node_ports = switch(value)?;
             }
             _ => bail!(
-                "no setting; there are: `node-name: NAME`, `detect-local: MODE [VALUE]`, \
-                 `masquerade-all: true`"
+                "no setting; there are: `node-name: NAME`, `node-addresses: IP,…`, \
+                 `node-port-addresses: primary|CIDR,…`, `localhost-node-ports: false`, \
+                 `detect-local: MODE [VALUE]`, `masquerade-all: true`"
             ),
         }
         Ok(())
     }
+}
+
+fn switch(value: &str) -> Result<bool> {
+    value.parse().context("write true or false")
+}
+
+fn cidrs(list: &str) -> Result<Vec<IpNet>> {
+    let cidrs: Result<Vec<IpNet>, _> = list.split(',').map(str::parse).collect();
+    cidrs.with_context(|| format!("{list:?} is no list of CIDRs"))
 }
 
 fn detector(text: &str) -> Result<Detector> {
@@ -63,10 +97,7 @@ fn detector(text: &str) -> Result<Detector> {
     let name = || -> Arc<str> { value.into() };
     Ok(match mode {
         "none" => Detector::None,
-        "ClusterCIDR" => {
-            let cidrs: Result<Vec<IpNet>, _> = value.split(',').map(str::parse).collect();
-            Detector::ClusterCidr(cidrs.with_context(|| format!("{value:?} is no list of CIDRs"))?)
-        }
+        "ClusterCIDR" => Detector::ClusterCidr(cidrs(value)?),
         "NodeCIDR" => Detector::NodeCidr,
         "BridgeInterface" => Detector::BridgeInterface(name()),
         "InterfaceNamePrefix" => Detector::InterfaceNamePrefix(name()),
@@ -84,13 +115,17 @@ mod tests {
     #[test]
     fn settings_are_read_and_mistakes_named() {
         let body = "node-name: node-b\ndetect-local: ClusterCIDR 10.244.0.0/16,fd00::/48\n\
-                    masquerade-all: true\n";
+                    masquerade-all: true\nlocalhost-node-ports: false\n\
+                    node-addresses: 192.0.2.9,fd00::9\nnode-port-addresses: primary\n";
         let settings = Settings::parse(body).unwrap();
-        assert_eq!(settings.node_name, "node-b");
-        assert!(settings.traffic.masquerade_all);
+        assert_eq!(&*settings.model.node, "node-b");
+        assert!(settings.model.traffic.masquerade_all);
+        assert!(!settings.model.localhost_node_ports);
+        assert_eq!(settings.model.node_ports, NodePortSelection::Primary);
+        assert_eq!(settings.node_addresses.len(), 2);
         let cidrs = ["10.244.0.0/16", "fd00::/48"].map(|cidr| cidr.parse().unwrap());
         assert_eq!(
-            settings.traffic.detector,
+            settings.model.traffic.detector,
             Detector::ClusterCidr(cidrs.into())
         );
         for (body, part) in [
@@ -98,6 +133,8 @@ mod tests {
             ("detect-local: Magic", "no mode"),
             ("detect-local: ClusterCIDR 10.244", "no list of CIDRs"),
             ("masquerade-all: maybe", "true or false"),
+            ("node-addresses: here", "no list of addresses"),
+            ("node-port-addresses: all", "no list of CIDRs"),
         ] {
             let error = format!("{:#}", Settings::parse(body).unwrap_err());
             assert!(error.contains(part) && error.contains(body), "{error}");

@@ -39,7 +39,7 @@ fn parse(text: &str) -> Result<Scenario> {
 #[test]
 fn expectations_end_a_step() {
     let scenario = parse(TEXT).unwrap();
-    assert_eq!(scenario.settings.node_name, "node-b");
+    assert_eq!(&*scenario.settings.model.node, "node-b");
     assert_eq!(scenario.steps.len(), 2);
     let [first, second] = &scenario.steps[..] else {
         panic!("two steps")

@@ -47,7 +47,7 @@ pub fn run(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
     let _server = Server::start(&endpoints, &listen.iter().copied().collect::<Vec<_>>())?;
 
     let options = AgentOptions {
-        node_name: scenario.settings.node_name.clone(),
+        node_name: scenario.settings.model.node.to_string(),
         ..AgentOptions::default()
     };
     let first = manifest(&scenario.steps[0], 0);

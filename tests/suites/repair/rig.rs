@@ -4,12 +4,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use proxy_agent::{
     backend::ebpf::{EbpfBackend, Options},
-    once,
+    cluster::manifests::load_once,
 };
 use proxy_common::names::{MAPS, MapGroup, MapShape};
 use proxy_model::{Backend as _, Difference, DifferenceKind, NodeState, RepairReport};
@@ -140,7 +139,7 @@ pub fn state(manifest: &str) -> NodeState {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cluster.yaml");
     fs::write(&path, manifest).unwrap();
-    once::state(vec![path], Arc::from("node-a")).unwrap()
+    proxy_model::compute("node-a", load_once(vec![path]).unwrap())
 }
 
 /// The Service maps that are no arrays.

@@ -50,6 +50,7 @@ impl Size {
                     terminating: false,
                 },
                 node: Some(held_once(&format!("node-{:04}", index * 37 % 5000))),
+                hints: None,
             }
         };
         // A source does not know how many it will keep.
@@ -93,8 +94,10 @@ fn service(index: u32) -> Service {
             name: held_once("http"),
             protocol: Protocol::Tcp,
             port: 80,
+            node_port: None,
         }],
         internal_policy: TrafficPolicy::Cluster,
+        ..Service::default()
     }
 }
 

@@ -16,6 +16,8 @@ fn told(verdict: &Verdict) -> String {
             Some(Masquerade::All) => "+all",
             Some(Masquerade::NotLocal) => "+foreign",
             Some(Masquerade::Hairpin) => "+hairpin",
+            Some(Masquerade::External) => "+external",
+            Some(Masquerade::Host) => "+host",
         };
         format!(" {}{why}", target.address)
     };
@@ -44,9 +46,11 @@ fn service(
                 name: port_name(protocol, port),
                 protocol,
                 port,
+                node_port: None,
             })
             .collect(),
         internal_policy: policy,
+        ..Service::default()
     };
     let slice = EndpointSlice {
         name: SliceName::new("shop", name),
@@ -70,6 +74,7 @@ fn service(
                     terminating: false,
                 },
                 node: Some((*node).into()),
+                hints: None,
             })
             .collect(),
     };
@@ -177,14 +182,7 @@ fn what_becomes_of_each_destination() {
             "pass",
         ),
     ] {
-        let ask = |path| {
-            told(&verdict(
-                &state,
-                &Traffic::default(),
-                &packet(POD, to),
-                path,
-            ))
-        };
+        let ask = |path| told(&verdict(&state, &packet(POD, to), path));
         assert_eq!(ask(Path::Packet), on_packets, "packet to {to}");
         assert_eq!(ask(Path::Socket), on_sockets, "socket to {to}");
     }
@@ -218,7 +216,7 @@ fn each_verdict_names_its_rule() {
         ("10.96.0.77:80/tcp", None, Reason::Unallocated),
         ("192.0.2.1:80/tcp", None, Reason::NoFrontend),
     ] {
-        let verdict = verdict(&state, &Traffic::default(), &packet(POD, to), Path::Packet);
+        let verdict = verdict(&state, &packet(POD, to), Path::Packet);
         let named = verdict.service.map(|key| key.to_string());
         assert_eq!(named.as_deref(), service, "{to}");
         assert_eq!(verdict.reason, reason, "{to}");
@@ -230,14 +228,7 @@ fn each_verdict_names_its_rule() {
 fn without_ranges_only_live_addresses_are_ours() {
     let mut state = cluster();
     state.service_cidrs = Arc::default();
-    let ask = |to| {
-        told(&verdict(
-            &state,
-            &Traffic::default(),
-            &packet(POD, to),
-            Path::Packet,
-        ))
-    };
+    let ask = |to| told(&verdict(&state, &packet(POD, to), Path::Packet));
     assert_eq!(ask("10.96.0.77:80/tcp"), "pass");
     assert_eq!(ask("10.96.0.1:81/tcp"), "reject");
 }
@@ -302,17 +293,18 @@ fn who_is_masqueraded_towards_a_cluster_ip() {
         let mut packet = packet(from, "10.96.0.1:80/tcp");
         packet.interface = interface.map(Into::into);
         let said = format!("from {from} on {interface:?} by {detector:?}");
-        let mut traffic = Traffic {
+        let mut state = state.clone();
+        state.traffic = Traffic {
             detector,
             masquerade_all: false,
         };
-        let ask = |traffic: &Traffic, path| told(&verdict(&state, traffic, &packet, path));
-        assert_eq!(ask(&traffic, Path::Packet), expected, "{said}");
-        assert_eq!(ask(&traffic, Path::Socket), plain, "{said}, socket");
-        traffic.masquerade_all = true;
+        let ask = |state: &NodeState, path| told(&verdict(state, &packet, path));
+        assert_eq!(ask(&state, Path::Packet), expected, "{said}");
+        assert_eq!(ask(&state, Path::Socket), plain, "{said}, socket");
+        state.traffic.masquerade_all = true;
         let all = "forward 10.0.0.1:8080+all 10.0.1.1:8080+all";
-        assert_eq!(ask(&traffic, Path::Packet), all, "{said}, all");
-        assert_eq!(ask(&traffic, Path::Socket), plain, "{said}, all, socket");
+        assert_eq!(ask(&state, Path::Packet), all, "{said}, all");
+        assert_eq!(ask(&state, Path::Socket), plain, "{said}, all, socket");
     }
 }
 
@@ -320,11 +312,11 @@ fn who_is_masqueraded_towards_a_cluster_ip() {
 fn without_a_node_object_no_source_is_foreign_to_it() {
     let mut state = cluster();
     state.node.object = None;
-    let traffic = Traffic {
+    state.traffic = Traffic {
         detector: Detector::NodeCidr,
         masquerade_all: false,
     };
     let packet = packet("192.0.2.1", "10.96.0.2:80/tcp");
-    let told = told(&verdict(&state, &traffic, &packet, Path::Packet));
+    let told = told(&verdict(&state, &packet, Path::Packet));
     assert_eq!(told, "forward 10.0.0.1:8080");
 }

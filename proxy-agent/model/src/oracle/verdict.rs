@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr};
 
-use crate::{Frontend, ServicePortKey};
+use crate::{Frontend, ServicePortKey, TrafficPolicy};
 
 /// What must become of a packet, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Verdict {
     pub service: Option<ServicePortKey>,
     /// That frontend.
     pub frontend: Option<Frontend>,
+    /// Which of the Service port's sets was asked for endpoints.
+    pub set: Option<TrafficPolicy>,
     /// Where it may land, one of these, ordered by address; empty unless it is forwarded.
     pub targets: Vec<Target>,
     /// The rule that decided.
@@ -25,6 +27,7 @@ impl Verdict {
             outcome,
             service: None,
             frontend: None,
+            set: None,
             targets: Vec::new(),
             reason,
         }
@@ -78,6 +81,11 @@ pub enum Masquerade {
     All,
     /// It does not come from this node's pods, so the answer might not come back this way.
     NotLocal,
+    /// It dials an address for clients outside the cluster (policy Cluster).
+    External,
+    /// It comes from this node itself, and dials an address for clients outside the cluster
+    /// (policy Local).
+    Host,
     /// The endpoint dials itself through the Service.
     Hairpin,
 }
@@ -89,6 +97,13 @@ pub enum Reason {
     ClusterSet,
     /// Policy Local: endpoints on this node.
     LocalSet,
+    /// Policy Local on an address for clients outside the cluster, but the client is on this node:
+    /// any endpoint of the cluster.
+    LocalClient,
+    /// The source is in none of the ranges that may dial this load-balancer IP.
+    SourceRange,
+    /// The load-balancer IP has source ranges, and a socket hook does not know the source.
+    PacketPathDecides,
     /// The Service has no endpoint anywhere.
     NoEndpoints,
     /// There are endpoints, but policy allows none of them from here.

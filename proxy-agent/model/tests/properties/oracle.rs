@@ -95,11 +95,12 @@ proptest! {
         packets in prop::collection::vec(packet(), 1..20),
     ) {
         let mut objects = Objects::default();
-        let state = compute(NODE, steps.into_iter().flat_map(|step| objects.take(step)));
+        let mut state = compute(NODE, steps.into_iter().flat_map(|step| objects.take(step)));
+        state.traffic = traffic;
         let endpoints = endpoints(&state);
         for packet in packets {
-            let by_packet = verdict(&state, &traffic, &packet, Path::Packet);
-            let by_socket = verdict(&state, &traffic, &packet, Path::Socket);
+            let by_packet = verdict(&state, &packet, Path::Packet);
+            let by_socket = verdict(&state, &packet, Path::Socket);
             for verdict in [&by_packet, &by_socket] {
                 let forwards = verdict.outcome == Outcome::Forward;
                 prop_assert_eq!(forwards, !verdict.targets.is_empty());

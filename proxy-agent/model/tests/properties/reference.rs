@@ -76,7 +76,7 @@ fn service_state(
     let local = service.internal_policy == TrafficPolicy::Local;
     let frontend = Frontend {
         kind: FrontendKind::ClusterIp,
-        address,
+        address: Some(address),
         port: port.port,
     };
     let holds = holder(objects, port, address) == (service, port);
@@ -94,6 +94,9 @@ fn service_state(
         },
         has_any_endpoints: !usable(&endpoints).is_empty(),
         internal_policy: service.internal_policy,
+        external_policy: TrafficPolicy::Cluster,
+        affinity: None,
+        source_ranges: None,
     }
 }
 

@@ -276,6 +276,7 @@ fn service() -> impl Strategy<Value = Service> {
                 name,
                 protocol,
                 port,
+                node_port: None,
             }
         });
     let policy = select(&[TrafficPolicy::Cluster, TrafficPolicy::Local][..]);
@@ -300,6 +301,7 @@ fn service() -> impl Strategy<Value = Service> {
                 cluster_ips,
                 ports,
                 internal_policy,
+                ..Service::default()
             }
         })
 }
@@ -353,6 +355,7 @@ fn endpoint() -> impl Strategy<Value = SliceEndpoint> {
         address: IpAddr::from([10, 0, 0, last]),
         conditions,
         node: node.map(Into::into),
+        hints: None,
     })
 }
 

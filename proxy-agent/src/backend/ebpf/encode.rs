@@ -9,9 +9,7 @@ use proxy_common::{
     service::{ServiceKey, ServiceValue, from_text, to_text},
     socket,
 };
-use proxy_model::{
-    Frontend, IpFamily, ObjectName, Protocol, ServicePortKey, ServiceState, TrafficPolicy,
-};
+use proxy_model::{IpFamily, ObjectName, Protocol, ServicePortKey, ServiceState, TrafficPolicy};
 
 /// The IP protocol number that sockets of `protocol` have; `None` for SCTP, which the socket
 /// hooks never see (tried on 5.10, 6.1 and 6.12).
@@ -23,14 +21,17 @@ pub fn protocol_number(protocol: Protocol) -> Option<u8> {
     }
 }
 
-/// Key of FRONTENDS.
-pub fn frontend_key(frontend: &Frontend, protocol: u8) -> FrontendKey {
-    FrontendKey {
-        address: address::from_ip(frontend.address),
-        port: frontend.port,
-        protocol,
-        scope: SCOPE_ANY,
-    }
+/// Keys of FRONTENDS for a Service port.
+pub fn frontend_keys(state: &ServiceState, protocol: u8) -> impl Iterator<Item = FrontendKey> {
+    state.frontends.iter().filter_map(move |frontend| {
+        let address = frontend.address.filter(|_| !frontend.kind.is_external())?;
+        Some(FrontendKey {
+            address: address::from_ip(address),
+            port: frontend.port,
+            protocol,
+            scope: SCOPE_ANY,
+        })
+    })
 }
 
 /// Flags of a frontend of this Service port.

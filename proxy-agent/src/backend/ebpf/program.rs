@@ -95,11 +95,7 @@ impl<M: ServiceMaps> Programmer<M> {
                 "the socket hooks never see SCTP: no backend of this version serves it".into(),
             ));
         };
-        let frontends: Vec<FrontendKey> = state
-            .frontends
-            .iter()
-            .map(|frontend| encode::frontend_key(frontend, protocol))
-            .collect();
+        let frontends: Vec<FrontendKey> = encode::frontend_keys(state, protocol).collect();
         let fits = capacity::check(&self.programmed, &self.capacity, key, state, &frontends);
         if let Err(reason) = fits {
             self.drop_gone(key, state)?;

@@ -1,10 +1,7 @@
 //! The Service maps as a whole: brings them to a state, compares them with one, and repairs them.
 //! Knows no kernel: the maps may be anywhere.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use proxy_model::{
     Change, ChangeSet, Difference, DifferenceKind, NodeState, ServicePortKey, ServiceState,
@@ -206,8 +203,7 @@ impl<M: ServiceMaps> Tables<M> {
 
 /// What a Service port shall be, in short.
 fn summary(service: &ServiceState) -> String {
-    let frontends = service.frontends.iter();
-    let frontends = frontends.map(|at| SocketAddr::new(at.address, at.port).to_string());
+    let frontends = service.frontends.iter().map(ToString::to_string);
     let sets = [
         ("in the cluster", &service.cluster_endpoints),
         ("on this node", &service.local_endpoints),

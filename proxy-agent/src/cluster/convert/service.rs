@@ -1,8 +1,14 @@
 //! Services.
 
-use std::{collections::BTreeSet, net::IpAddr};
+mod access;
 
-use proxy_model::{IpFamily, Protocol, Service, ServicePort, TrafficPolicy};
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    num::{NonZeroU16, NonZeroU32},
+};
+
+use proxy_model::{IpFamily, Service, ServicePort, TrafficPolicy};
 
 use super::{
     Converted, Report, is_not_ours, non_empty, object_name, parse_address, parse_port,
@@ -22,13 +28,19 @@ pub fn service(object: &object::Service, names: &mut Names) -> Converted<Service
         return Converted::ignored();
     }
     let mut report = Report::about("Service", &name);
+    let cluster_ips = cluster_ips(spec, &mut report);
     let value = Service {
-        cluster_ips: cluster_ips(spec, &mut report),
         ports: ports(&spec.ports, names, &mut report),
-        internal_policy: internal_policy(spec, &mut report),
+        internal_policy: policy(
+            spec.internal_traffic_policy.as_deref(),
+            "spec.internalTrafficPolicy",
+            &mut report,
+        ),
+        affinity: affinity(spec, &mut report),
+        external: access::external(object, spec, &cluster_ips, &mut report),
+        cluster_ips,
         name,
     };
-    report_not_served(object, spec, &mut report);
     Converted {
         value: Some(value),
         diagnostics: report.diagnostics,
@@ -90,11 +102,6 @@ fn ports(
     for (index, object) in objects.iter().enumerate() {
         let name = object.name.as_deref().unwrap_or_default();
         let protocol = match parse_protocol(object.protocol.as_deref()) {
-            Ok(Protocol::Sctp) => {
-                let message = "SCTP is not served yet: this port is left out";
-                report.add(format!("spec.ports[{index}].protocol"), message);
-                continue;
-            }
             Ok(protocol) => protocol,
             Err(message) => {
                 report.add(format!("spec.ports[{index}].protocol"), message);
@@ -115,70 +122,83 @@ fn ports(
             report.add(format!("spec.ports[{index}].name"), message);
             continue;
         }
-        if let Some(node_port) = object.node_port.filter(|&port| port != 0) {
-            let message = format!("node ports are not served yet: nothing answers on {node_port}");
-            report.add(format!("spec.ports[{index}].nodePort"), message);
-        }
+        let node_port = match node_port(object.node_port) {
+            Ok(node_port) => node_port,
+            Err(message) => {
+                report.add(format!("spec.ports[{index}].nodePort"), message);
+                None
+            }
+        };
         ports.push(ServicePort {
             name: names.share(name),
             protocol,
             port,
+            node_port,
         });
     }
     ports
 }
 
-fn internal_policy(spec: &object::ServiceSpec, report: &mut Report) -> TrafficPolicy {
-    match non_empty(spec.internal_traffic_policy.as_deref()) {
+/// A port number that may be absent, which 0 means too. Whether it is in the range that the API
+/// server gives NodePorts from cannot be seen from here: that is a flag of the API server. The
+/// error completes the sentence "field: …".
+fn node_port(number: Option<i32>) -> Result<Option<NonZeroU16>, String> {
+    let number = number.unwrap_or(0);
+    match u16::try_from(number) {
+        Ok(number) => Ok(NonZeroU16::new(number)),
+        Err(_) => Err(format!(
+            "{number} is not a port number from 1 to 65535: it is left out"
+        )),
+    }
+}
+
+fn policy(written: Option<&str>, field: &str, report: &mut Report) -> TrafficPolicy {
+    match non_empty(written) {
         None | Some("Cluster") => TrafficPolicy::Cluster,
         Some("Local") => TrafficPolicy::Local,
         Some(other) => {
             let message = format!("{other:?} is neither Cluster nor Local: Cluster is used");
-            report.add("spec.internalTrafficPolicy", message);
+            report.add(field, message);
             TrafficPolicy::Cluster
         }
     }
 }
 
-/// What is valid, and what a user must know does not happen.
-fn report_not_served(object: &object::Service, spec: &object::ServiceSpec, report: &mut Report) {
+/// The API server's default for how long a client keeps its endpoint: three hours.
+const AFFINITY_SECONDS: u32 = 10_800;
+/// The longest that the API server accepts: a day.
+const LONGEST_AFFINITY_SECONDS: u32 = 86_400;
+
+fn affinity(spec: &object::ServiceSpec, report: &mut Report) -> Option<NonZeroU32> {
     match non_empty(spec.session_affinity.as_deref()) {
-        None | Some("None") => {}
-        Some("ClientIP") => report.add(
-            "spec.sessionAffinity",
-            "session affinity is not served yet: each connection goes to a random endpoint",
-        ),
+        None | Some("None") => return None,
+        Some("ClientIP") => {}
         Some(other) => {
             let message = format!("{other:?} is neither None nor ClientIP: None is used");
             report.add("spec.sessionAffinity", message);
+            return None;
         }
     }
-    if let Some(distribution) = non_empty(spec.traffic_distribution.as_deref()) {
+    let written = spec.session_affinity_config.client_ip.timeout_seconds;
+    let seconds = written.map_or(Some(AFFINITY_SECONDS), |seconds| {
+        let seconds = u32::try_from(seconds).ok()?;
+        (1..=LONGEST_AFFINITY_SECONDS)
+            .contains(&seconds)
+            .then_some(seconds)
+    });
+    let seconds = seconds.unwrap_or_else(|| {
         let message = format!(
-            "{distribution} is not followed yet: endpoints of every zone and node are used"
+            "{} is not a number of seconds from 1 to {LONGEST_AFFINITY_SECONDS}: \
+             {AFFINITY_SECONDS} is used",
+            written.unwrap_or_default()
         );
-        report.add("spec.trafficDistribution", message);
-    }
-    for (index, address) in spec.external_ips.iter().enumerate() {
-        let message = format!("external IPs are not served yet: nothing answers on {address}");
-        report.add(format!("spec.externalIPs[{index}]"), message);
-    }
-    if let Some(port) = spec.health_check_node_port.filter(|&port| port != 0) {
-        let message = format!("health checks are not served yet: nothing answers on port {port}");
-        report.add("spec.healthCheckNodePort", message);
-    }
-    let ingress = &object.status.load_balancer.ingress;
-    for (index, entry) in ingress.iter().enumerate() {
-        // With any other mode than VIP the load balancer delivers to nodes or pods (KEP-1860):
-        // such an address, or a host name, is none that a proxy serves.
-        let is_vip = non_empty(entry.ip_mode.as_deref()).is_none_or(|mode| mode == "VIP");
-        if let Some(address) = non_empty(entry.ip.as_deref()).filter(|_| is_vip) {
-            let message = format!(
-                "load-balancer IPs are not served yet: connections to {address} leave this node"
-            );
-            report.add(format!("status.loadBalancer.ingress[{index}].ip"), message);
-        }
-    }
+        report.add(
+            "spec.sessionAffinityConfig.clientIP.timeoutSeconds",
+            message,
+        );
+        AFFINITY_SECONDS
+    });
+    NonZeroU32::new(seconds)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! EndpointSlices.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use proxy_model::{Conditions, EndpointSlice, IpFamily, ServiceName, SliceEndpoint, SlicePort};
+use proxy_model::{
+    Conditions, EndpointSlice, Hints, IpFamily, ServiceName, SliceEndpoint, SlicePort,
+};
 
 use super::{
     Converted, Report, is_not_ours, non_empty, object_name, parse_address, parse_port,
@@ -45,7 +47,6 @@ pub fn slice(object: &object::EndpointSlice, names: &mut Names) -> Converted<End
         endpoints,
         name,
     };
-    report_hints(&object.endpoints, &mut report);
     Converted {
         value: Some(value),
         diagnostics: report.diagnostics,
@@ -133,20 +134,20 @@ fn endpoint(
             terminating: conditions.terminating.unwrap_or(false),
         },
         node: non_empty(object.node_name.as_deref()).map(|node| names.share(node)),
+        hints: hints(&object.hints, names),
     })
 }
 
-/// One diagnostic for a whole slice: hints are on all of its endpoints or on none.
-fn report_hints(endpoints: &[object::Endpoint], report: &mut Report) {
-    let hinted = |endpoint: &object::Endpoint| {
-        !endpoint.hints.for_zones.is_empty() || !endpoint.hints.for_nodes.is_empty()
-    };
-    if let Some(first) = endpoints.iter().position(hinted) {
-        report.add(
-            format!("endpoints[{first}].hints"),
-            "topology hints are not followed yet: endpoints of every zone and node are used",
-        );
+fn hints(object: &object::Hints, names: &mut Names) -> Option<Arc<Hints>> {
+    if object.for_zones.is_empty() && object.for_nodes.is_empty() {
+        return None;
     }
+    let mut of = |hints: &[object::Hint]| -> Vec<_> {
+        let hints = hints.iter().filter_map(|hint| hint.name.as_deref());
+        hints.map(|name| names.share(name)).collect()
+    };
+    let (zones, nodes) = (of(&object.for_zones), of(&object.for_nodes));
+    Some(names.share_hints(Hints { zones, nodes }))
 }
 
 #[cfg(test)]

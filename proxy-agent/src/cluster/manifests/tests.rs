@@ -60,7 +60,7 @@ impl World {
             let frontends: Vec<_> = state
                 .frontends
                 .iter()
-                .map(|frontend| frontend.address.to_string())
+                .filter_map(|frontend| Some(frontend.address?.to_string()))
                 .collect();
             format!("{} {}", key.service.name, frontends.join(","))
         };
@@ -236,7 +236,7 @@ fn a_file_given_twice_defines_nothing_twice() {
 #[test]
 fn diagnostics_go_when_a_service_is_served_no_longer_or_is_gone() {
     let mut world = World::new(&[""]);
-    let sticky = service("web", 1).replace("spec: {", "spec: {sessionAffinity: ClientIP, ");
+    let sticky = service("web", 1).replace("spec: {", "spec: {sessionAffinity: Cookie, ");
     for (file, text) in [
         ("a.yaml", Some(sticky.replace("10.96.0.1", "None"))),
         ("a.yaml", None),

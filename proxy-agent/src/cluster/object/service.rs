@@ -47,10 +47,33 @@ pub struct ServiceSpec {
     pub internal_traffic_policy: Option<String>,
     /// `None` or `ClientIP`.
     pub session_affinity: Option<String>,
-    /// Which endpoints to prefer.
-    pub traffic_distribution: Option<String>,
+    /// What `ClientIP` means.
+    #[serde(deserialize_with = "map")]
+    pub session_affinity_config: SessionAffinityConfig,
+    /// `Cluster` or `Local`.
+    pub external_traffic_policy: Option<String>,
+    /// CIDRs.
+    #[serde(deserialize_with = "list")]
+    pub load_balancer_source_ranges: Vec<String>,
     /// Where load balancers ask whether this node has endpoints.
     pub health_check_node_port: Option<i32>,
+}
+
+/// `spec.sessionAffinityConfig`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SessionAffinityConfig {
+    /// For `ClientIP`.
+    #[serde(rename = "clientIP", deserialize_with = "map")]
+    pub client_ip: ClientIpConfig,
+}
+
+/// `spec.sessionAffinityConfig.clientIP`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClientIpConfig {
+    /// How long a client keeps its endpoint.
+    pub timeout_seconds: Option<i32>,
 }
 
 /// One of `spec.ports`

@@ -1,6 +1,6 @@
 //! `discovery.k8s.io/v1` EndpointSlice.
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 
 use super::{Metadata, Object, list, map, maps};
 
@@ -68,14 +68,22 @@ pub struct Conditions {
     pub terminating: Option<bool>,
 }
 
-/// `endpoints[].hints`: how many there are.
+/// `endpoints[].hints`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Hints {
     /// Zones.
-    #[serde(deserialize_with = "list")]
-    pub for_zones: Vec<IgnoredAny>,
+    #[serde(deserialize_with = "maps")]
+    pub for_zones: Vec<Hint>,
     /// Nodes.
-    #[serde(deserialize_with = "list")]
-    pub for_nodes: Vec<IgnoredAny>,
+    #[serde(deserialize_with = "maps")]
+    pub for_nodes: Vec<Hint>,
+}
+
+/// One of `endpoints[].hints.forZones` or `forNodes`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Hint {
+    /// Of the zone or node.
+    pub name: Option<String>,
 }

@@ -112,7 +112,9 @@ fn services_agree_with_the_generated_type() {
                 "ports": spec.ports.iter().map(port).collect::<Vec<_>>(),
                 "policy": spec.internal_traffic_policy,
                 "affinity": spec.session_affinity,
-                "distribution": spec.traffic_distribution,
+                "timeout": spec.session_affinity_config.client_ip.timeout_seconds,
+                "external": spec.external_traffic_policy,
+                "ranges": spec.load_balancer_source_ranges,
                 "health": spec.health_check_node_port,
             })
         });
@@ -140,7 +142,12 @@ fn services_agree_with_the_generated_type() {
                 "ports": spec.ports.iter().flatten().map(port).collect::<Vec<_>>(),
                 "policy": spec.internal_traffic_policy,
                 "affinity": spec.session_affinity,
-                "distribution": spec.traffic_distribution,
+                "timeout": spec
+                    .session_affinity_config
+                    .as_ref()
+                    .and_then(|config| config.client_ip.as_ref()?.timeout_seconds),
+                "external": spec.external_traffic_policy,
+                "ranges": spec.load_balancer_source_ranges.as_deref().unwrap_or_default(),
                 "health": spec.health_check_node_port,
             })
         });
@@ -165,6 +172,12 @@ fn services_agree_with_the_generated_type() {
 
 #[test]
 fn slices_agree_with_the_generated_type() {
+    let names = |hints: &[Hint]| -> Vec<_> {
+        hints
+            .iter()
+            .map(|hint| hint.name.clone().unwrap_or_default())
+            .collect()
+    };
     let ours = |slice: &EndpointSlice| {
         let endpoint = |endpoint: &Endpoint| {
             let conditions = &endpoint.conditions;
@@ -172,7 +185,7 @@ fn slices_agree_with_the_generated_type() {
                 "addresses": endpoint.addresses,
                 "conditions": [conditions.ready, conditions.serving, conditions.terminating],
                 "node": endpoint.node_name,
-                "hints": [endpoint.hints.for_zones.len(), endpoint.hints.for_nodes.len()],
+                "hints": [names(&endpoint.hints.for_zones), names(&endpoint.hints.for_nodes)],
             })
         };
         let port = |port: &EndpointPort| json!([port.name, port.protocol, port.port]);
@@ -192,8 +205,8 @@ fn slices_agree_with_the_generated_type() {
                 "conditions": [conditions.ready, conditions.serving, conditions.terminating],
                 "node": endpoint.node_name,
                 "hints": [
-                    hints.for_zones.unwrap_or_default().len(),
-                    hints.for_nodes.unwrap_or_default().len(),
+                    hints.for_zones.iter().flatten().map(|hint| &hint.name).collect::<Vec<_>>(),
+                    hints.for_nodes.iter().flatten().map(|hint| &hint.name).collect::<Vec<_>>(),
                 ],
             })
         };

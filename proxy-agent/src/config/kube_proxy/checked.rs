@@ -5,7 +5,10 @@
 use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
-use proxy_model::oracle::{Detector, Traffic};
+use proxy_model::{
+    NodePortSelection,
+    oracle::{Detector, Traffic},
+};
 
 use super::{
     Mistake, Notice, Settings, address,
@@ -29,7 +32,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     let section = check.mode();
     check.periods();
     check.numbers();
-    check.lists(section);
+    let node_ports = check.lists(section);
     let healthz = check.address("healthzBindAddress", HEALTHZ_PORT);
     let metrics = check.address("metricsBindAddress", METRICS_PORT);
     if complete.text("bindAddress").parse::<IpAddr>().is_err() {
@@ -61,6 +64,10 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
             detector,
             masquerade_all: complete.switch(masquerade),
         },
+        node_ports,
+        // kube-proxy's other modes never serve them there.
+        localhost_node_ports: section == "iptables"
+            && complete.switch("iptables.localhostNodePorts"),
         oom_score_adj: complete.whole("oomScoreAdj"),
         notices: Vec::new(),
         effective: complete.to_value(),
@@ -198,27 +205,36 @@ impl Check<'_> {
         }
     }
 
-    fn lists(&mut self, section: &str) {
+    fn lists(&mut self, section: &str) -> NodePortSelection {
         let complete = self.complete;
         if section == "ipvs" {
             self.cidrs("ipvs.excludeCIDRs", complete.texts("ipvs.excludeCIDRs"));
         }
         match complete.texts("nodePortAddresses") {
-            [one] if one == "primary" => {}
-            list if list.iter().any(|one| one == "primary") => self.mistake(
-                "nodePortAddresses",
-                "\"primary\" must stand alone, without CIDRs".to_owned(),
-            ),
-            list => self.cidrs("nodePortAddresses", list),
+            // kube-proxy's default in this mode, and in no other.
+            [] if section == "nftables" => NodePortSelection::Primary,
+            [] => NodePortSelection::All,
+            [one] if one == "primary" => NodePortSelection::Primary,
+            list if list.iter().any(|one| one == "primary") => {
+                self.mistake(
+                    "nodePortAddresses",
+                    "\"primary\" must stand alone, without CIDRs".to_owned(),
+                );
+                NodePortSelection::Primary
+            }
+            list => NodePortSelection::Cidrs(self.cidrs("nodePortAddresses", list)),
         }
     }
 
-    fn cidrs(&mut self, path: &str, list: &[String]) {
+    fn cidrs(&mut self, path: &str, list: &[String]) -> Vec<IpNet> {
+        let mut cidrs = Vec::new();
         for text in list {
-            if let Err(text) = address::cidr(text) {
-                self.mistake(path, text);
+            match address::cidr(text) {
+                Ok(cidr) => cidrs.push(cidr),
+                Err(text) => self.mistake(path, text),
             }
         }
+        cidrs
     }
 
     fn detector(&mut self, cluster_cidrs: Vec<IpNet>) -> Detector {

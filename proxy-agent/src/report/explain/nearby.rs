@@ -15,9 +15,16 @@ pub(super) fn hints(state: &NodeState, packet: &Packet) -> Vec<String> {
         hints.extend(other_ports(state, to.ip()));
     }
     hints.extend(endpoint_of(state, packet));
-    if state.node.addresses().contains(&to.ip()) {
+    if state.node_port_addresses.contains(&to.ip()) {
         hints.push(format!(
-            "{} is an address of this node: node ports are not served yet.",
+            "{} is an address of this node, and there is no NodePort {} for {}.",
+            to.ip(),
+            to.port(),
+            packet.protocol
+        ));
+    } else if state.node.is_host(to.ip()) {
+        hints.push(format!(
+            "{} is an address of this node on which NodePorts do not answer.",
             to.ip()
         ));
     }
@@ -28,7 +35,7 @@ fn other_protocols(state: &NodeState, packet: &Packet) -> Vec<String> {
     let to = packet.destination;
     let waits = |service: &ServiceState| {
         let mut frontends = service.frontends.iter();
-        frontends.any(|one| (one.address, one.port) == (to.ip(), to.port()))
+        frontends.any(|one| (one.address, one.port) == (Some(to.ip()), to.port()))
     };
     let hint = |key: &ServicePortKey| {
         format!(
@@ -51,7 +58,7 @@ fn other_ports(state: &NodeState, address: IpAddr) -> Option<String> {
     let mut ports = BTreeSet::new();
     for (key, service) in &state.services {
         for frontend in &service.frontends {
-            if frontend.address == address {
+            if frontend.address == Some(address) {
                 names.insert(key.service.to_string());
                 ports.insert((frontend.port, key.protocol));
             }

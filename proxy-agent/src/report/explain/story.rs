@@ -3,7 +3,7 @@
 
 use proxy_model::{
     Diagnostic, Model, NodeState, Role, ServicePortKey, Standing, TrafficPolicy,
-    oracle::{Detector, Masquerade, Outcome, Packet, Path, Reason, Traffic, Verdict},
+    oracle::{Detector, Masquerade, Outcome, Packet, Path, Reason, Verdict},
 };
 
 use super::{nearby, service_port};
@@ -12,20 +12,14 @@ use crate::report::table;
 /// More endpoints than this are counted only.
 const ENDPOINTS_SHOWN: usize = 50;
 
-pub(super) fn tell(
-    model: &Model,
-    traffic: &Traffic,
-    packet: &Packet,
-    path: Path,
-    verdict: &Verdict,
-) -> String {
+pub(super) fn tell(model: &Model, packet: &Packet, path: Path, verdict: &Verdict) -> String {
     let state = model.state();
     let mut lines = vec![headline(state, packet, path, verdict), String::new()];
     if let (Some(key), Some(frontend)) = (&verdict.service, &verdict.frontend) {
         lines.push(format!(
             "Frontend: {} {} of {}.",
             frontend.kind.as_str(),
-            packet.destination,
+            frontend,
             service_port(key)
         ));
     } else {
@@ -34,14 +28,13 @@ pub(super) fn tell(
     }
     lines.push(format!("Rule: {}", rule(state, packet, verdict)));
     if verdict.outcome == Outcome::Forward {
-        lines.push(format!(
-            "Source: {}",
-            source(state, traffic, packet, path, verdict)
-        ));
+        lines.push(format!("Source: {}", source(state, packet, path, verdict)));
     }
     let mut text = lines.join("\n") + "\n";
     if let Some(key) = &verdict.service {
-        text += &endpoints(model, key);
+        if let Some(policy) = verdict.set {
+            text += &endpoints(model, key, policy);
+        }
         text += &diagnostics(model, key);
     }
     text
@@ -76,16 +69,30 @@ fn headline(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -
 
 fn rule(state: &NodeState, packet: &Packet, verdict: &Verdict) -> String {
     let to = packet.destination.ip();
+    let policy = match verdict.frontend {
+        Some(frontend) if frontend.kind.is_external() => "externalTrafficPolicy",
+        _ => "internalTrafficPolicy",
+    };
     let rule = match verdict.reason {
         Reason::ClusterSet => {
-            "internalTrafficPolicy Cluster: all usable endpoints of the cluster".to_owned()
+            format!("{policy} Cluster: all usable endpoints of the cluster")
         }
-        Reason::LocalSet => {
-            "internalTrafficPolicy Local: the usable endpoints on this node".to_owned()
+        Reason::LocalSet => format!("{policy} Local: the usable endpoints on this node"),
+        Reason::LocalClient => format!(
+            "{policy} Local, but the client is on this node: all usable endpoints of the cluster"
+        ),
+        Reason::SourceRange => format!(
+            "{} is in none of the loadBalancerSourceRanges",
+            packet.source
+        ),
+        Reason::PacketPathDecides => {
+            "loadBalancerSourceRanges: the source is not known in a socket, so that the packet \
+             path decides"
+                .to_owned()
         }
         Reason::NoEndpoints => "the Service has no usable endpoint anywhere".to_owned(),
         Reason::NoneByPolicy => {
-            "internalTrafficPolicy Local, and every usable endpoint is on another node".to_owned()
+            format!("{policy} Local, and every usable endpoint is on another node")
         }
         Reason::UnknownPort => {
             format!("{to} is a ClusterIP, but no Service waits on this port")
@@ -104,13 +111,7 @@ fn rule(state: &NodeState, packet: &Packet, verdict: &Verdict) -> String {
     rule + "."
 }
 
-fn source(
-    state: &NodeState,
-    traffic: &Traffic,
-    packet: &Packet,
-    path: Path,
-    verdict: &Verdict,
-) -> String {
+fn source(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -> String {
     let from = packet.source;
     if path == Path::Socket {
         return "is kept: an address that is translated in a socket needs no masquerade."
@@ -122,13 +123,21 @@ fn source(
         Some(Masquerade::NotLocal) => {
             format!(
                 "becomes this node: {from} {}.",
-                foreign(state, &traffic.detector)
+                foreign(state, &state.traffic.detector)
             )
+        }
+        Some(Masquerade::External) => {
+            "becomes this node: externalTrafficPolicy Cluster, and the answer must come back this \
+             way."
+                .to_owned()
+        }
+        Some(Masquerade::Host) => {
+            format!("becomes the address that this node sends from: {from} is its own.")
         }
         Some(Masquerade::Hairpin) => {
             format!("is kept, except that {from} sees this node when it reaches itself (hairpin).")
         }
-        None => match traffic.detector.is_local(&state.node, packet) {
+        None => match state.traffic.detector.is_local(&state.node, packet) {
             Some(_) => format!("is kept: {from} is local."),
             None => "is kept: nothing says which sources are local.".to_owned(),
         },
@@ -154,12 +163,7 @@ fn foreign(state: &NodeState, detector: &Detector) -> String {
 }
 
 /// Every endpoint of the Service port: those that are used, then those left out.
-fn endpoints(model: &Model, key: &ServicePortKey) -> String {
-    let policy = model
-        .state()
-        .services
-        .get(key)
-        .map_or(TrafficPolicy::Cluster, |service| service.internal_policy);
+fn endpoints(model: &Model, key: &ServicePortKey, policy: TrafficPolicy) -> String {
     let mut standings = model.standings(key, policy);
     if standings.is_empty() {
         return "\nNo EndpointSlice has an endpoint for this port and family.\n".to_owned();
@@ -191,6 +195,7 @@ const fn why(role: Role) -> &'static str {
         Role::Stopped => "terminating and no longer serving",
         Role::NotReady => "not ready",
         Role::Elsewhere => "not on this node",
+        Role::Farther => "ready, but its hints are for other zones or nodes",
     }
 }
 

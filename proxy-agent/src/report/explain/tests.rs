@@ -2,8 +2,9 @@
 
 use proxy_model::{
     ClusterEvent, Conditions, Diagnostic, EndpointSlice, IpFamily, Node, Protocol, Service,
-    ServiceCidr, ServiceName, ServicePort, SliceEndpoint, SliceName, SlicePort, TrafficPolicy,
-    oracle::Detector,
+    ServiceCidr, ServiceName, ServicePort, Settings, SliceEndpoint, SliceName, SlicePort,
+    TrafficPolicy,
+    oracle::{Detector, Traffic},
 };
 
 use super::*;
@@ -24,8 +25,10 @@ fn service(
             name: port.into(),
             protocol: Protocol::Tcp,
             port: 80,
+            node_port: None,
         }],
         internal_policy: policy,
+        ..Service::default()
     };
     let endpoint = |&(last, conditions, node): &(u8, &str, &str)| SliceEndpoint {
         address: [10, 244, 0, last].into(),
@@ -35,6 +38,7 @@ fn service(
             terminating: conditions.contains('t'),
         },
         node: Some(node.into()),
+        hints: None,
     };
     let slice = EndpointSlice {
         name: SliceName::new("shop", format!("{name}-x7")),
@@ -64,7 +68,7 @@ fn diagnosed(object: &str) -> ClusterEvent {
     }
 }
 
-fn model() -> Model {
+fn model(traffic: &Traffic) -> Model {
     use TrafficPolicy::{Cluster, Local};
     let web = [
         (1, "rs", "node-a"),
@@ -94,11 +98,15 @@ fn model() -> Model {
     events.extend(service("there", "10.96.0.3", "", Local, &web[1..2]));
     events.extend(service("last", "10.96.0.4", "", Cluster, &web[3..]));
     events.extend(service("none", "10.96.0.5", "", Cluster, &[]));
-    Model::after("node-a", events)
+    let settings = Settings {
+        traffic: traffic.clone(),
+        ..Settings::from("node-a")
+    };
+    Model::after(settings, events)
 }
 
 fn ask(traffic: &Traffic, from: &str, to: &str, path: Path) -> Explanation {
-    explain(&model(), traffic, &packet(from, to, None).unwrap(), path)
+    explain(&model(traffic), &packet(from, to, None).unwrap(), path)
 }
 
 #[test]
@@ -205,7 +213,7 @@ none 10.244.0.9 10.96.0.1:81/tcp packet: but no Service waits on this port
 none 10.244.0.9 10.96.0.1:81/tcp socket: is left alone
 none 10.244.0.9 10.96.0.77:80/tcp packet: is in 10.96.0.0/16, where
 none 10.244.0.9 10.244.0.1:8080/tcp packet: endpoint of shop/here, dialled
-none 10.244.0.9 192.0.2.1:30080/tcp packet: an address of this node
+none 10.244.0.9 192.0.2.1:30080/tcp packet: no NodePort 30080
 none 10.244.0.9 10.96.0.1:80/sctp socket: not intercepted
 ";
 
@@ -257,7 +265,7 @@ fn of_very_many_endpoints_the_used_ones_are_shown_first() {
     let events = service("web", "10.96.0.1", "", TrafficPolicy::Cluster, &many);
     let model = Model::after("node-a", events);
     let packet = packet("10.244.0.9", "10.96.0.1:80/tcp", None).unwrap();
-    let told = explain(&model, &Traffic::default(), &packet, Path::Packet);
+    let told = explain(&model, &packet, Path::Packet);
     assert!(
         told.story.contains("10.244.0.200:8080  node-b  yes"),
         "{}",

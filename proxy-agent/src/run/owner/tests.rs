@@ -37,12 +37,7 @@ impl Running {
         let (serving, figures) = Serving::start(&options, sync_period, "fake", vec![])
             .await
             .unwrap();
-        let owner = Owner::new(
-            fake.pipeline(),
-            Arc::clone(&serving),
-            Traffic::default(),
-            "a test".to_owned(),
-        );
+        let owner = Owner::new(fake.pipeline(), Arc::clone(&serving), "a test".to_owned());
         let (messages, messages_) = mpsc::channel(8);
         let (queries, queries_) = mpsc::channel(8);
         let (orders, orders_) = mpsc::channel(1);
@@ -107,8 +102,10 @@ fn service(number: u8) -> ClusterEvent {
             name: "".into(),
             protocol: Protocol::Tcp,
             port: 80,
+            node_port: None,
         }],
         internal_policy: TrafficPolicy::Cluster,
+        ..Service::default()
     })
 }
 

@@ -290,8 +290,10 @@ fn state() -> NodeState {
                 name: "".into(),
                 protocol: Protocol::Tcp,
                 port: 80,
+                node_port: None,
             }],
             internal_policy: policy,
+            ..Service::default()
         })
     };
     let slice = |slice: &str, of: &str, nodes: &[&str]| {
@@ -303,6 +305,7 @@ fn state() -> NodeState {
                 terminating: false,
             },
             node: Some(Arc::from(*node)),
+            hints: None,
         };
         proxy_model::ClusterEvent::SliceUpserted(EndpointSlice {
             name: name(slice),

@@ -74,8 +74,10 @@ fn service(number: u32) -> ClusterEvent {
             name: "main".into(),
             protocol: Protocol::Tcp,
             port: 80,
+            node_port: None,
         }],
         internal_policy: TrafficPolicy::Cluster,
+        ..Service::default()
     })
 }
 
@@ -89,6 +91,7 @@ fn slice(number: u32, endpoints: u8) -> ClusterEvent {
             terminating: false,
         },
         node: Some(Arc::clone(&node)),
+        hints: None,
     };
     ClusterEvent::SliceUpserted(EndpointSlice {
         name: SliceName::new("bench", format!("s{number}-a")),

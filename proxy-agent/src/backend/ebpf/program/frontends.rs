@@ -46,12 +46,10 @@ impl Programmed {
                     _ => false,
                 },
             );
-        let mut frontends = state
-            .frontends
-            .iter()
-            .map(|frontend| encode::frontend_key(frontend, protocol));
-        sets && service.frontends.len() == state.frontends.len()
-            && frontends.all(|key| self.frontends.get(&key) == Some(&value(service, state, &key)))
+        let frontends: Vec<_> = encode::frontend_keys(state, protocol).collect();
+        let is_right =
+            |key: &FrontendKey| self.frontends.get(key) == Some(&value(service, state, key));
+        sets && service.frontends.len() == frontends.len() && frontends.iter().all(is_right)
     }
 }
 

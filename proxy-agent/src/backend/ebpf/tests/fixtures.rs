@@ -127,8 +127,8 @@ pub fn owners(state: &NodeState) -> BTreeMap<FrontendKey, ServicePortKey> {
     let mut owners = BTreeMap::new();
     for (key, service) in &state.services {
         let protocol = encode::protocol_number(key.protocol).unwrap();
-        for frontend in &service.frontends {
-            owners.insert(encode::frontend_key(frontend, protocol), key.clone());
+        for frontend in encode::frontend_keys(service, protocol) {
+            owners.insert(frontend, key.clone());
         }
     }
     owners
@@ -195,13 +195,16 @@ pub fn service(frontend: u8, cluster: &BTreeSet<u8>, local: Option<&BTreeSet<u8>
     ServiceState {
         frontends: vec![Frontend {
             kind: FrontendKind::ClusterIp,
-            address: [10, 96, 0, frontend].into(),
+            address: Some([10, 96, 0, frontend].into()),
             port: 80,
         }],
         cluster_endpoints: local.is_none().then(|| endpoints(cluster)),
         local_endpoints: local.map(endpoints),
         has_any_endpoints: !cluster.is_empty(),
         internal_policy: local.map_or(TrafficPolicy::Cluster, |_| TrafficPolicy::Local),
+        external_policy: TrafficPolicy::Cluster,
+        affinity: None,
+        source_ranges: None,
     }
 }
 
@@ -227,13 +230,9 @@ pub fn states() -> impl Strategy<Value = NodeState> {
 }
 
 pub fn all_frontends() -> impl Iterator<Item = FrontendKey> {
-    (1u8..=5).map(|n| {
-        let frontend = Frontend {
-            kind: FrontendKind::ClusterIp,
-            address: [10, 96, 0, n].into(),
-            port: 80,
-        };
-        encode::frontend_key(&frontend, socket::TCP)
+    (1u8..=5).flat_map(|n| {
+        let service = service(n, &BTreeSet::new(), None);
+        encode::frontend_keys(&service, socket::TCP).collect::<Vec<_>>()
     })
 }
 

@@ -1,5 +1,6 @@
 //! Services as the API has them, to model values and diagnostics.
 
+use proxy_model::{ExternalAccess, Protocol};
 use serde_json::{Value, json};
 
 use super::*;
@@ -34,6 +35,7 @@ fn port(name: &str, protocol: Protocol, port: u16) -> ServicePort {
         name: name.into(),
         protocol,
         port,
+        node_port: None,
     }
 }
 
@@ -60,6 +62,7 @@ fn a_valid_service_is_taken_over() {
             port("", Protocol::Tcp, 80),
         ],
         internal_policy: TrafficPolicy::Local,
+        ..Service::default()
     };
     assert_eq!(
         converted,
@@ -223,72 +226,141 @@ fn what_makes_no_sense_is_reported_and_left_out() {
 }
 
 #[test]
-fn what_is_valid_but_not_served_is_reported() {
-    let case = |spec, field, message, remain| Case {
+fn what_makes_no_sense_outside_the_cluster_is_reported_too() {
+    let case = |spec, field, message| Case {
         spec,
         field,
         message,
-        remain,
+        remain: (1, 1),
     };
+    let external = |address: &str| json!({"externalIPs": [address]});
+    let timeout = |seconds: i64| {
+        json!({
+            "sessionAffinity": "ClientIP",
+            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}},
+        })
+    };
+    let seconds = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
     check(vec![
         case(
-            json!({"ports": [{"port": 80}, {"name": "a", "port": 81, "nodePort": 30080}]}),
-            "spec.ports[1].nodePort",
-            "nothing answers on 30080",
-            (1, 2),
+            json!({"ports": [{"port": 80, "nodePort": 70000}]}),
+            "spec.ports[0].nodePort",
+            "70000 is not a port number",
         ),
         case(
-            json!({"ports": [{"port": 80}, {"name": "s", "port": 7, "protocol": "SCTP", "nodePort": 30007}]}),
-            "spec.ports[1].protocol",
-            "SCTP is not served yet",
-            (1, 1),
+            json!({"externalTrafficPolicy": "Nearby"}),
+            "spec.externalTrafficPolicy",
+            "\"Nearby\" is neither",
         ),
+        case(external("198.51.100"), "spec.externalIPs[0]", "no"),
+        case(external("127.0.0.1"), "spec.externalIPs[0]", "loopback"),
         case(
-            json!({"sessionAffinity": "ClientIP"}),
-            "spec.sessionAffinity",
-            "random endpoint",
-            (1, 1),
-        ),
-        case(
-            json!({"trafficDistribution": "PreferSameZone"}),
-            "spec.trafficDistribution",
-            "PreferSameZone is not followed yet",
-            (1, 1),
-        ),
-        case(
-            json!({"externalIPs": ["198.51.100.9"]}),
+            external("169.254.169.254"),
             "spec.externalIPs[0]",
-            "nothing answers on 198.51.100.9",
-            (1, 1),
+            "link-local",
+        ),
+        case(external("224.0.0.1"), "spec.externalIPs[0]", "multicast"),
+        case(
+            external("fd00::1"),
+            "spec.externalIPs[0]",
+            "no IPv6 ClusterIP",
         ),
         case(
-            json!({"healthCheckNodePort": 31999}),
+            timeout(0),
+            seconds,
+            "0 is not a number of seconds from 1 to 86400",
+        ),
+        case(timeout(86401), seconds, "10800 is used"),
+        case(timeout(-1), seconds, "-1 is not"),
+        case(
+            json!({"loadBalancerSourceRanges": ["203.0.113.0"]}),
+            "spec.loadBalancerSourceRanges[0]",
+            "no CIDR",
+        ),
+        case(
+            json!({
+                "type": "LoadBalancer",
+                "externalTrafficPolicy": "Local",
+                "healthCheckNodePort": -1,
+            }),
             "spec.healthCheckNodePort",
-            "nothing answers on port 31999",
-            (1, 1),
+            "-1 is not a port number",
         ),
     ]);
 }
 
 #[test]
-fn only_load_balancer_ips_that_a_proxy_must_serve_are_reported() {
-    let mut object = web(&json!({"type": "LoadBalancer"}));
+fn everything_for_clients_outside_is_taken_over() {
+    let mut object = web(&json!({
+        "type": "LoadBalancer",
+        "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "SCTP"}],
+        "externalTrafficPolicy": "Local",
+        "externalIPs": ["198.51.100.9"],
+        "loadBalancerSourceRanges": [" 203.0.113.0/24 "],
+        "sessionAffinity": "ClientIP",
+        "healthCheckNodePort": 31999,
+        "allocateLoadBalancerNodePorts": true,
+        "trafficDistribution": "PreferSameZone",
+    }));
     object["status"] = json!({"loadBalancer": {"ingress": [
         {"ip": "198.51.100.1", "ipMode": "Proxy"},
         {"hostname": "lb.example.org"},
         {"ip": "198.51.100.2", "ipMode": "VIP"},
         {"ip": "198.51.100.3"},
     ]}});
-    let fields: Vec<_> = convert(object)
-        .diagnostics
-        .into_iter()
-        .map(|diagnostic| diagnostic.field)
-        .collect();
-    assert_eq!(
-        fields,
-        [
-            "status.loadBalancer.ingress[2].ip",
-            "status.loadBalancer.ingress[3].ip"
-        ]
-    );
+    let converted = convert(object);
+    assert_eq!(converted.diagnostics, []);
+    let addresses = |texts: &[&str]| -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    };
+    let expected = Service {
+        name: proxy_model::ServiceName::new("shop", "web"),
+        cluster_ips: addresses(&["10.96.0.1"]),
+        ports: vec![ServicePort {
+            node_port: NonZeroU16::new(30080),
+            ..port("http", Protocol::Sctp, 80)
+        }],
+        affinity: NonZeroU32::new(10_800),
+        external: Some(Box::new(ExternalAccess {
+            policy: TrafficPolicy::Local,
+            ips: addresses(&["198.51.100.9"]),
+            load_balancer_ips: addresses(&["198.51.100.2", "198.51.100.3"]),
+            source_ranges: vec!["203.0.113.0/24".parse().unwrap()],
+            health_check_node_port: NonZeroU16::new(31999),
+        })),
+        ..Service::default()
+    };
+    assert_eq!(converted.value, Some(expected));
+}
+
+#[test]
+fn a_health_check_port_is_for_load_balancers_with_policy_local() {
+    for (kind, policy, expected) in [
+        ("LoadBalancer", "Local", Some(31999)),
+        ("LoadBalancer", "Cluster", None),
+        ("NodePort", "Local", None),
+    ] {
+        let spec = json!({
+            "type": kind,
+            "externalTrafficPolicy": policy,
+            "healthCheckNodePort": 31999,
+        });
+        let external = convert(web(&spec)).value.unwrap().external;
+        let port = external.and_then(|external| external.health_check_node_port);
+        let port = port.map(NonZeroU16::get);
+        assert_eq!(port, expected, "{kind} {policy}");
+    }
+}
+
+#[test]
+fn a_range_that_cannot_be_read_lets_nobody_in() {
+    let spec = json!({"loadBalancerSourceRanges": ["everyone"]});
+    let ranges = convert(web(&spec))
+        .value
+        .unwrap()
+        .external
+        .unwrap()
+        .source_ranges;
+    let texts: Vec<_> = ranges.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["0.0.0.0/32", "::/128"]);
 }

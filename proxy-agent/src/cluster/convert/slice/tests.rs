@@ -46,6 +46,7 @@ fn a_valid_slice_is_taken_over() {
             terminating,
         },
         node: node.map(Into::into),
+        hints: None,
     };
     let expected = EndpointSlice {
         name: ServiceName::new("shop", "web-1"),
@@ -165,16 +166,6 @@ fn what_makes_no_sense_is_reported_and_left_out() {
             message: "fd00::1 is not an IPv4 address",
             remain: (1, 1),
         },
-        Case {
-            change: endpoints(json!([
-                {"addresses": ["10.0.0.1"], "hints": {"forZones": []}},
-                {"addresses": ["10.0.0.2"], "hints": {"forZones": [{"name": "zone-a"}]}},
-                {"addresses": ["10.0.0.3"], "hints": {"forNodes": [{"name": "node-a"}]}},
-            ])),
-            field: "endpoints[1].hints",
-            message: "not followed yet",
-            remain: (1, 3),
-        },
     ] {
         let Converted { value, diagnostics } = convert(&web(&case.change));
         let value = value.unwrap();
@@ -226,4 +217,25 @@ fn null_lists_are_empty() {
     let value = converted.value.unwrap();
     assert_eq!((value.ports.len(), value.endpoints.len()), (0, 0));
     assert_eq!(converted.diagnostics, []);
+}
+
+#[test]
+fn hints_are_taken_over_and_shared() {
+    let hints = json!({"forZones": [{"name": "zone-a"}], "forNodes": [{"name": "node-a"}]});
+    let converted = convert(&web(&json!({"endpoints": [
+        {"addresses": ["10.0.0.1"], "hints": hints},
+        {"addresses": ["10.0.0.2"], "hints": hints},
+        {"addresses": ["10.0.0.3"], "hints": {"forZones": []}},
+        {"addresses": ["10.0.0.4"]},
+    ]})));
+    assert_eq!(converted.diagnostics, []);
+    let endpoints = converted.value.unwrap().endpoints;
+    let first = endpoints[0].hints.as_ref().unwrap();
+    let expected = Hints {
+        zones: vec!["zone-a".into()],
+        nodes: vec!["node-a".into()],
+    };
+    assert_eq!(**first, expected);
+    assert!(Arc::ptr_eq(first, endpoints[1].hints.as_ref().unwrap()));
+    assert_eq!((&endpoints[2].hints, &endpoints[3].hints), (&None, &None));
 }

@@ -157,7 +157,7 @@ fn a_new_object_that_is_malformed_is_diagnosed_until_it_is_gone() {
 #[test]
 fn diagnostics_of_an_object_go_with_what_they_are_about() {
     let mut world = World::new();
-    let sticky = with("a", "sessionAffinity", json!("ClientIP"));
+    let sticky = with("a", "sessionAffinity", json!("Cookie"));
     assert_eq!(
         world.seen(&sticky),
         ["+a", "Service shop/a: spec.sessionAffinity"]

@@ -1,0 +1,168 @@
+//! What the node's configuration adds to the cluster's objects, and which addresses it selects for
+//! NodePorts.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
+
+use ipnet::IpNet;
+
+use crate::{IpFamily, oracle::Traffic};
+
+/// The node that a model is for, and the part of its configuration that decides where traffic
+/// goes. Fixed for the life of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The node's name. EndpointSlices name the node that their endpoints run on; they are
+    /// compared with it as written.
+    pub node: Arc<str>,
+    /// How sources are told apart, and what is masqueraded.
+    pub traffic: Traffic,
+    /// Where NodePorts answer (kube-proxy's `nodePortAddresses`).
+    pub node_ports: NodePortSelection,
+    /// Whether processes of this node reach NodePorts through loopback addresses, where the
+    /// selection holds them (kube-proxy's `localhostNodePorts`).
+    pub localhost_node_ports: bool,
+}
+
+/// Which of the host's addresses NodePorts answer on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum NodePortSelection {
+    /// On all of them.
+    #[default]
+    All,
+    /// On the Node object's first address of each family.
+    Primary,
+    /// On those in these ranges. A family without a range has all of its addresses, as in
+    /// kube-proxy.
+    Cidrs(Vec<IpNet>),
+}
+
+impl<N: Into<Arc<str>>> From<N> for Settings {
+    /// kube-proxy's defaults for the node called `node`.
+    fn from(node: N) -> Self {
+        Self {
+            node: node.into(),
+            traffic: Traffic::default(),
+            node_ports: NodePortSelection::All,
+            localhost_node_ports: true,
+        }
+    }
+}
+
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
+impl Settings {
+    /// The addresses that NodePorts answer on, of those that the host has and those that its Node
+    /// object names. 127.0.0.1 among them stands for all of 127.0.0.0/8.
+    pub(crate) fn node_port_addresses(&self, host: &[IpAddr], node: &[IpAddr]) -> BTreeSet<IpAddr> {
+        let loopback = LOOPBACK
+            .into_iter()
+            .filter(|_| self.localhost_node_ports && self.node_ports != NodePortSelection::Primary);
+        match &self.node_ports {
+            NodePortSelection::Primary => [IpFamily::V4, IpFamily::V6]
+                .into_iter()
+                .filter_map(|family| first_of(family, node))
+                .collect(),
+            selection => host
+                .iter()
+                .copied()
+                .filter(|address| !address.is_loopback())
+                .chain(loopback)
+                .filter(|address| selection.holds(*address))
+                .collect(),
+        }
+    }
+}
+
+impl NodePortSelection {
+    fn holds(&self, address: IpAddr) -> bool {
+        let Self::Cidrs(cidrs) = self else {
+            return true;
+        };
+        let family = IpFamily::of(address);
+        let mut of_family = cidrs
+            .iter()
+            .filter(|cidr| IpFamily::of(cidr.addr()) == family)
+            .peekable();
+        of_family.peek().is_none() || of_family.any(|cidr| cidr.contains(&address))
+    }
+}
+
+/// The first of `addresses` that is of `family`: a node's address, where only one counts.
+pub(crate) fn first_of(family: IpFamily, addresses: &[IpAddr]) -> Option<IpAddr> {
+    let mut addresses = addresses.iter().copied();
+    addresses.find(|address| IpFamily::of(*address) == family)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &[&str] = &["127.0.0.1", "192.0.2.1", "198.51.100.1", "::1", "fd00::1"];
+    const NODE: &[&str] = &["192.0.2.1", "fd00::1", "198.51.100.1"];
+
+    fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn selected(selection: &[&str], localhost: bool, host: &[&str]) -> Vec<String> {
+        let settings = Settings {
+            node_ports: match selection {
+                [] => NodePortSelection::All,
+                ["primary"] => NodePortSelection::Primary,
+                cidrs => {
+                    let cidrs = cidrs.iter().map(|cidr| cidr.parse().unwrap());
+                    NodePortSelection::Cidrs(cidrs.collect())
+                }
+            },
+            localhost_node_ports: localhost,
+            ..Settings::from("here")
+        };
+        let selected = settings.node_port_addresses(&addresses(host), &addresses(NODE));
+        selected.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn node_ports_answer_on_the_selected_addresses() {
+        for (selection, localhost, expected) in [
+            (&[][..], true, HOST),
+            (&[], false, &["192.0.2.1", "198.51.100.1", "fd00::1"]),
+            (&["0.0.0.0/0", "::/0"], true, HOST),
+            // A family without a range has all of its addresses.
+            (&["::/0"], true, HOST),
+            (&["192.0.2.0/24"], true, &["192.0.2.1", "::1", "fd00::1"]),
+            (
+                &["192.0.2.0/24", "fd00::/64"],
+                true,
+                &["192.0.2.1", "fd00::1"],
+            ),
+            (&["198.51.100.1/32", "fd01::/64"], true, &["198.51.100.1"]),
+            (&["127.0.0.0/8", "::1/128"], true, &["127.0.0.1", "::1"]),
+            (&["127.0.0.0/8", "::1/128"], false, &[]),
+            (
+                &["192.0.2.0/24", "198.51.100.0/24", "fd00::/64"],
+                true,
+                &["192.0.2.1", "198.51.100.1", "fd00::1"],
+            ),
+            (&["primary"], true, &["192.0.2.1", "fd00::1"]),
+            (&["primary"], false, &["192.0.2.1", "fd00::1"]),
+        ] {
+            assert_eq!(
+                selected(selection, localhost, HOST),
+                expected,
+                "{selection:?}, localhost {localhost}"
+            );
+        }
+    }
+
+    #[test]
+    fn loopback_needs_no_interface_that_tells_of_it() {
+        assert_eq!(selected(&[], true, &[]), ["127.0.0.1", "::1"]);
+    }
+}
