@@ -100,7 +100,7 @@ fn an_address_passes_to_the_next_claimant_before_its_holder_goes() {
         diagnostics(&model),
         [
             "Service shop/b: spec.clusterIPs: 10.96.0.1:80/TCP is taken by port \"http\" of \
-          Service shop/a: port \"http\" is not served on it"
+          Service shop/a (ClusterIP): port \"http\" is not served on it"
         ]
     );
     model.apply(ClusterEvent::ServiceDeleted(ServiceName::new("shop", "a")));
@@ -119,8 +119,8 @@ fn two_ports_of_one_service_cannot_share_a_number() {
     assert_eq!(
         diagnostics(&model),
         [
-            "Service shop/web: spec.ports: 10.96.0.1:80/TCP is taken by port \"a\" of this Service: \
-          port \"b\" is not served on it"
+            "Service shop/web: spec.ports: 10.96.0.1:80/TCP is taken by port \"a\" of this Service \
+          (ClusterIP): port \"b\" is not served on it"
         ]
     );
 }
@@ -183,7 +183,7 @@ fn a_set_that_did_not_change_stays_where_it_is() {
 }
 
 #[test]
-fn diagnostics_and_zone_change_without_a_change_set() {
+fn diagnostics_change_without_a_change_set() {
     let mut model = Model::new("node-a");
     let object: Arc<str> = "Service shop/web".into();
     let odd = Diagnostic {
@@ -195,30 +195,40 @@ fn diagnostics_and_zone_change_without_a_change_set() {
         object: Arc::clone(&object),
         diagnostics,
     };
-    let node = |name: &str| {
+    model.apply(diagnosed(vec![odd]));
+    assert!(model.update().is_empty());
+    assert_eq!(diagnostics(&model), ["Service shop/web: spec: is odd"]);
+    model.apply(diagnosed(vec![]));
+    assert!(model.update().is_empty());
+    assert!(diagnostics(&model).is_empty());
+}
+
+/// A backend is told of a node's addresses and pod ranges; what a zone decides arrives as endpoints.
+#[test]
+fn only_the_own_node_is_told_of() {
+    let mut model = Model::new("node-a");
+    let node = |name: &str, zone: &str| {
         ClusterEvent::NodeUpserted(Node {
             name: name.into(),
-            zone: Some(name.into()),
+            zone: Some(zone.into()),
             pod_cidrs: vec!["10.244.0.0/24".parse().expect("a CIDR")],
             addresses: vec!["192.0.2.1".parse().expect("an IP address")],
             eligible: true,
         })
     };
-    for event in [diagnosed(vec![odd]), node("node-a"), node("node-b")] {
-        model.apply(event);
-    }
-    assert!(model.update().is_empty());
-    assert_eq!(diagnostics(&model), ["Service shop/web: spec: is odd"]);
-    assert_eq!(model.state().node.zone(), Some("node-a"));
-    for event in [
-        diagnosed(vec![]),
-        ClusterEvent::NodeDeleted("node-b".into()),
+    for (event, zone, told) in [
+        (node("node-b", "b"), None, false),
+        (node("node-a", "a"), Some("a"), true),
+        (node("node-a", "b"), Some("b"), false),
+        (ClusterEvent::NodeDeleted("node-b".into()), Some("b"), false),
+        (ClusterEvent::NodeDeleted("node-a".into()), None, true),
     ] {
+        let said = format!("{event:?}");
         model.apply(event);
+        let change = model.update();
+        assert_eq!(model.state().node.zone(), zone, "{said}");
+        assert_eq!((change.node, &*change.changes), (told, &[][..]), "{said}");
     }
-    model.update();
-    assert!(diagnostics(&model).is_empty());
-    assert_eq!(model.state().node.zone(), Some("node-a"));
 }
 
 #[test]
