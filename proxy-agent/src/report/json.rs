@@ -1,9 +1,15 @@
 //! The JSON form of node-local state. Documented in `docs/state-json.md`; fields are only ever
 //! added.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU32,
+};
 
-use proxy_model::{Diagnostic, Endpoint, Frontend, IpNet, NodeState, ServicePortKey, ServiceState};
+use proxy_model::{
+    Diagnostic, Endpoint, Frontend, HealthCheck, HealthCheckKey, IpNet, NodeState, ServicePortKey,
+    ServiceState, TrafficPolicy,
+};
 use serde::Serialize;
 
 /// Everything that one node must do.
@@ -15,6 +21,8 @@ pub struct State<'a> {
     /// One entry per Service port and IP family, ordered by namespace, name, port, protocol and
     /// family.
     pub services: Vec<Service<'a>>,
+    /// What load balancers are told that ask, ordered by namespace, name and family.
+    pub health_checks: Vec<Check<'a>>,
     /// Ranges that ClusterIPs are taken from, ordered; empty if the cluster does not say.
     #[serde(rename = "serviceCIDRs")]
     pub service_cidrs: Vec<String>,
@@ -37,6 +45,9 @@ pub struct Node<'a> {
     pub pod_cidrs: Vec<String>,
     /// The node's own addresses.
     pub addresses: &'a [IpAddr],
+    /// Where NodePorts answer, ordered. Loopback addresses are for processes of this node only,
+    /// and 127.0.0.1 stands for all of 127.0.0.0/8.
+    pub node_port_addresses: &'a [IpAddr],
     /// Whether load balancers may send it new connections.
     pub eligible: bool,
 }
@@ -51,7 +62,7 @@ pub struct Service<'a> {
     pub name: &'a str,
     /// The port's name, `""` when unnamed.
     pub port: &'a str,
-    /// `TCP` or `UDP`.
+    /// `TCP`, `UDP` or `SCTP`.
     pub protocol: &'static str,
     /// `IPv4` or `IPv6`.
     pub family: &'static str,
@@ -65,6 +76,41 @@ pub struct Service<'a> {
     /// Whether any endpoint of the cluster could serve. If false, connections are refused; if
     /// true and the set in use is empty, they are unreachable.
     pub has_any_endpoints: bool,
+    /// `Cluster` or `Local`: which set serves ClusterIPs.
+    pub internal_policy: &'static str,
+    /// `Cluster` or `Local`: which set serves all other frontends.
+    pub external_policy: &'static str,
+    /// Seconds for which a client keeps its endpoint; `null` if each connection goes to a random
+    /// one.
+    pub affinity_seconds: Option<u32>,
+    /// Who may dial load-balancer IPs; `null` if everyone may.
+    pub source_ranges: Option<Ranges>,
+}
+
+/// Who may dial load-balancer IPs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ranges {
+    /// Sources in these.
+    pub ranges: Vec<String>,
+    /// The dialled address itself as well.
+    pub own_address: bool,
+}
+
+/// What load balancers are told about one Service in one IP family.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check<'a> {
+    /// Namespace of the Service.
+    pub namespace: &'a str,
+    /// Name of the Service.
+    pub name: &'a str,
+    /// `IPv4` or `IPv6`.
+    pub family: &'static str,
+    /// Where they ask.
+    pub port: u16,
+    /// Different addresses of ready endpoints on this node.
+    pub local_endpoints: usize,
 }
 
 /// An address that clients dial.
@@ -110,8 +156,14 @@ impl<'a> State<'a> {
                 known: state.node.object.is_some(),
                 pod_cidrs: cidrs(state.node.pod_cidrs()),
                 addresses: state.node.addresses(),
+                node_port_addresses: &state.node_port_addresses,
                 eligible: state.node.eligible(),
             },
+            health_checks: state
+                .health_checks
+                .iter()
+                .map(|(key, check)| Check::of(key, *check))
+                .collect(),
             service_cidrs: cidrs(&state.service_cidrs),
             services: state
                 .services
@@ -135,6 +187,25 @@ impl<'a> Service<'a> {
             cluster_endpoints: state.cluster_endpoints.as_deref().map(addresses),
             local_endpoints: state.local_endpoints.as_deref().map(addresses),
             has_any_endpoints: state.has_any_endpoints,
+            internal_policy: policy(state.internal_policy),
+            external_policy: policy(state.external_policy),
+            affinity_seconds: state.affinity.map(NonZeroU32::get),
+            source_ranges: state.source_ranges.as_deref().map(|ranges| Ranges {
+                ranges: cidrs(&ranges.ranges),
+                own_address: ranges.own_address,
+            }),
+        }
+    }
+}
+
+impl<'a> Check<'a> {
+    fn of(key: &'a HealthCheckKey, check: HealthCheck) -> Self {
+        Self {
+            namespace: &key.service.namespace,
+            name: &key.service.name,
+            family: key.family.as_str(),
+            port: check.port.get(),
+            local_endpoints: check.local_endpoints,
         }
     }
 }
@@ -161,6 +232,13 @@ impl<'a> Problem<'a> {
 
 fn addresses(endpoints: &[Endpoint]) -> Vec<SocketAddr> {
     endpoints.iter().map(|endpoint| endpoint.address).collect()
+}
+
+fn policy(policy: TrafficPolicy) -> &'static str {
+    match policy {
+        TrafficPolicy::Cluster => "Cluster",
+        TrafficPolicy::Local => "Local",
+    }
 }
 
 fn cidrs(cidrs: &[IpNet]) -> Vec<String> {

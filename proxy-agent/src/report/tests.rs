@@ -92,10 +92,11 @@ fn small() -> NodeState {
 fn the_json_has_the_documented_shape() {
     let json: Value = serde_json::from_str(&to_json(&small())).unwrap();
     let frontend = |address: &str| json!([{"kind": "ClusterIP", "address": address, "port": 80}]);
-    let expected = json!({
+    let mut expected = json!({
         "node": {
             "name": "node-a", "zone": "zone-a", "known": true, "podCIDRs": ["10.0.0.0/24"],
             "addresses": ["192.0.2.1", "2001:db8::1"], "eligible": true,
+            "nodePortAddresses": ["127.0.0.1", "192.0.2.1", "::1", "2001:db8::1"],
         },
         "services": [
             {
@@ -122,19 +123,98 @@ fn the_json_has_the_documented_shape() {
                 "localEndpoints": null, "hasAnyEndpoints": true,
             },
         ],
+        "healthChecks": [],
         "serviceCIDRs": ["10.96.0.0/16", "fd00::/112"],
         "diagnostics": [{
             "object": "Service shop/web", "field": "spec.sessionAffinity",
             "message": "is not served yet",
         }],
     });
+    for (index, service) in (0..).zip(expected["services"].as_array_mut().unwrap()) {
+        service["internalPolicy"] = json!(if index == 1 { "Local" } else { "Cluster" });
+        service["externalPolicy"] = json!("Cluster");
+        service["affinitySeconds"] = Value::Null;
+        service["sourceRanges"] = Value::Null;
+    }
     assert_eq!(json, expected);
     let json: Value = serde_json::from_str(&to_json(&compute("node-a", []))).unwrap();
     let unknown = json!({
         "name": "node-a", "zone": null, "known": false, "podCIDRs": [], "addresses": [],
-        "eligible": false,
+        "eligible": false, "nodePortAddresses": ["127.0.0.1", "::1"],
     });
     assert_eq!(json["node"], unknown);
+}
+
+/// A Service with everything that is for clients outside the cluster.
+fn balanced() -> NodeState {
+    let object = json!({
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {
+            "type": "LoadBalancer",
+            "clusterIPs": ["10.96.0.1"],
+            "internalTrafficPolicy": "Local",
+            "externalTrafficPolicy": "Local",
+            "externalIPs": ["198.51.100.9"],
+            "healthCheckNodePort": 31999,
+            "loadBalancerSourceRanges": ["192.0.2.0/24", "203.0.113.0/24"],
+            "sessionAffinity": "ClientIP",
+            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}},
+            "ports": [{"port": 80, "nodePort": 30080}],
+        },
+        "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}]}},
+    });
+    let object = serde_json::from_value(object).unwrap();
+    let converted = convert::service(&object, &mut Names::default());
+    compute(
+        "node-b",
+        [
+            ClusterEvent::ServiceUpserted(converted.value.unwrap()),
+            slice("web", "", "IPv4", &["10.0.0.1"]),
+            ClusterEvent::NodeUpserted(Node {
+                name: "node-b".into(),
+                ..node()
+            }),
+        ],
+    )
+}
+
+#[test]
+fn what_is_for_clients_outside_the_cluster_is_told() {
+    let json: Value = serde_json::from_str(&to_json(&balanced())).unwrap();
+    let service = &json["services"][0];
+    assert_eq!(
+        service["frontends"],
+        json!([
+            {"kind": "ClusterIP", "address": "10.96.0.1", "port": 80},
+            {"kind": "LoadBalancerIP", "address": "198.51.100.7", "port": 80},
+            {"kind": "ExternalIP", "address": "198.51.100.9", "port": 80},
+            {"kind": "NodePort", "address": null, "port": 30080},
+        ])
+    );
+    assert_eq!(service["internalPolicy"], "Local");
+    assert_eq!(service["externalPolicy"], "Local");
+    assert_eq!(service["affinitySeconds"], 600);
+    let ranges = json!({"ranges": ["192.0.2.0/24", "203.0.113.0/24"], "ownAddress": true});
+    assert_eq!(service["sourceRanges"], ranges);
+    assert_eq!(
+        json["healthChecks"],
+        json!([{
+            "namespace": "shop", "name": "web", "family": "IPv4", "port": 31999,
+            "localEndpoints": 1,
+        }])
+    );
+    let text = to_text(&balanced());
+    for part in [
+        "NodePorts on 127.0.0.1, 192.0.2.1, ::1, 2001:db8::1\n",
+        "10.96.0.1:80,198.51.100.7:80,198.51.100.9:80,*:30080",
+        "internal Local; external Local; affinity 600s; \
+         from 192.0.2.0/24, 203.0.113.0/24 and itself\n",
+        "\nHealth checks:\n\n\
+         NAMESPACE  NAME  FAMILY  PORT   LOCAL ENDPOINTS\n\
+         shop       web   IPv4    31999  1\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
 }
 
 #[test]

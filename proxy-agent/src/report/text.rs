@@ -1,6 +1,8 @@
 //! The table form of node-local state, in the manner of `kubectl get`.
 
-use proxy_model::{Endpoint, NodeState, ServicePortKey, ServiceState, TrafficPolicy};
+use proxy_model::{
+    Endpoint, FrontendKind, NodeState, ServicePortKey, ServiceState, SourceRanges, TrafficPolicy,
+};
 
 use super::table;
 
@@ -16,6 +18,10 @@ pub(super) fn render(state: &NodeState) -> String {
         text.push_str("No Services.\n");
     } else {
         text.push_str(&services(state));
+    }
+    if !state.health_checks.is_empty() {
+        text.push_str("\nHealth checks:\n\n");
+        text.push_str(&health_checks(state));
     }
     if !state.diagnostics.is_empty() {
         text.push_str("\nDiagnostics:\n\n");
@@ -36,8 +42,19 @@ fn node(state: &NodeState) -> String {
         text += ", about to go: not eligible for load balancers";
     }
     text += "\n";
+    let has_node_ports = state
+        .services
+        .values()
+        .flat_map(|service| &service.frontends)
+        .any(|frontend| frontend.kind == FrontendKind::NodePort);
+    let node_ports = if has_node_ports {
+        &*state.node_port_addresses
+    } else {
+        &[]
+    };
     for (fact, values) in [
         ("Addresses", table::list(info.addresses())),
+        ("NodePorts on", table::list(node_ports)),
         ("Pods from", table::list(info.pod_cidrs())),
         ("ClusterIPs from", table::list(&state.service_cidrs)),
     ] {
@@ -65,11 +82,21 @@ fn services(state: &NodeState) -> String {
     if with_local {
         header.push("LOCAL");
     }
+    let with_terms = state
+        .services
+        .values()
+        .any(|state| !terms(state).is_empty());
+    if with_terms {
+        header.push("TERMS");
+    }
     let mut table = table::new(&header);
     for (key, state) in &state.services {
         let mut row = row(key, state);
         if with_local {
             row.push(set(state.local_endpoints.as_deref(), state));
+        }
+        if with_terms {
+            row.push(dash_if_empty(terms(state)));
         }
         table.add_row(row);
     }
@@ -105,11 +132,7 @@ fn row(key: &ServicePortKey, state: &ServiceState) -> Vec<String> {
     vec![
         key.service.namespace.to_string(),
         key.service.name.to_string(),
-        if key.port.is_empty() {
-            "-".to_owned()
-        } else {
-            key.port.to_string()
-        },
+        dash_if_empty(key.port.to_string()),
         key.protocol.to_string(),
         key.family.to_string(),
         if frontends.is_empty() {
@@ -119,6 +142,57 @@ fn row(key: &ServicePortKey, state: &ServiceState) -> Vec<String> {
         },
         set(state.cluster_endpoints.as_deref(), state),
     ]
+}
+
+fn dash_if_empty(text: String) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text
+    }
+}
+
+/// On which terms clients get an endpoint, where they are not the usual ones.
+fn terms(state: &ServiceState) -> String {
+    let mut terms = Vec::new();
+    if state.frontends.iter().any(|one| one.kind.is_external()) {
+        // Without these there is one set only, and its column says which.
+        for (name, policy) in [
+            ("internal", state.internal_policy),
+            ("external", state.external_policy),
+        ] {
+            if policy == TrafficPolicy::Local {
+                terms.push(format!("{name} Local"));
+            }
+        }
+    }
+    if let Some(seconds) = state.affinity {
+        terms.push(format!("affinity {seconds}s"));
+    }
+    if let Some(SourceRanges {
+        ranges,
+        own_address,
+    }) = state.source_ranges.as_deref()
+    {
+        let itself = if *own_address { " and itself" } else { "" };
+        terms.push(format!("from {}{itself}", table::list(ranges)));
+    }
+    terms.join("; ")
+}
+
+/// What load balancers are told that ask.
+fn health_checks(state: &NodeState) -> String {
+    let mut table = table::new(&["NAMESPACE", "NAME", "FAMILY", "PORT", "LOCAL ENDPOINTS"]);
+    for (key, check) in &state.health_checks {
+        table.add_row([
+            key.service.namespace.to_string(),
+            key.service.name.to_string(),
+            key.family.to_string(),
+            check.port.to_string(),
+            check.local_endpoints.to_string(),
+        ]);
+    }
+    table::finish(&table)
 }
 
 /// A set of endpoints; an empty one says what becomes of connections.
