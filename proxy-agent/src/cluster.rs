@@ -7,6 +7,7 @@
 //! Knows the Kubernetes API; decides nothing about traffic.
 
 pub mod convert;
+#[cfg(target_os = "linux")]
 pub mod kube;
 pub mod manifests;
 pub mod names;

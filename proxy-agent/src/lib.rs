@@ -6,19 +6,28 @@
 //!                                 └──> serving (metrics, health)
 //! ```
 
+#[cfg(target_os = "linux")]
 pub mod admin;
 pub mod backend;
 pub mod cluster;
 pub mod config;
 pub mod host;
+#[cfg(target_os = "linux")]
 mod kernel_log;
+#[cfg(target_os = "linux")]
 mod logging;
+#[cfg(target_os = "linux")]
 mod memory;
 pub mod once;
+#[cfg(target_os = "linux")]
 mod oom;
+#[cfg(target_os = "linux")]
 mod pipeline;
 pub mod report;
+#[cfg(target_os = "linux")]
 pub mod run;
+#[cfg(target_os = "linux")]
 pub mod serving;
 
+#[cfg(target_os = "linux")]
 pub use logging::{LogForm, LogLevelError, start as start_logging};

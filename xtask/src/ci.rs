@@ -17,7 +17,7 @@ use crate::setup::{self, Needs};
 use crate::stop::Stopped;
 use crate::tally::Tally;
 use crate::vm::kernels;
-use crate::{test, tidy};
+use crate::{test, tidy, windows};
 
 /// A named part of the run. The action says whether it passed, and counts tests.
 type Step = (String, Box<dyn FnOnce(&mut Tally) -> Result<bool>>);
@@ -75,6 +75,7 @@ fn steps() -> Vec<Step> {
         step("clippy, BPF target", |_| done(&mut clippy_bpf()?)),
         step("documentation builds", |_| done(&mut documentation())),
         step("tests", test::all),
+        step("Windows", windows::check),
     ];
     for line in kernels::Line::ALL {
         let action = move |tally: &mut Tally| test::on_kernel(line, &[], &[], tally);

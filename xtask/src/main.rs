@@ -14,12 +14,14 @@ mod docs;
 mod guest;
 mod progress;
 mod setup;
+mod skips;
 mod stop;
 mod suites;
 mod tally;
 mod test;
 mod tidy;
 mod vm;
+mod windows;
 mod workload;
 
 /// Developer and CI commands of Culvert.
@@ -44,6 +46,8 @@ enum Command {
     Demo(workload::Args),
     /// Run tests: all of them, the quick ones, or those that depend on the kernel on another one
     Test(test::Args),
+    /// Build the model and the agent for Windows, and compare what they print under wine
+    Windows,
     /// Measure, everything side by side
     Bench(workload::Args),
     /// Everything that has to hold before a change lands
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => workload::run("demo", &args),
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => workload::run("bench", &args),
+        Command::Windows => windows::run(),
         Command::Ci => Ok(ci::run()),
         Command::Tidy => tidy::run(),
         Command::Docs(args) => docs::run(&args),

@@ -23,6 +23,10 @@ pub(crate) use plan::Plan;
 
 /// Options of `setup`.
 #[derive(clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag, and they combine freely"
+)]
 pub(crate) struct Args {
     /// Install without asking, on a terminal too
     #[arg(long, short, conflicts_with = "dry_run")]
@@ -33,37 +37,55 @@ pub(crate) struct Args {
     /// Also what the virtual machines of `test --kernel` need: qemu and three kernels (600 MB)
     #[arg(long)]
     vm: bool,
+    /// Also what `windows` takes: a toolchain that compiles for it, and wine (1.3 GB)
+    #[arg(long)]
+    windows: bool,
 }
 
 /// What a command needs from the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// A toolchain for the BPF target, with its clippy.
-    pub(crate) bpf: bool,
-    /// The programs that tests and the demo run with real traffic.
-    pub(crate) traffic: bool,
+    /// A toolchain for the BPF target, with its clippy, and the programs that tests and the demo
+    /// run with real traffic.
+    pub(crate) host: bool,
     /// qemu and kernels.
     pub(crate) vm: bool,
+    /// A toolchain for Windows, and wine where it can be installed.
+    pub(crate) windows: bool,
 }
 
 impl Needs {
     /// Everything that is done on this machine's own kernel.
     pub(crate) const HOST: Self = Self {
-        bpf: true,
-        traffic: true,
+        host: true,
         vm: false,
+        windows: false,
+    };
+    /// That, and other kernels.
+    pub(crate) const VM: Self = Self {
+        vm: true,
+        ..Self::HOST
+    };
+    /// What building for Windows takes, and running that.
+    pub(crate) const WINDOWS: Self = Self {
+        host: false,
+        vm: false,
+        windows: true,
     };
     /// Everything.
     pub(crate) const ALL: Self = Self {
-        bpf: true,
-        traffic: true,
-        vm: true,
+        windows: true,
+        ..Self::VM
     };
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let needs = if args.vm { Needs::ALL } else { Needs::HOST };
+    let needs = Needs {
+        vm: args.vm,
+        windows: args.windows,
+        ..Needs::HOST
+    };
     let plan = look(needs)?;
     if plan.is_empty() {
         let toolchain = BpfToolchain::discover()?;
@@ -109,7 +131,7 @@ fn install(plan: &Plan, needs: Needs) -> Result<()> {
     if !left.is_empty() {
         bail!("setup ran, but this is still missing: {}", left.summary());
     }
-    if needs.bpf {
+    if needs.host {
         println!("toolchain: {}", BpfToolchain::discover()?);
     }
     println!("setup is complete ({})", seconds(started.elapsed()));

@@ -155,7 +155,7 @@ impl fmt::Display for BpfToolchain {
 }
 
 /// What a compiler says about itself: its release and its LLVM's major version.
-fn ask_version(rustc: &Path) -> Result<(String, u32), String> {
+pub fn ask_version(rustc: &Path) -> Result<(String, u32), String> {
     let said = output_of(Command::new(rustc).arg("-vV"))?;
     let field = |name: &str| {
         said.lines()
@@ -172,7 +172,7 @@ fn ask_version(rustc: &Path) -> Result<(String, u32), String> {
 }
 
 /// Standard output of a short command, with the wrong `rust-toolchain.toml` out of its way.
-fn output_of(command: &mut Command) -> Result<String, String> {
+pub fn output_of(command: &mut Command) -> Result<String, String> {
     environment::forget_outer_cargo(command, paths::workspace_root());
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command

@@ -23,10 +23,12 @@ mod document;
 mod listing;
 mod merge;
 mod object;
+#[cfg(target_os = "linux")]
 mod watch;
 
 use merge::Merged;
 use object::Object;
+#[cfg(target_os = "linux")]
 pub use watch::{ManifestWatch, WatchError, watch};
 
 /// Holds, for each file, the last objects that made sense.

@@ -9,6 +9,8 @@ use xtask::toolchain::{BpfToolchain, Compiler, Places, Route};
 use super::plan::{DEBIAN_LLVM, Plan, Step};
 use super::{Needs, apt};
 use crate::vm::{hypervisor, kernels};
+use crate::windows::toolchain::WindowsToolchain;
+use crate::windows::wine;
 
 /// Programs that tests and the demo run, and the Debian packages they are in.
 const TRAFFIC_TOOLS: &[(&str, &str)] = &[
@@ -32,14 +34,23 @@ const COMPILER_PACKAGES: &[&str] = &["rustc-web", "cargo-web", "libstd-rust-web-
 /// The distribution's clippy.
 const CLIPPY_PACKAGE: &str = "rust-web-clippy";
 
+/// The distribution's packages that compile for Windows, the linker last.
+const WINDOWS_PACKAGES: &[&str] = &[
+    "rustc-web",
+    "cargo-web",
+    "rust-web-src",
+    WINDOWS_LINKER_PACKAGE,
+];
+
+/// What [`LINKER`](crate::windows::toolchain::LINKER) is in.
+const WINDOWS_LINKER_PACKAGE: &str = "gcc-mingw-w64-x86-64";
+
 /// What is missing for `needs`.
 pub(crate) fn look(needs: Needs) -> Result<Plan> {
     let cache = paths::cache_dir()?;
     let mut steps = Vec::new();
-    if needs.bpf {
+    if needs.host {
         plan_toolchain(&Places::of_this_machine(), &mut steps);
-    }
-    if needs.traffic {
         plan_packages(
             missing_tools(TRAFFIC_TOOLS),
             "running with real traffic",
@@ -48,6 +59,9 @@ pub(crate) fn look(needs: Needs) -> Result<Plan> {
     }
     if needs.vm {
         plan_vm(&cache, &mut steps);
+    }
+    if needs.windows {
+        plan_windows(&mut steps);
     }
     Ok(Plan { steps, cache })
 }
@@ -133,4 +147,24 @@ fn plan_vm(cache: &Path, steps: &mut Vec<Step>) {
     if !missing.is_empty() {
         steps.push(Step::Kernels(missing));
     }
+}
+
+fn plan_windows(steps: &mut Vec<Step>) {
+    let mut packages = Vec::new();
+    if let Err(missing) = WindowsToolchain::discover() {
+        if missing.compiler.is_none() {
+            packages.push(WINDOWS_LINKER_PACKAGE.to_owned());
+        } else if apt::is_debian() {
+            packages.extend(WINDOWS_PACKAGES.iter().map(|name| (*name).to_owned()));
+            packages.retain(|package| !apt::is_installed(package));
+        } else {
+            steps.push(Step::WindowsTarget);
+            packages.extend(missing.linker.then(|| WINDOWS_LINKER_PACKAGE.to_owned()));
+        }
+    }
+    // Elsewhere the comparison is skipped without it, and says so.
+    if wine::program().is_none() && apt::is_debian() {
+        packages.push("wine64".to_owned());
+    }
+    plan_packages(packages, "compiling for Windows", steps);
 }

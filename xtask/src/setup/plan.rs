@@ -11,6 +11,7 @@ use xtask::toolchain::{BPF_LINKER_VERSION, Places};
 use super::{apt, linker};
 use crate::progress::{self, seconds};
 use crate::vm::kernels;
+use crate::windows::toolchain::TARGET;
 
 /// One thing to install.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(crate) enum Step {
         /// The LLVM's major version; unknown before the compiler is there.
         llvm_major: Option<u32>,
     },
+    /// The standard library for Windows, for the toolchain in use.
+    WindowsTarget,
     /// Kernels for virtual machines, in the cache.
     Kernels(Vec<kernels::Line>),
 }
@@ -48,6 +51,7 @@ impl Step {
                 "build bpf-linker {BPF_LINKER_VERSION} against LLVM {} into {cache} (a minute)",
                 llvm_major.map_or_else(|| "of that compiler".to_owned(), |major| major.to_string())
             ),
+            Self::WindowsTarget => format!("install the standard library for {TARGET}"),
             Self::Kernels(lines) => {
                 let names: Vec<_> = lines.iter().map(ToString::to_string).collect();
                 format!("unpack Debian's kernels {} into {cache}", names.join(", "))
@@ -60,7 +64,7 @@ impl Step {
         match self {
             Self::Packages { .. } if !apt::is_debian() => Some("this is not Debian".to_owned()),
             Self::Packages { .. } if !apt::is_root() => Some("not running as root".to_owned()),
-            Self::RustSource if paths::find_on_path("rustup").is_none() => {
+            Self::RustSource | Self::WindowsTarget if paths::find_on_path("rustup").is_none() => {
                 Some("there is no rustup".to_owned())
             }
             Self::Linker {
@@ -96,6 +100,7 @@ impl Step {
             Self::Linker { llvm_major } => {
                 vec![linker::shell_line(cache, llvm_major.unwrap_or(DEBIAN_LLVM))]
             }
+            Self::WindowsTarget => vec![progress::shell_line(&windows_target())],
             Self::Kernels(_) => {
                 vec!["cargo xtask setup --vm    # once more, on Debian".to_owned()]
             }
@@ -107,6 +112,7 @@ impl Step {
         match self {
             Self::Packages { names, .. } => apt::install_now(names),
             Self::RustSource => progress::run(&mut rust_source()),
+            Self::WindowsTarget => progress::run(&mut windows_target()),
             Self::Linker { .. } => linker::install_now(&cache, present_llvm()?),
             Self::Kernels(lines) => kernels::install(&cache, lines),
         }
@@ -124,6 +130,15 @@ fn rust_source() -> Command {
     let mut command = Command::new("rustup");
     command.args(["toolchain", "install", "nightly", "--profile", "minimal"]);
     command.args(["--component", "rust-src", "--component", "clippy"]);
+    command
+}
+
+fn windows_target() -> Command {
+    let mut command = Command::new("rustup");
+    // In the workspace, so that it is for the toolchain which that names.
+    command
+        .args(["target", "add", TARGET])
+        .current_dir(paths::workspace_root());
     command
 }
 

@@ -3,7 +3,11 @@
 use clap::Parser;
 use proxy_model::oracle::{Detector, Traffic};
 
-use super::{cli::Cli, *};
+use super::*;
+use crate::config::{
+    cli::{self, Cli, NodeArgs},
+    kube_proxy, once,
+};
 
 fn run_args(args: &[&str]) -> Result<Run, ConfigError> {
     let cli = Cli::try_parse_from(["proxy-agent"].iter().chain(args)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::cli::RunArgs;
+use crate::config::cli::RunArgs;
 
 /// Where cluster objects come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,10 +17,6 @@ pub enum Source {
         masters: Vec<String>,
     },
 }
-
-/// Commands that compute the state once read files only.
-pub(super) const NO_MANIFESTS: &str =
-    "--manifests: no source of cluster objects was given: name a file or directory of manifests";
 
 const NO_SOURCE: &str = "no source of cluster objects was given, and this is not a pod that \
                          could use its service account: give --kubeconfig, --master, or \

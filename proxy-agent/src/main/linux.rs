@@ -1,0 +1,164 @@
+//! The commands that need Linux: those that serve, and those that ask an agent which does.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Error};
+use proxy_agent::{
+    LogForm, LogLevelError,
+    admin::{self, client, server::Asked},
+    backend::{
+        check::Check,
+        ebpf::{self, OpenError},
+    },
+    config::{
+        self,
+        cli::{AskArgs, CheckArgs, ExplainArgs, NodeArgs, Output, PinArgs, RunArgs, StateArgs},
+    },
+    run::{self, RunError},
+    start_logging,
+};
+use proxy_model::FatalCause;
+
+use crate::{HOST_CANNOT, end, print};
+
+/// Serves until stopped.
+pub fn run(args: &RunArgs) -> ExitCode {
+    let form = match start_logging(args.log_format, &args.log_level) {
+        Ok(form) => form,
+        Err(error) => return end(Err(error.into())),
+    };
+    match serve(args) {
+        // What reads JSON lines can rely on it to the last. Whoever has errors filtered out of
+        // the log must learn of this one all the same.
+        Err(error) if form == LogForm::Json && tracing::enabled!(tracing::Level::ERROR) => {
+            tracing::error!(error = format!("{error:#}"), "stopped");
+            crate::exit_code(&error).into()
+        }
+        result => end(result),
+    }
+}
+
+fn serve(args: &RunArgs) -> Result<(), Error> {
+    let config = config::run(args)?;
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("starting the asynchronous runtime")?
+        .block_on(run::run(config))?;
+    Ok(())
+}
+
+/// `state` of the running agent, or of the kernel that it programs.
+pub fn ask_state(args: &StateArgs) -> Result<(), Error> {
+    let path = if args.kernel { "/kernel" } else { "/state" };
+    let asked = Asked {
+        output: args.output,
+        ..Asked::default()
+    };
+    ask(&args.ask, &args.node, path, asked)
+}
+
+/// `explain` by the running agent.
+pub fn ask_explain(args: &ExplainArgs) -> Result<(), Error> {
+    let asked = Asked {
+        output: args.output,
+        from: Some(args.from.clone()),
+        to: Some(args.to.clone()),
+        interface: args.in_interface.clone(),
+        path: args.path,
+        ..Asked::default()
+    };
+    ask(&args.ask, &args.node, "/explain", asked)
+}
+
+/// Prints the running agent's answer.
+fn ask(agent: &AskArgs, node: &NodeArgs, path: &str, mut asked: Asked) -> Result<(), Error> {
+    let socket = config::admin_socket(agent)?;
+    asked.node = config::wanted_node(node);
+    let answer = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the asynchronous runtime")?
+        .block_on(client::ask(&socket, path, &asked))?;
+    print(&answer)
+}
+
+/// What this host supports.
+pub fn check(args: &CheckArgs) -> ExitCode {
+    let options = match config::check(args) {
+        Ok(options) => options,
+        Err(error) => return end(Err(error.into())),
+    };
+    let check = Check::run(&options);
+    let printed = print(&match args.output {
+        Output::Text => check.to_text(),
+        Output::Json => check.to_json(),
+    });
+    match printed {
+        Ok(()) if check.is_usable() => ExitCode::SUCCESS,
+        Ok(()) => HOST_CANNOT.into(),
+        Err(error) => end(Err(error)),
+    }
+}
+
+/// Removes what is in the kernel.
+pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
+    let pin_dir = config::pin_dir(args)?;
+    let cleanup = ebpf::cleanup(&pin_dir)?;
+    // Of an agent that was killed; a running one would have kept the pins locked.
+    let socket = admin::socket_path(&pin_dir);
+    admin::server::remove(&socket).with_context(|| format!("removing {}", socket.display()))?;
+    print(&format!("{cleanup}\n"))
+}
+
+/// The exit code of an error that only these commands have.
+pub fn exit_code(error: &Error) -> Option<u8> {
+    if error.is::<LogLevelError>() {
+        return Some(2);
+    }
+    let open = match error.downcast_ref() {
+        Some(RunError::Manifests(_) | RunError::Connect(_)) => return Some(2),
+        Some(RunError::Sync(fatal)) if fatal.cause == FatalCause::Host => return Some(HOST_CANNOT),
+        Some(RunError::Open(error)) => Some(error),
+        _ => error.downcast_ref::<OpenError>(),
+    };
+    match open {
+        Some(OpenError::Host(_)) => Some(HOST_CANNOT),
+        Some(OpenError::Locked(_)) => Some(4),
+        Some(OpenError::Other(_)) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proxy_agent::{cluster::kube::ConnectError, config::ConfigError, run::Fatal};
+
+    use super::*;
+    use crate::exit_code;
+
+    #[test]
+    fn the_exit_code_tells_a_host_that_cannot_from_a_failure() {
+        let sync = |cause| {
+            Error::from(RunError::Sync(Fatal {
+                cause,
+                reason: "attaching".to_owned(),
+            }))
+        };
+        assert_eq!(exit_code(&sync(FatalCause::Host)), 3);
+        assert_eq!(exit_code(&sync(FatalCause::Other)), 1);
+        let host = || OpenError::Host("no BPF".to_owned());
+        assert_eq!(exit_code(&RunError::Open(host()).into()), 3);
+        assert_eq!(exit_code(&host().into()), 3);
+        let locked = || OpenError::Locked("pins".into());
+        assert_eq!(exit_code(&RunError::Open(locked()).into()), 4);
+        assert_eq!(exit_code(&locked().into()), 4);
+        let other = OpenError::Other("odd".to_owned());
+        assert_eq!(exit_code(&RunError::Open(other).into()), 1);
+        let mistakes = ConfigError { mistakes: vec![] };
+        assert_eq!(exit_code(&mistakes.into()), 2);
+        let nowhere = RunError::Connect(ConnectError::NoServer);
+        assert_eq!(exit_code(&nowhere.into()), 2);
+        assert_eq!(exit_code(&Error::msg("anything")), 1);
+    }
+}
