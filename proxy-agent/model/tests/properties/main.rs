@@ -3,159 +3,122 @@
 
 // `cfg(test)` holds here anyway; written down, it tells clippy that `unwrap` is fine.
 #[cfg(test)]
+mod changes;
+#[cfg(test)]
+mod dataplane;
+#[cfg(test)]
 mod oracle;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod walk;
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use proptest::prelude::*;
-use proxy_model::{
-    Change, ChangeSet, ClusterEvent, Endpoint, Model, NodeState, ServicePortKey, ServiceState,
-    TrafficPolicy, compute,
-};
-use walk::{NODE, Objects, Step};
+use proxy_model::{ClusterEvent, Endpoint, Model, NodeState, Settings, TrafficPolicy, compute};
+use walk::{Objects, Step};
 
-/// How a backend would hold what it was told.
-#[derive(Debug, Default, PartialEq)]
-struct Told(BTreeMap<ServicePortKey, Arc<ServiceState>>);
-
-impl Told {
-    /// Applies `change` as a backend does; checks that it is minimal and in order.
-    fn apply(&mut self, change: &ChangeSet) {
-        let keys: Vec<_> = change
-            .changes
-            .iter()
-            .map(|change| (matches!(change, Change::Delete { .. }), change.key()))
-            .collect();
-        assert!(
-            keys.is_sorted_by(|a, b| a < b),
-            "upserts, then deletes, in key order: {keys:?}"
-        );
-        for change in &change.changes {
-            match change {
-                Change::Upsert { key, state } => {
-                    let old = self.0.insert(key.clone(), Arc::clone(state));
-                    assert_ne!(
-                        old.as_ref(),
-                        Some(state),
-                        "an upsert that changes nothing: {key}"
-                    );
-                }
-                Change::Delete { key } => {
-                    assert!(
-                        self.0.remove(key).is_some(),
-                        "a delete of what is not there: {key}"
-                    );
-                }
-            }
-        }
-    }
-
-    fn of(state: &NodeState) -> Self {
-        Self(
-            state
-                .services
-                .iter()
-                .map(|(key, state)| (key.clone(), Arc::clone(state)))
-                .collect(),
-        )
-    }
+/// What steps from an empty cluster lead to: the objects, and the events on the way.
+fn take(steps: Vec<Step>) -> (Objects, Vec<ClusterEvent>) {
+    let mut objects = Objects::default();
+    let events = steps
+        .into_iter()
+        .flat_map(|step| objects.take(step))
+        .collect();
+    (objects, events)
 }
 
-/// Applies `change` to `told` and compares with the model.
-fn follow(told: &mut Told, model: &mut Model) {
-    let change = model.update();
-    assert!(!change.whole);
-    told.apply(&change);
-    assert_eq!(*told, Told::of(model.state()));
-    assert!(
-        model.update().is_empty(),
-        "a second update changes something"
-    );
-}
-
-fn model_after(events: impl IntoIterator<Item = ClusterEvent>) -> Model {
-    let mut model = Model::new(NODE);
+/// The state after one update for each event.
+fn stepwise(settings: &Settings, events: impl IntoIterator<Item = ClusterEvent>) -> NodeState {
+    let mut model = Model::new(settings.clone());
     for event in events {
         model.apply(event);
+        model.update();
     }
-    model
+    model.state().clone()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
+    /// Whatever events are coalesced, the state at each update is that of the objects then.
     #[test]
-    fn a_walk_ends_where_its_last_objects_lead(
-        steps in prop::collection::vec(walk::step(), 1..60),
+    fn a_walk_passes_through_what_its_objects_mean(
+        settings in walk::settings(),
+        steps in walk::steps(60),
         updates in prop::collection::vec(any::<bool>(), 60),
-        seed in any::<u64>(),
     ) {
         let mut objects = Objects::default();
-        let mut model = Model::new(NODE);
-        let mut told = Told::default();
-        let mut events = Vec::new();
+        let mut model = Model::new(settings.clone());
+        reference::check(&settings, &objects, model.state());
         for (step, update) in steps.into_iter().zip(updates) {
             for event in objects.take(step) {
-                model.apply(event.clone());
-                events.push(event);
+                model.apply(event);
             }
             if update {
-                follow(&mut told, &mut model);
-                reference::check(&objects, model.state());
+                model.update();
+                reference::check(&settings, &objects, model.state());
             }
         }
-        follow(&mut told, &mut model);
-        reference::check(&objects, model.state());
+        model.update();
+        reference::check(&settings, &objects, model.state());
+    }
 
-        // All events at once.
-        prop_assert_eq!(&compute(NODE, events), model.state());
-        // The remaining objects alone, in several orders, updated after each.
-        let mut remaining = objects.events();
-        prop_assert_eq!(&compute(NODE, remaining.clone()), model.state());
-        remaining.reverse();
-        prop_assert_eq!(&compute(NODE, remaining.clone()), model.state());
-        walk::shuffle(&mut remaining, seed);
-        let mut stepwise = Model::new(NODE);
-        let mut told = Told::default();
-        for event in remaining.clone() {
-            stepwise.apply(event);
-            follow(&mut told, &mut stepwise);
-        }
-        prop_assert_eq!(stepwise.state(), model.state());
+    /// The state is that of the last objects, whatever came before, in whatever order.
+    #[test]
+    fn a_walk_ends_where_its_last_objects_lead(
+        settings in walk::settings(),
+        steps in walk::steps(60),
+        seed in any::<u64>(),
+    ) {
+        let (objects, events) = take(steps);
+        let remaining = objects.events();
+        let expected = compute(settings.clone(), remaining.clone());
+
+        // The walk itself: all events at once, one by one, and in other orders.
+        prop_assert_eq!(&compute(settings.clone(), events.clone()), &expected);
+        prop_assert_eq!(&stepwise(&settings, events.clone()), &expected);
+        prop_assert_eq!(&stepwise(&settings, walk::interleave(events, seed)), &expected);
+
+        // The remaining objects alone: in order, reversed and shuffled.
+        prop_assert_eq!(&stepwise(&settings, remaining.clone()), &expected);
+        let mut other = remaining.clone();
+        other.reverse();
+        prop_assert_eq!(&compute(settings.clone(), other.clone()), &expected);
+        prop_assert_eq!(&stepwise(&settings, other.clone()), &expected);
+        walk::shuffle(&mut other, seed);
+        prop_assert_eq!(&compute(settings.clone(), other.clone()), &expected);
+        prop_assert_eq!(&stepwise(&settings, other), &expected);
+
         // What is there already changes nothing.
+        let mut model = Model::after(settings, remaining.clone());
         for event in remaining {
             prop_assert!(!model.apply(event.clone()), "changes something: {event:?}");
         }
         prop_assert!(model.update().is_empty());
     }
 
-    /// A caller that was told of no change need not look.
     #[test]
-    fn without_a_change_of_an_object_the_state_stays(
-        steps in prop::collection::vec(walk::step(), 1..60),
+    fn deleting_everything_leaves_nothing(
+        settings in walk::settings(),
+        steps in walk::steps(40),
+        seed in any::<u64>(),
     ) {
-        let mut objects = Objects::default();
-        let mut model = Model::new(NODE);
-        for step in steps {
-            let before = model.state().clone();
-            let mut changed = false;
-            for event in objects.take(step) {
-                changed |= model.apply(event);
-            }
-            let change = model.update();
-            prop_assert!(changed || (change.is_empty() && *model.state() == before));
+        let (objects, events) = take(steps);
+        let mut model = Model::after(settings.clone(), events);
+        let mut deletions = objects.deletions();
+        walk::shuffle(&mut deletions, seed);
+        for event in deletions {
+            model.apply(event);
+            model.update();
         }
+        prop_assert_eq!(model.state(), &compute(settings, objects.host()));
     }
 
     /// `standings` tells why; what it says is used must be what is used.
     #[test]
-    fn standings_explain_the_sets(steps in prop::collection::vec(walk::step(), 1..40)) {
-        let mut objects = Objects::default();
-        let model = Model::after(NODE, steps.into_iter().flat_map(|step| objects.take(step)));
+    fn standings_explain_the_sets(settings in walk::settings(), steps in walk::steps(40)) {
+        let (_, events) = take(steps);
+        let model = Model::after(settings, events);
         for (key, service) in &model.state().services {
             for (policy, set) in [
                 (TrafficPolicy::Cluster, &service.cluster_endpoints),
@@ -171,36 +134,5 @@ proptest! {
                 prop_assert_eq!(&used, &**set);
             }
         }
-    }
-
-    #[test]
-    fn deleting_everything_leaves_nothing(
-        steps in prop::collection::vec(walk::step(), 1..40),
-        seed in any::<u64>(),
-    ) {
-        let mut objects = Objects::default();
-        let mut model = model_after(steps.into_iter().flat_map(|step| objects.take(step)));
-        let mut told = Told::default();
-        follow(&mut told, &mut model);
-        let mut deletions = objects.deletions();
-        walk::shuffle(&mut deletions, seed);
-        for event in deletions {
-            model.apply(event);
-            follow(&mut told, &mut model);
-        }
-        prop_assert_eq!(model.state(), &compute(NODE, []));
-    }
-
-    #[test]
-    fn the_whole_state_is_one_upsert_for_each_entry(
-        steps in prop::collection::vec(walk::step(), 1..40),
-    ) {
-        let mut objects = Objects::default();
-        let state = compute(NODE, steps.into_iter().flat_map(|step: Step| objects.take(step)));
-        let change = state.as_change_set();
-        prop_assert!(change.whole && !change.is_empty());
-        let mut told = Told::default();
-        told.apply(&change);
-        prop_assert_eq!(told, Told::of(&state));
     }
 }

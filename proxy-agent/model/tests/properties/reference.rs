@@ -1,202 +1,103 @@
 //! The same rules once more, written for obviousness alone: every question is a walk over all
 //! objects. Shares nothing with the model but its types.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
-};
+mod claims;
+mod endpoints;
+mod services;
 
-use proxy_model::{
-    Endpoint, EndpointSlice, Frontend, FrontendKind, IpFamily, NodeState, Service, ServicePort,
-    ServicePortKey, ServiceState, SliceEndpoint, TrafficPolicy,
-};
+use std::{collections::BTreeMap, net::IpAddr};
+
+use proxy_model::{IpFamily, IpNet, NodePortSelection, NodeState, Settings};
 
 use crate::walk::{NODE, Objects};
 
 /// Compares `state` with what `objects` mean.
-pub fn check(objects: &Objects, state: &NodeState) {
+pub fn check(settings: &Settings, objects: &Objects, state: &NodeState) {
     assert_eq!(&*state.node.name, NODE);
     assert_eq!(state.node.object.as_deref(), objects.nodes.get(NODE));
+    assert_eq!(*state.node.host_addresses, *host_addresses(objects));
+    assert_eq!(state.traffic, settings.traffic);
+    assert_eq!(
+        *state.node_port_addresses,
+        *node_port_addresses(settings, objects)
+    );
 
-    let mut cidrs = Vec::new();
-    for cidr in objects.service_cidrs.values().flat_map(|one| &one.cidrs) {
-        if !cidrs.contains(cidr) {
-            cidrs.push(*cidr);
-        }
-    }
-    cidrs.sort();
-    assert_eq!(*state.service_cidrs, *cidrs);
+    let cidrs = objects.service_cidrs.values().flat_map(|one| &one.cidrs);
+    assert_eq!(*state.service_cidrs, *ordered(cidrs.copied().collect()));
 
     let services: BTreeMap<_, _> = state
         .services
         .iter()
         .map(|(key, state)| (key.clone(), (**state).clone()))
         .collect();
-    assert_eq!(services, all_services(objects));
+    assert_eq!(services, services::all(objects));
 
-    let fields: Vec<_> = state
-        .diagnostics
+    let health_checks: BTreeMap<_, _> = state
+        .health_checks
         .iter()
-        .map(|diagnostic| (diagnostic.object.to_string(), diagnostic.field.clone()))
+        .map(|(key, check)| (key.clone(), *check))
         .collect();
-    assert_eq!(fields, all_diagnostics(objects));
+    assert_eq!(health_checks, services::health_checks(objects));
+
+    assert_eq!(*state.diagnostics, *claims::diagnostics(objects));
 }
 
-fn all_services(objects: &Objects) -> BTreeMap<ServicePortKey, ServiceState> {
-    let mut services = BTreeMap::new();
-    for service in objects.services.values() {
-        for port in &service.ports {
-            for address in &service.cluster_ips {
-                let key = ServicePortKey {
-                    service: service.name.clone(),
-                    port: port.name.clone(),
-                    protocol: port.protocol,
-                    family: IpFamily::of(*address),
-                };
-                let state = service_state(objects, service, port, *address);
-                services.insert(key, state);
-            }
+fn ordered<T: Ord>(mut items: Vec<T>) -> Vec<T> {
+    items.sort();
+    items.dedup();
+    items
+}
+
+/// What the Node object says; nothing without one.
+fn node_addresses(objects: &Objects) -> Vec<IpAddr> {
+    match objects.nodes.get(NODE) {
+        Some(node) => node.addresses.clone(),
+        None => vec![],
+    }
+}
+
+/// The address of this node, where only one of a family counts.
+fn node_address(objects: &Objects, family: IpFamily) -> Option<IpAddr> {
+    let mut addresses = node_addresses(objects).into_iter();
+    addresses.find(|address| IpFamily::of(*address) == family)
+}
+
+fn host_addresses(objects: &Objects) -> Vec<IpAddr> {
+    match &objects.host_addresses {
+        Some(addresses) => ordered(addresses.clone()),
+        None => ordered(node_addresses(objects)),
+    }
+}
+
+fn node_port_addresses(settings: &Settings, objects: &Objects) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    if settings.node_ports == NodePortSelection::Primary {
+        addresses.extend(node_address(objects, IpFamily::V4));
+        addresses.extend(node_address(objects, IpFamily::V6));
+        return ordered(addresses);
+    }
+    for address in host_addresses(objects) {
+        if !address.is_loopback() && is_selected(settings, address) {
+            addresses.push(address);
         }
     }
-    services
+    // Every host has these two, which stand for all loopback addresses of their family.
+    for loopback in ["127.0.0.1", "::1"] {
+        let loopback = loopback.parse().unwrap();
+        if settings.localhost_node_ports && is_selected(settings, loopback) {
+            addresses.push(loopback);
+        }
+    }
+    ordered(addresses)
 }
 
-fn service_state(
-    objects: &Objects,
-    service: &Service,
-    port: &ServicePort,
-    address: IpAddr,
-) -> ServiceState {
-    let endpoints = endpoints(objects, service, port, IpFamily::of(address));
-    let here: BTreeMap<_, _> = endpoints
-        .iter()
-        .filter(|(_, endpoint)| endpoint.node.as_deref() == Some(NODE))
-        .map(|(address, endpoint)| (*address, *endpoint))
-        .collect();
-    let local = service.internal_policy == TrafficPolicy::Local;
-    let frontend = Frontend {
-        kind: FrontendKind::ClusterIp,
-        address: Some(address),
-        port: port.port,
+fn is_selected(settings: &Settings, address: IpAddr) -> bool {
+    let NodePortSelection::Cidrs(cidrs) = &settings.node_ports else {
+        return true;
     };
-    let holds = holder(objects, port, address) == (service, port);
-    ServiceState {
-        frontends: if holds { vec![frontend] } else { vec![] },
-        cluster_endpoints: if local {
-            None
-        } else {
-            Some(usable(&endpoints).into())
-        },
-        local_endpoints: if local {
-            Some(usable(&here).into())
-        } else {
-            None
-        },
-        has_any_endpoints: !usable(&endpoints).is_empty(),
-        internal_policy: service.internal_policy,
-        external_policy: TrafficPolicy::Cluster,
-        affinity: None,
-        source_ranges: None,
-    }
-}
-
-fn usable(endpoints: &BTreeMap<SocketAddr, &SliceEndpoint>) -> Vec<Endpoint> {
-    let mut ready = Vec::new();
-    let mut last_resort = Vec::new();
-    for (&address, endpoint) in endpoints {
-        if endpoint.conditions.ready {
-            ready.push(Endpoint { address });
-        }
-        if endpoint.conditions.serving && endpoint.conditions.terminating {
-            last_resort.push(Endpoint { address });
-        }
-    }
-    if ready.is_empty() { last_resort } else { ready }
-}
-
-fn endpoints<'a>(
-    objects: &'a Objects,
-    service: &Service,
-    port: &ServicePort,
-    family: IpFamily,
-) -> BTreeMap<SocketAddr, &'a SliceEndpoint> {
-    let belongs = |slice: &&EndpointSlice| slice.service == service.name && slice.family == family;
-    let mut endpoints: BTreeMap<SocketAddr, &SliceEndpoint> = BTreeMap::new();
-    for slice in objects.slices.values().filter(belongs) {
-        for slice_port in &slice.ports {
-            if (&slice_port.name, slice_port.protocol) != (&port.name, port.protocol) {
-                continue;
-            }
-            for endpoint in &slice.endpoints {
-                // An endpoint moved here from a slice of the other family makes no sense.
-                if IpFamily::of(endpoint.address) != family {
-                    continue;
-                }
-                let address = SocketAddr::new(endpoint.address, slice_port.port);
-                let best = endpoints.entry(address).or_insert(endpoint);
-                if better(endpoint, best) {
-                    *best = endpoint;
-                }
-            }
-        }
-    }
-    endpoints
-}
-
-/// Whether copy `a` of an endpoint counts rather than copy `b`.
-fn better(a: &SliceEndpoint, b: &SliceEndpoint) -> bool {
-    if a.conditions.terminating != b.conditions.terminating {
-        return b.conditions.terminating;
-    }
-    if a.conditions.ready != b.conditions.ready {
-        return a.conditions.ready;
-    }
-    if a.conditions.serving != b.conditions.serving {
-        return a.conditions.serving;
-    }
-    match (&a.node, &b.node) {
-        (Some(a), Some(b)) => a < b,
-        (Some(_), None) => true,
-        (None, _) => false,
-    }
-}
-
-/// Who holds `address` at the number and protocol of `port`.
-fn holder<'a>(
-    objects: &'a Objects,
-    port: &ServicePort,
-    address: IpAddr,
-) -> (&'a Service, &'a ServicePort) {
-    objects
-        .services
-        .values()
-        .filter(|service| service.cluster_ips.contains(&address))
-        .flat_map(|service| service.ports.iter().map(move |port| (service, port)))
-        .filter(|(_, other)| (other.port, other.protocol) == (port.port, port.protocol))
-        .min_by_key(|(service, port)| (&service.name.namespace, &service.name.name, &port.name))
-        .unwrap()
-}
-
-fn all_diagnostics(objects: &Objects) -> Vec<(String, String)> {
-    let mut diagnostics: Vec<_> = objects
-        .diagnosed
-        .values()
-        .flatten()
-        .map(|diagnostic| (diagnostic.object.to_string(), diagnostic.field.clone()))
+    let of_family: Vec<&IpNet> = cidrs
+        .iter()
+        .filter(|cidr| cidr.addr().is_ipv4() == address.is_ipv4())
         .collect();
-    for service in objects.services.values() {
-        for port in &service.ports {
-            for address in &service.cluster_ips {
-                let (other, other_port) = holder(objects, port, *address);
-                let object = format!("Service {}", service.name);
-                if other.name != service.name {
-                    diagnostics.push((object, "spec.clusterIPs".to_owned()));
-                } else if other_port != port {
-                    diagnostics.push((object, "spec.ports".to_owned()));
-                }
-            }
-        }
-    }
-    diagnostics.sort();
-    diagnostics
+    of_family.is_empty() || of_family.iter().any(|cidr| cidr.contains(&address))
 }
