@@ -63,15 +63,21 @@ impl World {
     /// Like [`World::new`], with further pod addresses, outside those prefixes, that every host
     /// has a route to.
     pub fn reaching(extra: &[IpAddr]) -> Result<Self> {
-        let extra: Vec<_> = extra
+        Self::of(&[], extra)
+    }
+
+    /// Like [`World::reaching`], with a node that has the addresses `own` besides its usual ones.
+    pub fn of(own: &[IpAddr], extra: &[IpAddr]) -> Result<Self> {
+        let extra: Vec<_> = own
             .iter()
+            .chain(extra)
             .copied()
             .filter(|address| !on_wire(*address))
             .collect();
         let cgroup = Cgroup::new()?;
         let node = Host {
             name: "node".to_owned(),
-            addresses: NODE_ADDRESSES.to_vec(),
+            addresses: NODE_ADDRESSES.iter().chain(own).copied().collect(),
             netns: NetNs::new()?,
             cgroup: cgroup.child("node")?,
         };

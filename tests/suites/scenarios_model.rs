@@ -1,9 +1,13 @@
 //! Scenarios against the model: after each step the state table must be the one in the file, and
-//! what the file expects of probes and packets must be what the oracle says. Needs no privileges.
+//! what the file expects of probes and packets must be what the oracle says, and what `explain`
+//! answers. Needs no privileges.
 //! With `CULVERT_BLESS=1` the tables are rewritten, expectations of traffic never.
 //!
 //! Each scenario is also told to the model step by step, the way a running agent is, and the
 //! result must equal computing it at once.
+
+#[path = "scenarios_model/explained.rs"]
+mod explained;
 
 use std::{fs, path::Path, process::ExitCode};
 
@@ -85,10 +89,13 @@ fn run(scenario: &Scenario) -> Result<()> {
         for probe in &step.probes {
             judge
                 .expectation(&at_once, probe)
+                .and_then(|()| explained::probe(&model, probe))
                 .with_context(|| format!("step {number}"))?;
         }
         for line in &step.packets {
-            packet(&at_once, line).with_context(|| format!("step {number}"))?;
+            packet(&at_once, line)
+                .and_then(|()| explained::packet(&model, line))
+                .with_context(|| format!("step {number}"))?;
         }
         tables.push(report::to_text(&at_once));
     }

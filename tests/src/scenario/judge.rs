@@ -38,7 +38,8 @@ impl fmt::Display for Seen {
 /// Judges the probes of one scenario, in order: sockets may stay open.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// Source, name and destination of the sockets that reached an endpoint.
+    /// Source, name and destination of the sockets that reached an endpoint; of clients with
+    /// session affinity, the protocol is the name.
     open: BTreeSet<(String, String, SocketAddr)>,
 }
 
@@ -55,14 +56,17 @@ enum Say {
 impl Judge {
     fn say(&mut self, state: &NodeState, probe: &Probe) -> Say {
         let verdict = of_probe(state, probe);
-        let Some(name) = &probe.socket else {
+        let Some(name) = keeper(probe) else {
             return Say::All(verdict);
         };
-        let reaches = matches!(probe.outcome, Outcome::Endpoints(_) | Outcome::OneOf(_));
-        let socket = (probe.source.clone(), name.clone(), probe.to);
+        let reaches = !matches!(
+            probe.outcome,
+            Outcome::Refused | Outcome::Unreachable | Outcome::Untouched
+        );
+        let socket = (probe.source.clone(), name, probe.to);
         if !reaches || self.open.insert(socket) {
             Say::All(verdict)
-        } else if probe.transport.is_connected() {
+        } else if probe.socket.is_some() && probe.transport.is_connected() {
             Say::Nothing
         } else {
             Say::Kept(verdict)
@@ -77,9 +81,14 @@ impl Judge {
             Say::Nothing => return Ok(()),
         };
         let targets = addresses(&verdict);
+        let sticks = has_affinity(state, &verdict);
         let agrees = match (&probe.outcome, verdict.outcome) {
+            (Outcome::Sticky(set), oracle::Outcome::Forward) => {
+                sticks && (*set == targets || (kept && set.is_subset(&targets)))
+            }
             (Outcome::Endpoints(set) | Outcome::OneOf(set), oracle::Outcome::Forward) => {
-                *set == targets || (kept && set.is_subset(&targets))
+                let spreads = !sticks || probe.socket.is_some() || set.len() == 1;
+                spreads && (*set == targets || (kept && set.is_subset(&targets)))
             }
             (Outcome::Refused, oracle::Outcome::Reject)
             | (Outcome::Unreachable, oracle::Outcome::Drop)
@@ -88,9 +97,10 @@ impl Judge {
         };
         ensure!(
             agrees,
-            "line {}: {probe}\nbut the oracle says: {} {targets:?}",
+            "line {}: {probe}\nbut the oracle says: {} {}{targets:?}",
             probe.line,
-            verdict.outcome
+            verdict.outcome,
+            if sticks { "with affinity " } else { "" }
         );
         Ok(())
     }
@@ -102,7 +112,7 @@ impl Judge {
             Say::Nothing => return Ok(()),
         };
         ensure!(
-            allows(&verdict, probe, seen),
+            allows(state, &verdict, probe, seen),
             "{seen}, but the oracle allows only: {} {:?}",
             verdict.outcome,
             addresses(&verdict)
@@ -111,9 +121,30 @@ impl Judge {
     }
 }
 
-/// What the oracle says when a local process dials.
+/// What keeps an endpoint from probe to probe: an open socket, or a client with session affinity.
+pub fn keeper(probe: &Probe) -> Option<String> {
+    match (&probe.socket, &probe.outcome) {
+        (Some(name), _) => Some(name.clone()),
+        (None, Outcome::Sticky(_)) if probe.transport.is_udp() => Some("any/UDP".to_owned()),
+        (None, Outcome::Sticky(_)) => Some("any/TCP".to_owned()),
+        _ => None,
+    }
+}
+
+fn has_affinity(state: &NodeState, verdict: &Verdict) -> bool {
+    let service = verdict.service.as_ref();
+    service
+        .and_then(|key| state.services.get(key))
+        .is_some_and(|service| service.affinity.is_some())
+}
+
 fn of_probe(state: &NodeState, probe: &Probe) -> Verdict {
-    let packet = Packet {
+    oracle::verdict(state, &packet_of(probe), Path::Socket)
+}
+
+/// What a local process sends when it dials.
+pub fn packet_of(probe: &Probe) -> Packet {
+    Packet {
         // Not known yet when a socket hook decides.
         source: match probe.to.ip() {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -126,11 +157,10 @@ fn of_probe(state: &NodeState, probe: &Probe) -> Verdict {
             Protocol::Tcp
         },
         interface: None,
-    };
-    oracle::verdict(state, &packet, Path::Socket)
+    }
 }
 
-fn allows(verdict: &Verdict, probe: &Probe, seen: &Seen) -> bool {
+fn allows(state: &NodeState, verdict: &Verdict, probe: &Probe, seen: &Seen) -> bool {
     let failed =
         |allowed: &[&str]| matches!(seen, Seen::Failed(errno) if allowed.contains(&&**errno));
     match (verdict.outcome, seen) {
@@ -142,6 +172,10 @@ fn allows(verdict: &Verdict, probe: &Probe, seen: &Seen) -> bool {
         (oracle::Outcome::Reject, _) => failed(&["ECONNREFUSED", "EPERM"]),
         (oracle::Outcome::Drop, _) => failed(&["EHOSTUNREACH", "EPERM"]),
         (oracle::Outcome::Pass, Seen::Answers(answers)) => *answers == [probe.to].into(),
+        // Only the node itself is there to refuse.
+        (oracle::Outcome::Pass, Seen::Failed(_)) if state.node.is_host(probe.to.ip()) => {
+            failed(&["ECONNREFUSED"])
+        }
         (oracle::Outcome::Pass, Seen::Failed(_)) => failed(&["ENETUNREACH"]),
     }
 }

@@ -34,6 +34,8 @@ pub enum Outcome {
     Endpoints(BTreeSet<SocketAddr>),
     /// All answers come from the same one of these.
     OneOf(BTreeSet<SocketAddr>),
+    /// All answers come from the same one of these, on a new connection each: session affinity.
+    Sticky(BTreeSet<SocketAddr>),
     /// The call fails at once, as if nobody listened there.
     Refused,
     /// The call fails at once, as if there were no way there.
@@ -54,6 +56,7 @@ impl fmt::Display for Outcome {
         match self {
             Self::Endpoints(endpoints) => f.write_str(&list(endpoints)),
             Self::OneOf(endpoints) => write!(f, "one of {}", list(endpoints)),
+            Self::Sticky(endpoints) => write!(f, "sticky {}", list(endpoints)),
             Self::Refused => f.write_str("refused"),
             Self::Unreachable => f.write_str("unreachable"),
             Self::Untouched => f.write_str("untouched"),
@@ -99,7 +102,13 @@ fn parse(text: &str, line: usize) -> Result<Probe> {
         bail!("a socket that stays open keeps its endpoint: write `one of …`");
     }
     if socket.is_none() && matches!(outcome, Outcome::OneOf(_)) {
-        bail!("only a socket that stays open (TRANSPORT@NAME) keeps its endpoint");
+        bail!(
+            "only a socket that stays open (TRANSPORT@NAME) keeps its endpoint, and a client with \
+             session affinity, which is `sticky …`"
+        );
+    }
+    if socket.is_some() && matches!(outcome, Outcome::Sticky(_)) {
+        bail!("a socket that stays open keeps its endpoint without session affinity, too");
     }
     Ok(Probe {
         source: source.to_owned(),
@@ -129,9 +138,12 @@ fn parse_outcome(text: &str) -> Result<Outcome> {
         "refused" => Outcome::Refused,
         "unreachable" => Outcome::Unreachable,
         "untouched" => Outcome::Untouched,
-        _ => match text.strip_prefix("one of ") {
-            Some(list) => Outcome::OneOf(endpoints(list)?),
-            None => Outcome::Endpoints(endpoints(text)?),
+        _ => match text.split_once(' ') {
+            Some(("one", list)) if list.starts_with("of ") => {
+                Outcome::OneOf(endpoints(&list[3..])?)
+            }
+            Some(("sticky", list)) => Outcome::Sticky(endpoints(list)?),
+            _ => Outcome::Endpoints(endpoints(text)?),
         },
     })
 }
@@ -148,6 +160,7 @@ mod tests {
             "node UDP@dns [fd00:10:96::1]:53 -> one of [fd00:10:244::5]:53",
             "endpoints HTTP 10.96.0.1:80 -> unreachable",
             "pod UDP 10.96.0.9:53 -> untouched",
+            "pod UDP 10.96.0.1:53 -> sticky 10.244.0.5:53 10.244.1.5:53",
         ];
         let body = lines.map(|line| format!("  {line}\n")).concat();
         let probes = parse_lines(&format!("# comment\n\n{body}"), 10).unwrap();
@@ -172,6 +185,10 @@ mod tests {
             (
                 format!("node UDP {to} -> one of 10.244.0.5:1"),
                 "only a socket",
+            ),
+            (
+                format!("node TCP@a {to} -> sticky 10.244.0.5:1"),
+                "without session affinity",
             ),
             (
                 format!("node UDP@a {to} -> 10.244.0.5:1 10.244.0.6:1"),

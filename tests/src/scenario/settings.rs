@@ -32,7 +32,10 @@ impl Settings {
     /// Understands the lines of the section.
     pub(super) fn parse(body: &str) -> Result<Self> {
         let mut settings = Self::default();
-        for line in body.lines().filter(|line| !line.trim().is_empty()) {
+        for line in body
+            .lines()
+            .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        {
             settings
                 .set(line)
                 .with_context(|| format!("setting {line:?}"))?;
@@ -48,6 +51,40 @@ impl Settings {
         ];
         let own = loopback.into_iter().chain(NODE_ADDRESSES);
         ClusterEvent::HostAddresses(own.chain(self.node_addresses.iter().copied()).collect())
+    }
+
+    /// The flags of `proxy-agent run` that configure a node so; kube-proxy has them, too.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let mut flag = |name: &str, value: &str| arguments.push(format!("--{name}={value}"));
+        match &self.model.node_ports {
+            NodePortSelection::All => {}
+            NodePortSelection::Primary => flag("nodeport-addresses", "primary"),
+            NodePortSelection::Cidrs(cidrs) => flag("nodeport-addresses", &list(cidrs)),
+        }
+        if !self.model.localhost_node_ports {
+            flag("iptables-localhost-nodeports", "false");
+        }
+        if self.model.traffic.masquerade_all {
+            flag("masquerade-all", "true");
+        }
+        match &self.model.traffic.detector {
+            Detector::None => {}
+            Detector::ClusterCidr(cidrs) => {
+                flag("detect-local-mode", "ClusterCIDR");
+                flag("cluster-cidr", &list(cidrs));
+            }
+            Detector::NodeCidr => flag("detect-local-mode", "NodeCIDR"),
+            Detector::BridgeInterface(name) => {
+                flag("detect-local-mode", "BridgeInterface");
+                flag("pod-bridge-interface", name);
+            }
+            Detector::InterfaceNamePrefix(prefix) => {
+                flag("detect-local-mode", "InterfaceNamePrefix");
+                flag("pod-interface-name-prefix", prefix);
+            }
+        }
+        arguments
     }
 
     fn set(&mut self, line: &str) -> Result<()> {
@@ -84,6 +121,11 @@ impl Settings {
 
 fn switch(value: &str) -> Result<bool> {
     value.parse().context("write true or false")
+}
+
+fn list(cidrs: &[IpNet]) -> String {
+    let cidrs: Vec<_> = cidrs.iter().map(ToString::to_string).collect();
+    cidrs.join(",")
 }
 
 fn cidrs(list: &str) -> Result<Vec<IpNet>> {
@@ -128,6 +170,17 @@ mod tests {
             settings.model.traffic.detector,
             Detector::ClusterCidr(cidrs.into())
         );
+        assert_eq!(
+            settings.arguments(),
+            [
+                "--nodeport-addresses=primary",
+                "--iptables-localhost-nodeports=false",
+                "--masquerade-all=true",
+                "--detect-local-mode=ClusterCIDR",
+                "--cluster-cidr=10.244.0.0/16,fd00::/48",
+            ]
+        );
+        assert!(Settings::default().arguments().is_empty());
         for (body, part) in [
             ("zone: a", "no setting"),
             ("detect-local: Magic", "no mode"),

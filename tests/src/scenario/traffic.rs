@@ -12,7 +12,7 @@ use proxy_model::NodeState;
 
 use super::{
     Outcome, Probe, Scenario, Step,
-    judge::{Judge, Seen},
+    judge::{Judge, Seen, keeper},
     objects,
 };
 use crate::{
@@ -40,7 +40,7 @@ pub fn run(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
         .map(|listener| listener.address.ip())
         .collect();
     let addresses: Vec<IpAddr> = addresses.into_iter().collect();
-    let world = World::reaching(&addresses)?;
+    let world = World::of(&scenario.settings.node_addresses, &addresses)?;
     let client: Result<Vec<IpAddr>, _> = CLIENT.iter().map(|address| address.parse()).collect();
     let client = world.pod("client", &client?)?;
     let endpoints = world.pod("endpoints", &addresses)?;
@@ -48,6 +48,7 @@ pub fn run(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
 
     let options = AgentOptions {
         node_name: scenario.settings.model.node.to_string(),
+        arguments: scenario.settings.arguments(),
         ..AgentOptions::default()
     };
     let first = manifest(&scenario.steps[0], 0);
@@ -108,7 +109,8 @@ fn manifest(step: &Step, index: usize) -> String {
 struct Witness<'a> {
     probers: HashMap<String, Prober>,
     hosts: HashMap<&'static str, &'a Host>,
-    /// The endpoint of each open socket, per source, socket and destination.
+    /// The endpoint of each open socket, and of each client with session affinity, per source,
+    /// socket or protocol, and destination.
     kept: HashMap<(String, String, SocketAddr), SocketAddr>,
     listen: BTreeSet<Listen>,
     refusal: String,
@@ -118,7 +120,9 @@ impl Witness<'_> {
     fn check(&mut self, probe: &Probe) -> Result<Seen> {
         match &probe.outcome {
             Outcome::Endpoints(expected) if probe.socket.is_none() => self.spread(probe, expected),
-            Outcome::Endpoints(expected) | Outcome::OneOf(expected) => self.stay(probe, expected),
+            Outcome::Endpoints(expected) | Outcome::OneOf(expected) | Outcome::Sticky(expected) => {
+                self.stay(probe, expected)
+            }
             Outcome::Refused => {
                 let refusal = self.refusal.clone();
                 self.fail(probe, &refusal)
@@ -135,11 +139,19 @@ impl Witness<'_> {
                 };
                 if self.listen.contains(&listener) {
                     self.spread(probe, &[probe.to].into())
+                } else if self.is_host(probe.to.ip()) {
+                    // There is a way there, and nobody listens.
+                    self.fail(probe, "ECONNREFUSED")
                 } else {
                     self.fail(probe, "ENETUNREACH")
                 }
             }
         }
+    }
+
+    fn is_host(&self, address: IpAddr) -> bool {
+        let node = self.hosts["node"].addresses();
+        address.is_loopback() || address.is_unspecified() || node.contains(&address)
     }
 
     /// Every answer is expected and everything expected answers.
@@ -164,7 +176,7 @@ impl Witness<'_> {
 
     /// Every answer comes from the same endpoint, the one of earlier probes if it is allowed.
     fn stay(&mut self, probe: &Probe, expected: &BTreeSet<SocketAddr>) -> Result<Seen> {
-        let socket = probe.socket.clone().unwrap_or_default();
+        let socket = keeper(probe).unwrap_or_default();
         let key = (probe.source.clone(), socket, probe.to);
         let mut kept = self
             .kept
