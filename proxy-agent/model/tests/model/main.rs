@@ -1,6 +1,14 @@
 //! What the model says in the cases where Services meet: conflicts over an address, and changes
 //! that must not touch anyone else.
 
+// `cfg(test)` holds here anyway; written down, it tells clippy that `unwrap` is fine.
+#[cfg(test)]
+mod claims;
+#[cfg(test)]
+mod outside;
+#[cfg(test)]
+mod topology;
+
 use std::sync::Arc;
 
 use proxy_model::{
