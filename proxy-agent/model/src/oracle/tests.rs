@@ -1,5 +1,9 @@
 //! The contract as a table: one cluster, many packets.
 
+mod external;
+mod node_ports;
+mod refusals;
+
 use std::{net::IpAddr, sync::Arc};
 
 use super::*;
