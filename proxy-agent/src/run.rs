@@ -6,6 +6,7 @@
 //! signals, timers ──┘        └──> serving (metrics, health)
 //! ```
 
+mod addresses;
 mod observed;
 mod owner;
 mod signals;
@@ -107,6 +108,7 @@ pub async fn run(config: Run) -> Result<(), RunError> {
         source.numbers(),
     )
     .await?;
+    addresses::follow(&sender).await;
     tokio::spawn(source.run(sender));
     let owner = Owner::new(
         Pipeline::new(Model::new(config.model), backend),

@@ -7,6 +7,7 @@ mod http;
 pub mod metrics;
 mod pages;
 pub mod reference;
+mod service_health;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,10 +20,12 @@ pub use self::{
     http::ServingError,
     metrics::{Metrics, Numbers, Sync},
     pages::FiguresWanted,
+    service_health::HealthChecks,
 };
 use self::{
     http::{Limits, Server},
     pages::Site,
+    service_health::ServiceHealth,
 };
 
 /// What is served, and where.
@@ -45,6 +48,8 @@ pub struct Serving {
     pub health: Health,
     /// What it counts.
     pub metrics: Metrics,
+    /// What health check node ports answer.
+    service_health: ServiceHealth,
 }
 
 /// Scrapes that ask for the backend's figures at once; a further one shows what is known.
@@ -64,7 +69,9 @@ impl Serving {
         let serving = Arc::new(Self {
             health: Health::new(sync_period),
             metrics: Metrics::new(backend, elsewhere),
+            service_health: ServiceHealth::default(),
         });
+        tokio::spawn(service_health::run(Arc::clone(&serving)));
         let site = Arc::new(Site {
             serving: Arc::clone(&serving),
             configuration: options.configuration.clone(),
@@ -102,6 +109,11 @@ impl Serving {
     pub fn settled(&self) {
         self.health.settled();
         self.metrics.settled();
+    }
+
+    /// This is what health check node ports are to answer from now on.
+    pub fn health_checks(&self, in_force: HealthChecks) {
+        self.service_health.in_force(in_force);
     }
 
     /// A sync succeeded.

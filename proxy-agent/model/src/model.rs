@@ -128,6 +128,11 @@ impl Model {
         pod_cidrs_changed || addresses_changed
     }
 
+    /// What the model was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// The state as of the last [`Self::update`].
     pub fn state(&self) -> &NodeState {
         &self.state

@@ -81,6 +81,21 @@ impl Settings {
 }
 
 impl NodePortSelection {
+    /// Whether NodePorts answer on all addresses of `family`, those that come later included.
+    pub fn is_everything(&self, family: IpFamily) -> bool {
+        match self {
+            Self::All => true,
+            Self::Primary => false,
+            Self::Cidrs(cidrs) => {
+                let mut of_family = cidrs
+                    .iter()
+                    .filter(|cidr| IpFamily::of(cidr.addr()) == family)
+                    .peekable();
+                of_family.peek().is_none() || of_family.any(|cidr| cidr.prefix_len() == 0)
+            }
+        }
+    }
+
     fn holds(&self, address: IpAddr) -> bool {
         let Self::Cidrs(cidrs) = self else {
             return true;

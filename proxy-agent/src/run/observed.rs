@@ -4,7 +4,7 @@ use proxy_model::Backend;
 
 use crate::{
     pipeline::{Advance, Pipeline, Repair},
-    serving::{Serving, Sync},
+    serving::{HealthChecks, Serving, Sync},
 };
 
 /// An advance is over.
@@ -29,6 +29,14 @@ pub fn advanced<B: Backend>(serving: &Serving, advance: &Advance, pipeline: &Pip
                 triggers: &sync.triggers,
             });
         }
+    }
+    // Without a sync too: a health check node port that changed is nothing for the kernel.
+    if advance.retry().is_none() {
+        serving.health_checks(HealthChecks::of(
+            pipeline.state(),
+            &pipeline.model().settings().node_ports,
+            pipeline.backend().lacks(),
+        ));
     }
     counted(serving, pipeline);
 }

@@ -31,7 +31,7 @@ pub(super) struct Limits {
     /// For that answer.
     last_answer: Duration,
     /// Between two attempts to bind.
-    bind_again: Duration,
+    pub(super) bind_again: Duration,
 }
 
 impl Default for Limits {
@@ -80,7 +80,7 @@ impl Server {
     /// again and again, or is an error under `hard_fail`.
     pub(super) async fn start(self, hard_fail: bool) -> Result<(), ServingError> {
         match TcpListener::bind(self.address).await {
-            Ok(listener) => drop(tokio::spawn(self.accept(listener))),
+            Ok(listener) => drop(tokio::spawn(accept(listener, self.pages, self.limits))),
             Err(source) if hard_fail => {
                 return Err(ServingError {
                     what: self.what,
@@ -100,7 +100,7 @@ impl Server {
                 tokio::spawn(async move {
                     let listener = self.bind_at_last().await;
                     tracing::info!(what = self.what, address = %self.address, "address bound");
-                    self.accept(listener).await;
+                    accept(listener, self.pages, self.limits).await;
                 });
             }
         }
@@ -115,22 +115,23 @@ impl Server {
             }
         }
     }
+}
 
-    async fn accept(self, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(self.limits.connections));
-        loop {
-            let place = Arc::clone(&places).acquire_owned().await;
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let connection = connection(stream, self.pages.clone(), self.limits);
-                    tokio::spawn(async move {
-                        connection.await;
-                        drop(place);
-                    });
-                }
-                // The client went away, or descriptors ran out: the next one may fare better.
-                Err(_) => sleep(Duration::from_millis(100)).await,
+/// Serves whoever connects, until dropped: connections that are open then go on to their end.
+pub(super) async fn accept(listener: TcpListener, pages: Router, limits: Limits) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let connection = connection(stream, pages.clone(), limits);
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
             }
+            // The client went away, or descriptors ran out: the next one may fare better.
+            Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
 }

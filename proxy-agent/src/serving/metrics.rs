@@ -69,6 +69,7 @@ pub struct Metrics {
     comparisons: IntCounter,
     repairs: CounterVec,
     not_programmed: GaugeVec,
+    health_check_ports: GaugeVec,
     counted: Mutex<Counted>,
     elsewhere: Vec<Numbers>,
 }
@@ -155,6 +156,7 @@ impl Metrics {
             comparisons: plain_counter(at, &define::COMPARISONS),
             repairs: counter(at, &define::REPAIRS),
             not_programmed: gauge(at, &define::NOT_PROGRAMMED),
+            health_check_ports: gauge(at, &define::HEALTH_CHECK_PORTS),
             counted: Mutex::default(),
             elsewhere,
             registry,
@@ -186,6 +188,7 @@ impl Metrics {
             self.repairs.with_label_values(&[kind.as_str()]);
         }
         self.source_synced.with_label_values::<&str>(&[]).set(0.0);
+        self.health_check_ports(0, 0);
     }
 
     /// The source has told the whole cluster.
@@ -258,6 +261,14 @@ impl Metrics {
         for (family, count) in FAMILIES.iter().zip(counts) {
             let gauge = self.not_programmed.with_label_values(&[family.as_str()]);
             gauge.set(count);
+        }
+    }
+
+    /// Health check node ports on addresses where the agent listens, and where it cannot.
+    pub fn health_check_ports(&self, listening: u64, failed: u64) {
+        for (state, count) in [("listening", listening), ("failed", failed)] {
+            let gauge = self.health_check_ports.with_label_values(&[state]);
+            gauge.set(exact(count));
         }
     }
 

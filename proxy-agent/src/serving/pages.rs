@@ -126,7 +126,7 @@ impl Site {
     }
 }
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 fn text(body: &'static str) -> Response {
     with_type("text/plain; charset=utf-8", body)
@@ -139,7 +139,7 @@ fn failed(reason: &str) -> Response {
 }
 
 /// No browser shall take a page for anything else.
-fn with_type(kind: &'static str, body: impl IntoResponse) -> Response {
+pub(super) fn with_type(kind: &'static str, body: impl IntoResponse) -> Response {
     let nosniff = HeaderValue::from_static("nosniff");
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),

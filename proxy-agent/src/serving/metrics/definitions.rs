@@ -102,6 +102,8 @@ define! {
         "Endpoints that these lead to; one behind two Service ports counts twice";
     NOT_PROGRAMMED = Gauge "culvert_service_ports_not_programmed" ["ip_family"] false,
         "Service ports that the backend could not program; the log and `state` name them";
+    HEALTH_CHECK_PORTS = Gauge "culvert_health_check_ports" ["state"] false,
+        "Health check node ports, counted once for each address, by whether the agent listens there (listening, failed); the log names what failed";
     DIAGNOSTICS = Gauge "culvert_diagnostics" [] false,
         "Things about objects that make no sense or are not served; the log and `state` name them";
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::serving::{Health, Metrics};
+use crate::serving::{Health, Metrics, ServiceHealth};
 
 /// What a page answers.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ fn rig() -> Rig {
         serving: Arc::new(Serving {
             health: Health::new(Duration::ZERO),
             metrics: Metrics::new("ebpf", Vec::new()),
+            service_health: ServiceHealth::default(),
         }),
         configuration: json!({ "hostnameOverride": "node-a" }),
         mode: "ebpf",
