@@ -4,7 +4,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     thread,
     time::{Duration, Instant},
 };
@@ -17,6 +17,7 @@ use proxy_tests::{
     Agent, AgentOptions, Shop,
     requires::{self, PRIVILEGED},
     shop::service,
+    world::NODE_ADDRESSES,
 };
 
 const HEALTH: &str = "127.0.0.1:10256";
@@ -129,6 +130,115 @@ fn an_agent_that_serves_is_healthy_and_counts_what_it_does() {
         get(&shop, HEALTH, "/healthz").0 == 200
     });
     assert_eq!(get(&shop, METRICS, "/proxyMode"), (200, "ebpf".to_owned()));
+}
+
+/// The health check node port of a Service with policy Local, and its one endpoint on `node`.
+fn balanced(node: &str) -> String {
+    format!(
+        "---
+apiVersion: v1
+kind: Service
+metadata: {{name: lb, namespace: shop}}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.9
+  clusterIPs: [10.96.0.9, \"fd00:10:96::9\"]
+  ipFamilies: [IPv4, IPv6]
+  externalTrafficPolicy: Local
+  healthCheckNodePort: {CHECK_PORT}
+  ports: [{{name: http, port: 80, protocol: TCP, nodePort: 30080}}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: lb-4, namespace: shop, labels: {{kubernetes.io/service-name: lb}}}}
+addressType: IPv4
+ports: [{{name: http, port: 8080, protocol: TCP}}]
+endpoints: [{{addresses: [10.244.0.1], nodeName: {node}}}]
+"
+    )
+}
+
+const CHECK_PORT: u16 = 31999;
+
+/// Whether anybody listens on the health check node port, asked for on the node itself.
+fn is_listening(shop: &Shop, address: &str) -> bool {
+    let address = SocketAddr::new(address.parse().unwrap(), CHECK_PORT);
+    let connect = || TcpStream::connect(address).is_ok();
+    shop.world.node().netns().run(connect).unwrap()
+}
+
+/// What a load balancer is told: status, endpoints here, and whether the proxy serves it.
+fn asked(shop: &Shop, address: IpAddr) -> (u16, u64, bool) {
+    let address = SocketAddr::new(address, CHECK_PORT).to_string();
+    let (status, body) = get(shop, &address, "/any/path");
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["service"]["name"], "lb");
+    (
+        status,
+        body["localEndpoints"].as_u64().unwrap(),
+        body["serviceProxyHealthy"].as_bool().unwrap(),
+    )
+}
+
+const LISTENING: &str = "culvert_health_check_ports{state=\"listening\"}";
+const FAILED: &str = "culvert_health_check_ports{state=\"failed\"}";
+
+#[test]
+#[expect(clippy::float_cmp, reason = "counts are exact")]
+fn load_balancers_are_told_how_many_endpoints_are_here() {
+    if !requires::met("serving", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let options = AgentOptions::default();
+    let agent = Agent::start(&shop.world, options, &[(FILE, &balanced("node-a"))]).unwrap();
+    let [v4, v6] = NODE_ADDRESSES;
+    await_that("both families listen", || metric(&shop, LISTENING) == 2.0);
+    // What comes from elsewhere, the socket hooks do not see: no load balancer may send it.
+    assert_eq!(asked(&shop, v4), (503, 1, false));
+    assert_eq!(asked(&shop, v6), (503, 0, false));
+
+    agent.apply(FILE, &balanced("node-b")).unwrap();
+    await_that("the endpoint is elsewhere", || asked(&shop, v4).1 == 0);
+    agent.delete(FILE).unwrap();
+    await_that("nobody listens", || !is_listening(&shop, &v4.to_string()));
+    await_that("none is counted", || metric(&shop, LISTENING) == 0.0);
+}
+
+#[test]
+#[expect(clippy::float_cmp, reason = "counts are exact")]
+fn health_check_ports_follow_the_addresses_of_the_host() {
+    if !requires::met("serving", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let node = shop.world.node().netns();
+    let taken = SocketAddr::from(([0, 0, 0, 0], CHECK_PORT));
+    let taken = node.run(|| TcpListener::bind(taken)).unwrap().unwrap();
+    let options = AgentOptions {
+        arguments: vec!["--nodeport-addresses=10.250.0.0/16,fd00:250::/32".to_owned()],
+        ..AgentOptions::default()
+    };
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &balanced("node-a"))]).unwrap();
+    assert_eq!(metric(&shop, FAILED), 0.0);
+
+    node.ip("address add 10.250.0.1/24 dev br0\naddress add fd00:250::1/64 dev br0\n")
+        .unwrap();
+    let told = agent.wait_for("health check node port not served").unwrap();
+    assert_eq!(told.text("service"), Some("shop/lb"));
+    assert_eq!(told.text("address"), Some("10.250.0.1"));
+    await_that("what failed is counted", || metric(&shop, FAILED) == 1.0);
+    await_that("the other family listens", || {
+        is_listening(&shop, "fd00:250::1")
+    });
+    assert!(!is_listening(&shop, &NODE_ADDRESSES[1].to_string()));
+
+    drop(taken);
+    agent.wait_for("health check node port served").unwrap();
+    assert!(is_listening(&shop, "10.250.0.1"));
+    await_that("both are counted", || metric(&shop, LISTENING) == 2.0);
+    node.ip("address del 10.250.0.1/24 dev br0\n").unwrap();
+    await_that("one is left", || metric(&shop, LISTENING) == 1.0);
 }
 
 fn await_that(what: &str, holds: impl Fn() -> bool) {
