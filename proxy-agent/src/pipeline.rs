@@ -3,6 +3,8 @@
 
 #[cfg(test)]
 pub(crate) mod fake;
+mod gaps;
+mod log;
 mod outcome;
 #[cfg(test)]
 mod tests;
@@ -11,20 +13,22 @@ mod told;
 use std::time::{Duration, Instant};
 
 use proxy_model::{
-    Backend, Change, ChangeSet, Difference, FatalCause, Model, NodeState, ServicePortKey,
+    Backend, Capability, ChangeSet, Difference, FatalCause, Model, NodeState, ServicePortKey,
     SyncError, SyncReport,
 };
 use thiserror::Error;
 
 pub use self::outcome::{Advance, Repair, Sync};
-use self::{
-    outcome::Pending,
-    told::{News, Told},
-};
+use self::{gaps::Gaps, outcome::Pending, told::Told};
 use crate::{cluster::Update, logging::milliseconds};
 
 /// How long a failed sync is put off at most.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+/// Until the state is brought up to date, the model remembers the name of every Service that an
+/// event touched, also of those that are gone. More such events than this are not left waiting
+/// while the cluster is not known or the backend fails.
+const MOST_UNSETTLED: usize = 100_000;
 
 /// State, and the backend that makes it true.
 pub struct Pipeline<B> {
@@ -38,11 +42,26 @@ pub struct Pipeline<B> {
     failures: u32,
     /// Syncs that succeeded.
     revision: u64,
+    /// Events that changed something since the state was brought up to date.
+    unsettled: usize,
     /// What the next successful sync brings into force.
     pending: Pending,
     told: Told,
+    gaps: Gaps,
+    demand: Demand,
+    /// Whether there was no gap at the last advance; `None` before the first.
+    sufficed: Option<bool>,
     /// What the last repair could not mend, as far as the log was told.
     problems: Vec<String>,
+}
+
+/// What is expected of the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demand {
+    /// To serve what it can.
+    WhatItCan,
+    /// To do all that Services need when it begins to serve. Once it serves, nothing stops it.
+    Everything,
 }
 
 /// A sync that no retry can mend.
@@ -57,7 +76,8 @@ pub struct Fatal {
 
 impl<B: Backend> Pipeline<B> {
     /// A pipeline that has synced nothing yet.
-    pub fn new(model: Model, backend: B) -> Self {
+    pub fn new(model: Model, backend: B, demand: Demand) -> Self {
+        let gaps = Gaps::new(backend.lacks());
         Self {
             model,
             backend,
@@ -65,8 +85,12 @@ impl<B: Backend> Pipeline<B> {
             serving: false,
             failures: 0,
             revision: 0,
+            unsettled: 0,
             pending: Pending::default(),
             told: Told::default(),
+            gaps,
+            demand,
+            sufficed: None,
             problems: Vec::new(),
         }
     }
@@ -78,8 +102,22 @@ impl<B: Backend> Pipeline<B> {
             let kind = outcome::kind(&update.event);
             if self.model.apply(update.event) {
                 self.pending.note(kind, update.trigger);
+                self.unsettled += 1;
             }
         }
+        if self.behind && self.unsettled > MOST_UNSETTLED {
+            // The next sync is a whole one and needs no change.
+            self.settle();
+        }
+    }
+
+    /// Brings the state up to date with what was folded, and tells the log what is wrong with it.
+    fn settle(&mut self) -> ChangeSet {
+        self.unsettled = 0;
+        let change = self.model.update();
+        log::news(self.told.diagnostics(&self.model.state().diagnostics));
+        log::news(self.gaps.take(&change.changes));
+        change
     }
 
     /// Brings what was folded into force. [`Advance::retry`] says when to call again if the
@@ -87,8 +125,8 @@ impl<B: Backend> Pipeline<B> {
     pub fn advance(&mut self) -> Result<Advance, Fatal> {
         let started = Instant::now();
         let mut advance = self.pending.counted();
-        let mut change = self.model.update();
-        log(self.told.diagnostics(&self.model.state().diagnostics));
+        let mut change = self.settle();
+        self.look_at_gaps()?;
         if self.behind {
             change = self.model.state().as_change_set();
         }
@@ -133,14 +171,14 @@ impl<B: Backend> Pipeline<B> {
             Ok(report) => {
                 let services = &self.model.state().services;
                 let wanted = |key: &_| services.contains_key(key);
-                log(self.told.failures(report.failures, wanted));
+                log::news(self.told.failures(report.failures, wanted));
                 for problem in &report.problems {
                     if !self.problems.contains(problem) {
                         tracing::error!(reason = problem, "not repaired");
                     }
                 }
                 self.problems = report.problems;
-                log_repair(&report.repaired, report.writes, started.elapsed());
+                log::repaired(&report.repaired, report.writes, started.elapsed());
                 Ok(Some(Repair {
                     differences: report.repaired,
                     retry: None,
@@ -208,27 +246,59 @@ impl<B: Backend> Pipeline<B> {
         self.told.not_programmed()
     }
 
+    /// How many Service ports miss each capability.
+    pub fn gaps(&self) -> impl Iterator<Item = (Capability, usize)> {
+        Capability::ALL
+            .into_iter()
+            .map(|capability| (capability, self.gaps.count(capability)))
+    }
+
+    /// Whether the backend does all that Service ports need.
+    pub fn suffices(&self) -> bool {
+        self.gaps.is_empty()
+    }
+
+    /// Events that were folded and not counted by an advance yet.
+    pub fn waiting_events(&self) -> u64 {
+        self.pending.events
+    }
+
     fn log_sync(&mut self, change: &ChangeSet, report: SyncReport, took: Duration) {
         let services = &self.model.state().services;
         let wanted = |key: &_| services.contains_key(key);
-        log(self.told.failures(report.failures, wanted));
+        log::news(self.told.failures(report.failures, wanted));
         // The first sync is told by the backend, which knows what it took over.
         if std::mem::replace(&mut self.serving, true) {
-            let deleted = change
-                .changes
-                .iter()
-                .filter(|one| matches!(one, Change::Delete { .. }));
-            let deleted = deleted.count();
-            tracing::info!(
-                upserted = change.changes.len() - deleted,
-                deleted,
-                writes = report.writes,
-                services = services.len(),
-                changed = %first_keys(change),
-                duration_ms = milliseconds(took),
-                "synced"
-            );
+            log::synced(change, report.writes, services.len(), took);
         }
+    }
+
+    /// Refuses a backend that lacks what Service ports need, before it is handed anything. Later,
+    /// only says so.
+    fn look_at_gaps(&mut self) -> Result<(), Fatal> {
+        let now = self.suffices();
+        let before = self.sufficed.replace(now);
+        if self.demand == Demand::WhatItCan {
+            return Ok(());
+        }
+        let name = self.backend.name();
+        match (before, now) {
+            (None, false) => {
+                return Err(Fatal {
+                    cause: FatalCause::Capability,
+                    reason: log::refusal(name, &self.gaps),
+                });
+            }
+            (Some(true), false) => tracing::warn!(
+                backend = name,
+                text = "it serves what it can, and goes on; an agent that starts with mode auto \
+                        now would refuse it",
+                "backend no longer suffices"
+            ),
+            (Some(false), true) => tracing::info!(backend = name, "backend suffices again"),
+            _ => {}
+        }
+        Ok(())
     }
 }
 
@@ -237,71 +307,4 @@ fn put_off(after: Duration, failures_before: u32) -> Duration {
     after
         .saturating_mul(2_u32.saturating_pow(failures_before))
         .min(LONGEST_RETRY)
-}
-
-/// Says what was mended; nothing, if nothing was.
-fn log_repair(repaired: &[Difference], writes: usize, took: Duration) {
-    const SHOWN: usize = 20;
-    for one in repaired.iter().take(SHOWN) {
-        tracing::warn!(
-            object = one.object,
-            difference = one.kind.as_str(),
-            wanted = one.wanted,
-            found = one.found,
-            "repaired"
-        );
-    }
-    if !repaired.is_empty() {
-        tracing::warn!(
-            differences = repaired.len(),
-            writes,
-            duration_ms = milliseconds(took),
-            "kernel state repaired"
-        );
-    }
-}
-
-fn log(news: Vec<News>) {
-    for one in news {
-        match one {
-            News::NotProgrammed(failure) => tracing::error!(
-                service = %failure.key,
-                reason = failure.reason,
-                "service not programmed"
-            ),
-            News::Programmed(key) => tracing::info!(service = %key, "service programmed"),
-            News::Diagnosed(new) => tracing::warn!(
-                object = &*new.object,
-                field = new.field,
-                text = new.message,
-                "diagnostic"
-            ),
-            News::Resolved(old) => tracing::info!(
-                object = &*old.object,
-                field = old.field,
-                text = old.message,
-                "diagnostic resolved"
-            ),
-        }
-    }
-}
-
-/// Names what changed, the first few.
-fn first_keys(change: &ChangeSet) -> String {
-    const SHOWN: usize = 3;
-    let mut names: Vec<String> = change
-        .changes
-        .iter()
-        .take(SHOWN)
-        .map(|change| change.key().to_string())
-        .collect();
-    if let Some(more) = change
-        .changes
-        .len()
-        .checked_sub(SHOWN)
-        .filter(|more| *more > 0)
-    {
-        names.push(format!("and {more} more"));
-    }
-    names.join(", ")
 }

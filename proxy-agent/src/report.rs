@@ -4,6 +4,7 @@
 mod agent;
 pub mod explain;
 pub mod json;
+mod missing;
 mod table;
 mod text;
 

@@ -14,7 +14,7 @@ mod source;
 
 use std::{net::SocketAddr, sync::Arc};
 
-use proxy_model::{Backend as _, FrontendKind, Model, NodeState, Protocol};
+use proxy_model::{FrontendKind, Model, NodeState, Protocol};
 use thiserror::Error;
 use tokio::{sync::mpsc, task::block_in_place};
 
@@ -24,14 +24,18 @@ use self::{
 };
 use crate::{
     admin::server::Socket,
-    backend::ebpf::{self, EbpfBackend, OpenError},
+    backend::{
+        check::Check,
+        choice::{Choice, EBPF_LACKS, Mode, NoBackend, choose},
+        ebpf::{self, EbpfBackend, OpenError},
+    },
     cluster::{
         kube::{self, ConnectError},
         manifests::{ManifestError, WatchError},
     },
     config::{self, Run},
     kernel_log, memory, oom,
-    pipeline::Pipeline,
+    pipeline::{Demand, Pipeline},
     serving::{Serving, ServingError},
 };
 
@@ -55,6 +59,9 @@ pub enum RunError {
     /// The API server cannot be used as configured. Nothing was changed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// Mode auto found no backend for this host. Nothing was changed.
+    #[error(transparent)]
+    NoBackend(#[from] NoBackend),
     /// The dataplane cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -79,6 +86,7 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     for warning in &config.warnings {
         tracing::warn!(text = warning, "configuration");
     }
+    let choice = block_in_place(|| choose_backend(&config))?;
     let source = open_source(&config).await?;
     let mut backend = block_in_place(|| EbpfBackend::open(&config.ebpf))?;
     oom::set_score(config.oom_score_adj);
@@ -104,17 +112,18 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     let (serving, figures) = Serving::start(
         &config.serving,
         config.sync_period,
-        backend.name(),
+        &choice,
         source.numbers(),
     )
     .await?;
     addresses::follow(&sender).await;
     tokio::spawn(source.run(sender));
-    let owner = Owner::new(
-        Pipeline::new(Model::new(config.model), backend),
-        serving,
-        name,
-    );
+    let demand = match config.mode {
+        Mode::Auto => Demand::Everything,
+        Mode::Unset | Mode::Ebpf | Mode::Other(_) => Demand::WhatItCan,
+    };
+    let pipeline = Pipeline::new(Model::new(config.model), backend, demand);
+    let owner = Owner::new(pipeline, serving, choice, name);
     let inbox = Inbox {
         messages,
         queries,
@@ -128,6 +137,29 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     let signal = owner.run(inbox, config.sync_period, first).await?;
     tracing::info!("{signal}: stopping; the dataplane stays");
     Ok(())
+}
+
+/// Says which backend serves, and why. With mode auto, this host is looked at before anything is
+/// opened.
+fn choose_backend(config: &Run) -> Result<Choice, NoBackend> {
+    let probe = || Check::run(&config.ebpf).why_not();
+    let choice = choose(config.mode, EBPF_LACKS, probe)?;
+    for refused in &choice.refused {
+        tracing::info!(
+            backend = refused.backend,
+            reason = refused.reason,
+            "backend refused"
+        );
+    }
+    let lacks: Vec<_> = choice.lacks.iter().map(|one| one.as_str()).collect();
+    tracing::info!(
+        backend = choice.backend,
+        mode = choice.mode,
+        reason = choice.reason,
+        lacks = lacks.join(", "),
+        "backend chosen"
+    );
+    Ok(choice)
 }
 
 async fn open_source(config: &Run) -> Result<Source, RunError> {

@@ -27,6 +27,7 @@ use self::{
     pages::Site,
     service_health::ServiceHealth,
 };
+use crate::backend::choice::Choice;
 
 /// What is served, and where.
 #[derive(Debug, Clone)]
@@ -56,26 +57,26 @@ pub struct Serving {
 const SCRAPES: usize = 4;
 
 impl Serving {
-    /// Serves in the background until the process ends. `backend` is the dataplane's name;
+    /// Serves in the background until the process ends. `chosen` is the dataplane;
     /// `elsewhere` are numbers that are read at each scrape, under full names. Whoever owns the
     /// backend answers the requests that come out of the channel, when it has time.
     pub async fn start(
         options: &Options,
         sync_period: Duration,
-        backend: &'static str,
+        chosen: &Choice,
         elsewhere: Vec<Numbers>,
     ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
         let (figures, wanted) = mpsc::channel(SCRAPES);
         let serving = Arc::new(Self {
             health: Health::new(sync_period),
-            metrics: Metrics::new(backend, elsewhere),
+            metrics: Metrics::new(chosen, elsewhere),
             service_health: ServiceHealth::default(),
         });
         tokio::spawn(service_health::run(Arc::clone(&serving)));
         let site = Arc::new(Site {
             serving: Arc::clone(&serving),
             configuration: options.configuration.clone(),
-            mode: backend,
+            mode: chosen.backend,
             figures,
         });
         let server = |what, flag, address, pages| Server {

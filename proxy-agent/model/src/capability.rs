@@ -98,4 +98,14 @@ impl ServiceState {
         .into_iter()
         .filter_map(|(capability, needed)| needed.then_some(capability))
     }
+
+    /// What of it a backend that lacks `lacks` cannot do.
+    pub fn missing(
+        &self,
+        key: &ServicePortKey,
+        lacks: &[Capability],
+    ) -> impl Iterator<Item = Capability> {
+        self.needs(key)
+            .filter(move |capability| lacks.contains(capability))
+    }
 }

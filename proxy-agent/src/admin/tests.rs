@@ -10,11 +10,15 @@ use super::{
     server::{Asked, Socket},
     *,
 };
-use crate::config::cli::Output;
+use crate::{
+    backend::choice::{Mode, choose},
+    config::cli::Output,
+};
 
 fn facts(synced: bool) -> AgentFacts {
     AgentFacts {
-        backend: "ebpf",
+        choice: choose(Mode::Ebpf, &[], Vec::new).unwrap(),
+        suffices: true,
         source: "manifests".to_owned(),
         synced,
         in_force: true,

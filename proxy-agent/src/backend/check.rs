@@ -3,9 +3,10 @@
 
 mod text;
 
+use proxy_model::Capability;
 use serde::Serialize;
 
-use super::ebpf;
+use super::{choice, ebpf};
 
 /// What `check` found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,7 +48,14 @@ pub struct Candidate {
     pub chosen: bool,
     /// Why not.
     pub why_not: Option<String>,
+    /// What it cannot do; `None` for one that is not part of this version.
+    pub lacks: Option<Lacks>,
 }
+
+/// What a backend cannot do, with what does not work without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Lacks(#[serde(serialize_with = "choice::capabilities")] pub &'static [Capability]);
 
 /// Backends that are planned: said, so that nobody looks for what is not there.
 const NOT_YET: [&str; 4] = ["nftables", "iptables", "ipvs", "windows"];
@@ -69,17 +77,25 @@ impl Check {
             name: "ebpf",
             chosen: usable,
             why_not: (!usable).then(|| format!("this host lacks: {}", missing.join(", "))),
+            lacks: Some(Lacks(choice::EBPF_LACKS)),
         };
         let others = NOT_YET.map(|name| Candidate {
             name,
             chosen: false,
             why_not: Some("not part of this version".to_owned()),
+            lacks: None,
         });
         Self {
             usable,
             requirements,
             backends: std::iter::once(ebpf).chain(others).collect(),
         }
+    }
+
+    /// Why each backend cannot be used; `None` for the one that can.
+    pub fn why_not(self) -> Vec<(&'static str, Option<String>)> {
+        let backends = self.backends.into_iter();
+        backends.map(|one| (one.name, one.why_not)).collect()
     }
 
     /// Whether a backend can be used.
@@ -141,6 +157,9 @@ mod tests {
             requirement("BTF", false, false),
         ]);
         assert!(!check.is_usable());
+        let lacks = choice::EBPF_LACKS
+            .iter()
+            .map(|one| format!("  {one:16}  {}\n", one.without()));
         let expected = "\
 NO    kernel  5.4.0
       why: older ones lack hooks
@@ -157,11 +176,18 @@ No backend can be used.
   iptables  not part of this version
   ipvs      not part of this version
   windows   not part of this version
-";
+
+What the backend ebpf cannot do yet on any host, and what does not work without it:
+"
+        .to_owned()
+            + &lacks.collect::<Vec<_>>().concat();
         assert_eq!(check.to_text(), expected);
         let json: serde_json::Value = serde_json::from_str(&check.to_json()).unwrap();
         assert_eq!(json["usable"], false);
         assert_eq!(json["requirements"][0]["remedy"], "use a newer one");
         assert_eq!(json["backends"][0]["whyNot"], "this host lacks: kernel");
+        let lacks = json["backends"][0]["lacks"].as_array().unwrap();
+        assert_eq!(lacks.len(), choice::EBPF_LACKS.len());
+        assert_eq!(json["backends"][1]["lacks"], serde_json::Value::Null);
     }
 }

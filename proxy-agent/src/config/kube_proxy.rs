@@ -22,6 +22,8 @@ use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use proxy_model::{NodePortSelection, oracle::Traffic};
 use serde_json::Value;
 
+use crate::backend::choice::Mode;
+
 use self::{
     complete::Complete,
     typed::{Origin, Typed},
@@ -30,6 +32,8 @@ use self::{
 /// What file and flags mean together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
+    /// Which backend is asked for.
+    pub mode: Mode,
     /// How the API server is reached.
     pub kubeconfig: Option<PathBuf>,
     /// This node's name, as written.

@@ -10,7 +10,11 @@ use proxy_common::names::MAPS;
 
 pub use self::sources::Source;
 use super::{ConfigError, absolute_pin_dir, cli::RunArgs, node_name, settings};
-use crate::{admin, backend::ebpf, serving};
+use crate::{
+    admin,
+    backend::{choice::Mode, ebpf},
+    serving,
+};
 
 /// What `run` needs.
 #[derive(Debug, Clone)]
@@ -19,6 +23,8 @@ pub struct Run {
     pub source: Source,
     /// The node, and what decides where its traffic goes.
     pub model: proxy_model::Settings,
+    /// Which backend is asked for.
+    pub mode: Mode,
     /// The dataplane.
     pub ebpf: ebpf::Options,
     /// How often the kernel is compared with the desired state.
@@ -54,6 +60,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     };
     Ok(Run {
         source,
+        mode: settings.mode,
         model: settings.model(node),
         admin_socket: args
             .admin_socket

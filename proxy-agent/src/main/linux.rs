@@ -119,7 +119,10 @@ pub fn exit_code(error: &Error) -> Option<u8> {
     }
     let open = match error.downcast_ref() {
         Some(RunError::Manifests(_) | RunError::Connect(_)) => return Some(2),
-        Some(RunError::Sync(fatal)) if fatal.cause == FatalCause::Host => return Some(HOST_CANNOT),
+        Some(RunError::Sync(fatal)) if fatal.cause != FatalCause::Other => {
+            return Some(HOST_CANNOT);
+        }
+        Some(RunError::NoBackend(_)) => return Some(HOST_CANNOT),
         Some(RunError::Open(error)) => Some(error),
         _ => error.downcast_ref::<OpenError>(),
     };
@@ -132,7 +135,9 @@ pub fn exit_code(error: &Error) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use proxy_agent::{cluster::kube::ConnectError, config::ConfigError, run::Fatal};
+    use proxy_agent::{
+        backend::choice::NoBackend, cluster::kube::ConnectError, config::ConfigError, run::Fatal,
+    };
 
     use super::*;
     use crate::exit_code;
@@ -146,6 +151,8 @@ mod tests {
             }))
         };
         assert_eq!(exit_code(&sync(FatalCause::Host)), 3);
+        assert_eq!(exit_code(&sync(FatalCause::Capability)), 3);
+        assert_eq!(exit_code(&RunError::NoBackend(NoBackend(vec![])).into()), 3);
         assert_eq!(exit_code(&sync(FatalCause::Other)), 1);
         let host = || OpenError::Host("no BPF".to_owned());
         assert_eq!(exit_code(&RunError::Open(host()).into()), 3);

@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
     time::Duration,
 };
 
@@ -11,7 +14,7 @@ use proxy_model::{
     SyncReport,
 };
 
-use super::Pipeline;
+use super::{Demand, Pipeline};
 
 /// One call of `sync`: whether the change was whole, and what it named.
 pub type Call = (bool, Vec<String>);
@@ -25,9 +28,57 @@ pub struct Fake {
     calls: Arc<Mutex<Vec<Call>>>,
     answers: Arc<Mutex<VecDeque<Result<SyncReport, SyncError>>>>,
     repairs: Arc<Mutex<VecDeque<Mended>>>,
+    lacks: &'static [Capability],
+    gates: Arc<Mutex<VecDeque<Gate>>>,
+}
+
+/// Where a sync stands still.
+struct Gate {
+    /// Says that it came.
+    entered: Sender<()>,
+    /// Ends when it may go on.
+    released: Receiver<()>,
+}
+
+/// A sync that stands still until this is dropped.
+pub struct Held {
+    entered: Receiver<()>,
+    _released: Sender<()>,
+}
+
+impl Held {
+    /// Waits until the sync has begun.
+    pub fn entered(&self) {
+        self.entered
+            .recv_timeout(Duration::from_secs(30))
+            .expect("a sync should begin");
+    }
 }
 
 impl Fake {
+    /// One that lacks `lacks`.
+    pub fn lacking(lacks: &'static [Capability]) -> Self {
+        Self {
+            lacks,
+            ..Self::default()
+        }
+    }
+
+    /// Makes the next sync stand still.
+    pub fn hold(&self) -> Held {
+        let (entered_, entered) = channel();
+        let (released_, released) = channel();
+        let mut gates = self.gates.lock().unwrap();
+        gates.push_back(Gate {
+            entered: entered_,
+            released,
+        });
+        Held {
+            entered,
+            _released: released_,
+        }
+    }
+
     /// What the next sync is answered.
     pub fn answer(&self, answer: Result<SyncReport, SyncError>) {
         self.answers.lock().unwrap().push_back(answer);
@@ -45,7 +96,12 @@ impl Fake {
 
     /// A pipeline of node-a with this backend.
     pub fn pipeline(&self) -> Pipeline<Self> {
-        Pipeline::new(Model::new("node-a"), self.clone())
+        self.pipeline_with(Demand::WhatItCan)
+    }
+
+    /// The same, with a demand.
+    pub fn pipeline_with(&self, demand: Demand) -> Pipeline<Self> {
+        Pipeline::new(Model::new("node-a"), self.clone(), demand)
     }
 }
 
@@ -55,10 +111,16 @@ impl Backend for Fake {
     }
 
     fn lacks(&self) -> &'static [Capability] {
-        &[]
+        self.lacks
     }
 
     fn sync(&mut self, _: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
+        let gate = self.gates.lock().unwrap().pop_front();
+        if let Some(gate) = gate {
+            gate.entered.send(()).unwrap();
+            // An error: the other end is gone, which is what is waited for.
+            assert!(gate.released.recv().is_err());
+        }
         let name = |change: &Change| match change {
             Change::Upsert { key, .. } => format!("+{}", key.service.name),
             Change::Delete { key } => format!("-{}", key.service.name),

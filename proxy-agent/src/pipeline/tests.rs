@@ -213,7 +213,7 @@ fn logged(does: impl FnOnce()) -> Vec<String> {
     let line = |line: &str| {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         let mut said = vec![&line["level"], &line["fields"]["message"]];
-        for field in ["service", "reason", "object", "field", "text"] {
+        for field in ["service", "capability", "reason", "object", "field", "text"] {
             said.extend(line["fields"].get(field));
         }
         let said = said.into_iter().map(|one| one.as_str().unwrap().to_owned());
@@ -391,4 +391,125 @@ fn a_repair_is_counted_and_logged_and_one_that_fails_is_a_sync_to_be_made() {
     pipeline.advance().unwrap();
     assert_eq!(fake.calls(), [call(true, &["+a"])]);
     assert!(pipeline.in_force());
+}
+
+/// The same Service, with a NodePort.
+fn open_to_all(event: ClusterEvent) -> ClusterEvent {
+    let ClusterEvent::ServiceUpserted(mut service) = event else {
+        panic!("{event:?}")
+    };
+    let number = 30_000 + u16::try_from(service.name.name.len()).unwrap();
+    service.ports[0].node_port = std::num::NonZeroU16::new(number);
+    ClusterEvent::ServiceUpserted(service)
+}
+
+const LACKS: &[Capability] = &[Capability::Sctp, Capability::ExternalTraffic];
+
+fn lines(news: &[&str]) -> Vec<String> {
+    let text = format!("|{}", Capability::ExternalTraffic.without());
+    let line = |line: &&str| line.replace("|TEXT", &text);
+    news.iter().map(line).collect()
+}
+
+#[test]
+fn what_the_backend_lacks_is_logged_when_it_is_missed_and_when_it_no_longer_is() {
+    let fake = Fake::lacking(LACKS);
+    let mut pipeline = pipeline(&fake);
+    let gap = "WARN|capability gap|shop/a/TCP/IPv4|external-traffic|TEXT";
+    let closed = "INFO|capability gap closed|shop/a/TCP/IPv4|external-traffic";
+    for (events, news, suffices) in [
+        (vec![upsert("a", 1)], &[][..], true),
+        (
+            vec![open_to_all(upsert("a", 1))],
+            &[gap, "INFO|synced"],
+            false,
+        ),
+        (vec![], &[], false),
+        // Nothing is said again while it holds.
+        (vec![open_to_all(upsert("a", 2))], &["INFO|synced"], false),
+        (vec![upsert("a", 2)], &[closed, "INFO|synced"], true),
+        (
+            vec![open_to_all(upsert("a", 2))],
+            &[gap, "INFO|synced"],
+            false,
+        ),
+        (vec![delete("a")], &[closed, "INFO|synced"], true),
+    ] {
+        let told = logged(|| assert_eq!(pipeline.take(events).unwrap(), None));
+        assert_eq!(told, lines(news));
+        assert_eq!(pipeline.suffices(), suffices);
+        let missed = pipeline.gaps().filter(|(_, count)| *count > 0);
+        assert_eq!(missed.count(), usize::from(!suffices));
+    }
+}
+
+#[test]
+fn with_mode_auto_nothing_is_programmed_by_a_backend_that_does_not_suffice() {
+    let fake = Fake::lacking(LACKS);
+    start_log();
+    let mut pipeline = fake.pipeline_with(Demand::Everything);
+    let events = vec![upsert("a", 1), open_to_all(upsert("bb", 2))];
+    let fatal = pipeline.take(events).unwrap_err();
+    assert_eq!(fatal.cause, FatalCause::Capability);
+    for part in [
+        "fake",
+        "external-traffic",
+        "shop/bb/TCP/IPv4",
+        "--proxy-mode fake",
+    ] {
+        assert!(fatal.reason.contains(part), "{fatal}");
+    }
+    assert!(!fatal.reason.contains("shop/a"), "{fatal}");
+    assert_eq!(fake.calls(), []);
+}
+
+#[test]
+fn with_mode_auto_a_service_that_comes_later_stops_nothing() {
+    let fake = Fake::lacking(LACKS);
+    start_log();
+    let mut pipeline = fake.pipeline_with(Demand::Everything);
+    fake.answer(retry(Duration::from_secs(1)));
+    let mut advance = |events| {
+        let told = logged(|| assert!(pipeline.take(events).is_ok()));
+        let about = |line: &String| line.contains("suffices");
+        told.into_iter().filter(about).collect::<Vec<_>>()
+    };
+    assert_eq!(advance(vec![upsert("a", 1)]), [""; 0]);
+    let news = advance(vec![open_to_all(upsert("a", 1))]);
+    assert!(
+        news.len() == 1 && news[0].starts_with("WARN|backend no longer suffices|"),
+        "{news:?}"
+    );
+    assert_eq!(advance(vec![open_to_all(upsert("bb", 2))]), [""; 0]);
+    assert_eq!(advance(vec![delete("a")]), [""; 0]);
+    assert_eq!(advance(vec![delete("bb")]), ["INFO|backend suffices again"]);
+    assert_eq!(fake.calls().len(), 5);
+}
+
+#[test]
+fn while_nothing_is_synced_what_events_touched_is_not_piled_up() {
+    let fake = Fake::default();
+    let mut pipeline = pipeline(&fake);
+    let events = (0..=MOST_UNSETTLED).map(|number| {
+        let number = u8::try_from(number % 200).unwrap();
+        let event = slice(number);
+        Update {
+            event: ClusterEvent::SliceUpserted(with_port(event)),
+            trigger: Some(SystemTime::UNIX_EPOCH),
+        }
+    });
+    pipeline.fold(vec![Update {
+        event: upsert("a", 1),
+        trigger: None,
+    }]);
+    assert!(pipeline.state().services.is_empty());
+    pipeline.fold(events.collect());
+    // Up to date, and still nothing is programmed.
+    assert_eq!(pipeline.state().services.len(), 1);
+    assert_eq!(fake.calls(), []);
+    let advance = pipeline.advance().unwrap();
+    assert_eq!(fake.calls(), [call(true, &["+a"])]);
+    assert_eq!(advance.events, 2 + MOST_UNSETTLED as u64);
+    assert_eq!(advance.sync.unwrap().triggers.len(), 10_000);
+    assert_eq!(pipeline.revision(), 1);
 }

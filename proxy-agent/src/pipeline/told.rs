@@ -3,7 +3,9 @@
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
-use proxy_model::{Diagnostic, ServiceFailure, ServicePortKey};
+use proxy_model::{Capability, Diagnostic, ServiceFailure, ServicePortKey};
+
+use super::gaps::ManyGaps;
 
 /// Something that the log must be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +18,14 @@ pub enum News {
     Diagnosed(Diagnostic),
     /// What was said of an object no longer holds.
     Resolved(Diagnostic),
+    /// A Service port needs what the backend lacks.
+    Gap(Capability, ServicePortKey),
+    /// It no longer does, or is gone.
+    GapClosed(Capability, ServicePortKey),
+    /// Many Service ports need it since this moment.
+    Gaps(ManyGaps),
+    /// Many no longer do, or are gone.
+    GapsClosed(ManyGaps),
 }
 
 /// What holds as far as the log was told.

@@ -6,14 +6,18 @@ use jiff::Timestamp;
 use proxy_model::{Difference, NodeState, ServicePortKey};
 use serde::Serialize;
 
-use super::{json, text};
+use super::{json, missing, text};
+use crate::backend::choice::Choice;
 
 /// Facts about a running agent. Documented in `docs/state-json.md`; fields are only ever added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentFacts {
-    /// The backend in use.
-    pub backend: &'static str,
+    /// The backend in use, why, and what it cannot do.
+    #[serde(flatten)]
+    pub choice: Choice,
+    /// Whether the backend does all that Service ports need.
+    pub suffices: bool,
     /// Where cluster objects come from.
     pub source: String,
     /// Whether the source has told everything once.
@@ -66,7 +70,7 @@ struct Different<'a> {
 /// The state and the agent that holds it, as JSON.
 pub fn agent_to_json(state: &NodeState, agent: &AgentFacts) -> String {
     json::pretty(&WithAgent {
-        state: json::State::of(state),
+        state: json::State::with_missing(state, agent.choice.lacks),
         agent,
     })
 }
@@ -74,6 +78,7 @@ pub fn agent_to_json(state: &NodeState, agent: &AgentFacts) -> String {
 /// The state as a table, and below it the agent that holds it.
 pub fn agent_to_text(state: &NodeState, agent: &AgentFacts) -> String {
     let mut text = text::render(state);
+    text += &missing::render(state, &agent.choice);
     line(&mut text, "");
     line(&mut text, &summary(agent));
     for one in &agent.not_programmed {
@@ -126,9 +131,15 @@ pub fn kernel_to_text(agent: &AgentFacts, differences: &[Difference]) -> String 
 }
 
 fn summary(agent: &AgentFacts) -> String {
+    let Choice {
+        backend,
+        mode,
+        reason,
+        ..
+    } = &agent.choice;
     let mut text = format!(
-        "backend {}, objects from {}, revision {} after {} events",
-        agent.backend, agent.source, agent.revision, agent.events
+        "backend {backend}, objects from {}, revision {} after {} events",
+        agent.source, agent.revision, agent.events
     );
     if let Some(last) = agent.last_sync {
         write!(text, ", last change {last:.0}").expect("writing to a string cannot fail");
@@ -138,6 +149,13 @@ fn summary(agent: &AgentFacts) -> String {
     }
     if agent.repaired != 0 {
         write!(text, ", {} differences repaired", agent.repaired)
+            .expect("writing to a string cannot fail");
+    }
+    if mode != backend {
+        write!(text, "\nmode {mode}: {reason}").expect("writing to a string cannot fail");
+    }
+    for refused in &agent.choice.refused {
+        write!(text, "\n  not {}: {}", refused.backend, refused.reason)
             .expect("writing to a string cannot fail");
     }
     text

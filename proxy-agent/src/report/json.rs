@@ -7,8 +7,8 @@ use std::{
 };
 
 use proxy_model::{
-    Diagnostic, Endpoint, Frontend, HealthCheck, HealthCheckKey, IpNet, NodeState, ServicePortKey,
-    ServiceState, TrafficPolicy,
+    Capability, Diagnostic, Endpoint, Frontend, HealthCheck, HealthCheckKey, IpNet, NodeState,
+    ServicePortKey, ServiceState, TrafficPolicy, oracle::Detector,
 };
 use serde::Serialize;
 
@@ -50,6 +50,23 @@ pub struct Node<'a> {
     pub node_port_addresses: &'a [IpAddr],
     /// Whether load balancers may send it new connections.
     pub eligible: bool,
+    /// Addresses of its interfaces, ordered; those above while they are not known.
+    pub host_addresses: &'a [IpAddr],
+    /// How traffic of its pods is told; `null` if nothing tells.
+    pub detect_local: Option<Detection>,
+    /// Whether everything that dials a ClusterIP is masqueraded.
+    pub masquerade_all: bool,
+}
+
+/// How traffic of this node's pods is told.
+#[derive(Debug, Serialize)]
+pub struct Detection {
+    /// `ClusterCIDR`, `NodeCIDR`, `BridgeInterface` or `InterfaceNamePrefix`.
+    pub mode: &'static str,
+    /// Where it comes from; empty for the modes that look at interfaces.
+    pub cidrs: Vec<String>,
+    /// Name, or start of names, of the interface it comes in by; `null` for the other modes.
+    pub interface: Option<String>,
 }
 
 /// One Service port in one IP family.
@@ -85,6 +102,9 @@ pub struct Service<'a> {
     pub affinity_seconds: Option<u32>,
     /// Who may dial load-balancer IPs; `null` if everyone may.
     pub source_ranges: Option<Ranges>,
+    /// What the backend lacks and this Service port needs; only with a running agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Vec<&'static str>>,
 }
 
 /// Who may dial load-balancer IPs.
@@ -147,6 +167,16 @@ pub(super) fn pretty(report: &impl Serialize) -> String {
 }
 
 impl<'a> State<'a> {
+    /// The JSON form of `state`, with what a backend lacks that Service ports need.
+    pub fn with_missing(state: &'a NodeState, lacks: &[Capability]) -> Self {
+        let mut report = Self::of(state);
+        for ((key, service), report) in state.services.iter().zip(&mut report.services) {
+            let missing = service.missing(key, lacks).map(Capability::as_str);
+            report.missing = Some(missing.collect());
+        }
+        report
+    }
+
     /// The JSON form of `state`.
     pub fn of(state: &'a NodeState) -> Self {
         Self {
@@ -158,6 +188,9 @@ impl<'a> State<'a> {
                 addresses: state.node.addresses(),
                 node_port_addresses: &state.node_port_addresses,
                 eligible: state.node.eligible(),
+                host_addresses: &state.node.host_addresses,
+                detect_local: Detection::of(&state.traffic.detector, state.node.pod_cidrs()),
+                masquerade_all: state.traffic.masquerade_all,
             },
             health_checks: state
                 .health_checks
@@ -194,7 +227,25 @@ impl<'a> Service<'a> {
                 ranges: cidrs(&ranges.ranges),
                 own_address: ranges.own_address,
             }),
+            missing: None,
         }
+    }
+}
+
+impl Detection {
+    fn of(detector: &Detector, pod_cidrs: &[IpNet]) -> Option<Self> {
+        let (mode, ranges, interface) = match detector {
+            Detector::None => return None,
+            Detector::ClusterCidr(ranges) => ("ClusterCIDR", &**ranges, None),
+            Detector::NodeCidr => ("NodeCIDR", pod_cidrs, None),
+            Detector::BridgeInterface(name) => ("BridgeInterface", &[][..], Some(name)),
+            Detector::InterfaceNamePrefix(name) => ("InterfaceNamePrefix", &[][..], Some(name)),
+        };
+        Some(Self {
+            mode,
+            cidrs: cidrs(ranges),
+            interface: interface.map(ToString::to_string),
+        })
     }
 }
 

@@ -12,6 +12,16 @@ pub(super) fn new(header: &[&str]) -> Table {
     table
 }
 
+/// A table with these columns and rows, as text.
+pub(super) fn of<const COLUMNS: usize>(
+    header: &[&str; COLUMNS],
+    rows: impl Iterator<Item = [String; COLUMNS]>,
+) -> String {
+    let mut table = new(header);
+    table.add_rows(rows);
+    finish(&table)
+}
+
 /// Its lines, without trailing spaces.
 pub(super) fn finish(table: &Table) -> String {
     table

@@ -2,11 +2,17 @@
 
 use std::path::Path;
 
-use proxy_model::{ClusterEvent, Diagnostic, Node, ServiceCidr, compute};
+use proxy_model::{
+    Capability, ClusterEvent, Diagnostic, Node, ServiceCidr, Settings, compute,
+    oracle::{Detector, Traffic},
+};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::{convert, manifests, names::Names};
+use crate::{
+    backend::choice::{Mode, choose},
+    cluster::{convert, manifests, names::Names},
+};
 
 /// A Service `shop/{name}` with these ports and ClusterIPs.
 fn service(name: &str, addresses: &[&str], policy: &str) -> ClusterEvent {
@@ -97,6 +103,8 @@ fn the_json_has_the_documented_shape() {
             "name": "node-a", "zone": "zone-a", "known": true, "podCIDRs": ["10.0.0.0/24"],
             "addresses": ["192.0.2.1", "2001:db8::1"], "eligible": true,
             "nodePortAddresses": ["127.0.0.1", "192.0.2.1", "::1", "2001:db8::1"],
+            "hostAddresses": ["192.0.2.1", "2001:db8::1"], "detectLocal": null,
+            "masqueradeAll": false,
         },
         "services": [
             {
@@ -140,7 +148,8 @@ fn the_json_has_the_documented_shape() {
     let json: Value = serde_json::from_str(&to_json(&compute("node-a", []))).unwrap();
     let unknown = json!({
         "name": "node-a", "zone": null, "known": false, "podCIDRs": [], "addresses": [],
-        "eligible": false, "nodePortAddresses": ["127.0.0.1", "::1"],
+        "eligible": false, "nodePortAddresses": ["127.0.0.1", "::1"], "hostAddresses": [],
+        "detectLocal": null, "masqueradeAll": false,
     });
     assert_eq!(json["node"], unknown);
 }
@@ -215,6 +224,117 @@ fn what_is_for_clients_outside_the_cluster_is_told() {
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
+}
+
+#[test]
+fn how_sources_are_told_apart_is_told() {
+    let node_cidrs = ["10.0.0.0/24"];
+    for (detector, json, text) in [
+        (
+            Detector::ClusterCidr(vec!["10.244.0.0/16".parse().unwrap()]),
+            json!({"mode": "ClusterCIDR", "cidrs": ["10.244.0.0/16"], "interface": null}),
+            "Local traffic comes from 10.244.0.0/16\n",
+        ),
+        (
+            Detector::NodeCidr,
+            json!({"mode": "NodeCIDR", "cidrs": node_cidrs, "interface": null}),
+            "Local traffic comes from this node's pod ranges\n",
+        ),
+        (
+            Detector::BridgeInterface("cbr0".into()),
+            json!({"mode": "BridgeInterface", "cidrs": [], "interface": "cbr0"}),
+            "Local traffic comes in by cbr0\n",
+        ),
+        (
+            Detector::InterfaceNamePrefix("veth".into()),
+            json!({"mode": "InterfaceNamePrefix", "cidrs": [], "interface": "veth"}),
+            "Local traffic comes in by veth*\n",
+        ),
+    ] {
+        let settings = Settings {
+            traffic: Traffic {
+                detector,
+                masquerade_all: true,
+            },
+            ..Settings::from("node-a")
+        };
+        let host = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
+        let events = [
+            ClusterEvent::NodeUpserted(node()),
+            ClusterEvent::HostAddresses(host.into()),
+        ];
+        let state = compute(settings, events);
+        let told: Value = serde_json::from_str(&to_json(&state)).unwrap();
+        assert_eq!(told["node"]["detectLocal"], json);
+        assert_eq!(told["node"]["masqueradeAll"], true);
+        assert_eq!(told["node"]["hostAddresses"], json!(host));
+        let told = to_text(&state);
+        for part in [
+            text,
+            "Interfaces have 192.0.2.1, 192.0.2.2\n",
+            "Masquerades whatever dials a ClusterIP\n",
+        ] {
+            assert!(told.contains(part), "{part:?} is not in\n{told}");
+        }
+    }
+}
+
+const LACKS: &[Capability] = &[Capability::ExternalTraffic, Capability::SourceRanges];
+
+fn facts(mode: Mode) -> AgentFacts {
+    let probe = || {
+        let nftables = ("nftables", Some("not part of this version".to_owned()));
+        vec![("ebpf", None), nftables]
+    };
+    AgentFacts {
+        choice: choose(mode, LACKS, probe).unwrap(),
+        suffices: false,
+        source: "manifests".to_owned(),
+        synced: true,
+        in_force: true,
+        revision: 3,
+        events: 70,
+        last_sync: None,
+        repaired: 0,
+        not_programmed: vec![],
+    }
+}
+
+#[test]
+fn what_a_backend_cannot_do_is_told_of_each_service_port_that_needs_it() {
+    let agent = facts(Mode::Ebpf);
+    let missing = |state: &NodeState| {
+        let json: Value = serde_json::from_str(&agent_to_json(state, &agent)).unwrap();
+        assert_eq!(json["agent"]["backend"], "ebpf");
+        assert_eq!(json["agent"]["suffices"], false);
+        assert_eq!(json["agent"]["lacks"][1]["capability"], "source-ranges");
+        let services = json["services"].as_array().unwrap().iter();
+        services
+            .map(|service| service["missing"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(missing(&small()), vec![json!([]); 4]);
+    let both = json!(["external-traffic", "source-ranges"]);
+    assert_eq!(missing(&balanced()), [both]);
+    // Without an agent there is no backend to lack anything.
+    assert!(!to_json(&balanced()).contains("missing"));
+
+    assert!(!agent_to_text(&small(), &agent).contains("MISSING"));
+    let text = agent_to_text(&balanced(), &agent);
+    let expected = "
+Not served in full, because the backend ebpf cannot yet:
+
+SERVICE PORT       MISSING
+shop/web/TCP/IPv4  external-traffic, source-ranges
+
+external-traffic: NodePorts, external and load-balancer IPs answer processes of this node only";
+    assert!(text.contains(expected), "{text}");
+    let last = "backend ebpf, objects from manifests, revision 3 after 70 events\n";
+    assert!(text.ends_with(last), "{text}");
+    let text = agent_to_text(&small(), &facts(Mode::Auto));
+    let why = "70 events\nmode auto: this host supports it, and it did all that Services needed \
+               at start\n  not nftables: not part of this version\n";
+    assert!(text.ends_with(why), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use proxy_model::{
     Endpoint, FrontendKind, NodeState, ServicePortKey, ServiceState, SourceRanges, TrafficPolicy,
+    oracle::Detector,
 };
 
 use super::table;
@@ -52,17 +53,40 @@ fn node(state: &NodeState) -> String {
     } else {
         &[]
     };
+    let mut told: Vec<_> = info.addresses().to_vec();
+    told.sort_unstable();
+    let host = if told == *info.host_addresses {
+        &[]
+    } else {
+        &*info.host_addresses
+    };
     for (fact, values) in [
         ("Addresses", table::list(info.addresses())),
+        ("Interfaces have", table::list(host)),
         ("NodePorts on", table::list(node_ports)),
         ("Pods from", table::list(info.pod_cidrs())),
+        ("Local traffic", local_traffic(&state.traffic.detector)),
         ("ClusterIPs from", table::list(&state.service_cidrs)),
     ] {
         if !values.is_empty() {
             text += &[fact, " ", &values, "\n"].concat();
         }
     }
+    if state.traffic.masquerade_all {
+        text += "Masquerades whatever dials a ClusterIP\n";
+    }
     text
+}
+
+/// What counts as traffic of this node's pods; empty if nothing tells.
+fn local_traffic(detector: &Detector) -> String {
+    match detector {
+        Detector::None => String::new(),
+        Detector::ClusterCidr(cidrs) => format!("comes from {}", table::list(cidrs)),
+        Detector::NodeCidr => "comes from this node's pod ranges".to_owned(),
+        Detector::BridgeInterface(name) => format!("comes in by {name}"),
+        Detector::InterfaceNamePrefix(prefix) => format!("comes in by {prefix}*"),
+    }
 }
 
 fn services(state: &NodeState) -> String {

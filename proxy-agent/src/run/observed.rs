@@ -53,4 +53,5 @@ pub fn repaired<B: Backend>(serving: &Serving, repair: &Repair, pipeline: &Pipel
 fn counted<B: Backend>(serving: &Serving, pipeline: &Pipeline<B>) {
     let not_programmed = pipeline.not_programmed().map(|(key, _)| key);
     serving.metrics.state(pipeline.state(), not_programmed);
+    serving.metrics.gaps(pipeline.gaps());
 }

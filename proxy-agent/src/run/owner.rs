@@ -16,6 +16,7 @@ use tokio::{
 use super::{RunError, observed, signals::Order};
 use crate::{
     admin::{Query, Snapshot},
+    backend::choice::Choice,
     cluster::Message,
     pipeline::Pipeline,
     report::{AgentFacts, NotProgrammed, explain::explain},
@@ -34,6 +35,7 @@ pub struct Owner<B> {
 
 /// What [`AgentFacts`] tell and the pipeline does not know.
 struct Facts {
+    choice: Choice,
     source: String,
     synced: bool,
     events: u64,
@@ -55,11 +57,17 @@ pub struct Inbox {
 
 impl<B: Backend> Owner<B> {
     /// An owner that has heard nothing yet.
-    pub fn new(pipeline: Pipeline<B>, serving: Arc<Serving>, source: String) -> Self {
+    pub fn new(
+        pipeline: Pipeline<B>,
+        serving: Arc<Serving>,
+        choice: Choice,
+        source: String,
+    ) -> Self {
         Self {
             pipeline,
             serving,
             facts: Facts {
+                choice,
                 source,
                 synced: false,
                 events: 0,
@@ -179,12 +187,13 @@ impl<B: Backend> Owner<B> {
     fn facts(&self) -> AgentFacts {
         let not_programmed = self.pipeline.not_programmed();
         AgentFacts {
-            backend: self.pipeline.backend().name(),
+            choice: self.facts.choice.clone(),
+            suffices: self.pipeline.suffices(),
             source: self.facts.source.clone(),
             synced: self.facts.synced,
             in_force: self.pipeline.in_force(),
             revision: self.pipeline.revision(),
-            events: self.facts.events,
+            events: self.facts.events + self.pipeline.waiting_events(),
             last_sync: self.facts.last_sync,
             repaired: self.facts.repaired,
             not_programmed: not_programmed

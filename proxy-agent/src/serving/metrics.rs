@@ -18,13 +18,16 @@ use prometheus::{
     CounterVec, GaugeVec, HistogramVec, IntCounter, Registry, TextEncoder,
     process_collector::ProcessCollector,
 };
-use proxy_model::{Difference, DifferenceKind, Figure, IpFamily, NodeState, ServicePortKey};
+use proxy_model::{
+    Capability, Difference, DifferenceKind, Figure, IpFamily, NodeState, ServicePortKey,
+};
 
 use self::{
     definitions::{self as define, Definition},
     register::{counter, gauge, histogram, plain_counter},
 };
 use super::health::Probe;
+use crate::backend::choice::Choice;
 
 const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 
@@ -70,6 +73,7 @@ pub struct Metrics {
     repairs: CounterVec,
     not_programmed: GaugeVec,
     health_check_ports: GaugeVec,
+    gaps: GaugeVec,
     counted: Mutex<Counted>,
     elsewhere: Vec<Numbers>,
 }
@@ -118,8 +122,8 @@ impl Changes {
 
 impl Metrics {
     /// Every metric at its start, all known label values included, so that a query finds zeros.
-    /// `backend` names the dataplane.
-    pub fn new(backend: &str, elsewhere: Vec<Numbers>) -> Self {
+    pub fn new(chosen: &Choice, elsewhere: Vec<Numbers>) -> Self {
+        let backend = chosen.backend;
         let registry = Registry::new();
         let at = &registry;
         let process = ProcessCollector::for_self();
@@ -128,6 +132,7 @@ impl Metrics {
         gauge(at, &define::BUILD)
             .with_label_values(&[env!("CARGO_PKG_VERSION"), backend])
             .set(1.0);
+        show_choice(at, chosen);
         let metrics = Self {
             prefix: format!("culvert_{backend}_"),
             started: SystemTime::now(),
@@ -157,6 +162,7 @@ impl Metrics {
             repairs: counter(at, &define::REPAIRS),
             not_programmed: gauge(at, &define::NOT_PROGRAMMED),
             health_check_ports: gauge(at, &define::HEALTH_CHECK_PORTS),
+            gaps: gauge(at, &define::CAPABILITY_GAPS),
             counted: Mutex::default(),
             elsewhere,
             registry,
@@ -183,6 +189,9 @@ impl Metrics {
         for code in ["200", "503"] {
             self.healthz.with_label_values(&[code]);
             self.livez.with_label_values(&[code]);
+        }
+        for capability in Capability::ALL {
+            self.gaps.with_label_values(&[capability.as_str()]).set(0.0);
         }
         for kind in DifferenceKind::ALL {
             self.repairs.with_label_values(&[kind.as_str()]);
@@ -272,6 +281,14 @@ impl Metrics {
         }
     }
 
+    /// How many Service ports need what the backend lacks.
+    pub fn gaps(&self, counts: impl Iterator<Item = (Capability, usize)>) {
+        for (capability, count) in counts {
+            let gauge = self.gaps.with_label_values(&[capability.as_str()]);
+            gauge.set(exact(count as u64));
+        }
+    }
+
     /// A sync or comparison failed as a whole.
     pub fn failed(&self) {
         self.sync_failures.inc();
@@ -318,6 +335,25 @@ impl Metrics {
     fn counted(&self) -> std::sync::MutexGuard<'_, Counted> {
         // Each change is one assignment: a panic elsewhere leaves nothing half done.
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What never changes: which backend it is, why, and what it cannot do.
+fn show_choice(registry: &Registry, chosen: &Choice) {
+    let lacks = gauge(registry, &define::BACKEND_LACKS);
+    for capability in Capability::ALL {
+        let lacking = chosen.lacks.contains(&capability);
+        let gauge = lacks.with_label_values(&[capability.as_str()]);
+        gauge.set(exact(lacking.into()));
+    }
+    let choice = gauge(registry, &define::BACKEND_CHOICE);
+    let sample = |backend: &str, reason: &str, value| {
+        let labels = [&*chosen.mode, backend, reason];
+        choice.with_label_values(&labels).set(value);
+    };
+    sample(chosen.backend, &chosen.reason, 1.0);
+    for refused in &chosen.refused {
+        sample(refused.backend, &refused.reason, 0.0);
     }
 }
 

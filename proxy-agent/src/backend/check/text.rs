@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{Check, Requirement};
+use super::{Check, Lacks, Requirement};
 
 pub(super) fn render(check: &Check) -> String {
     let mut text = String::new();
@@ -28,6 +28,20 @@ fn write_all(text: &mut String, check: &Check) -> fmt::Result {
     for one in check.backends.iter().filter(|one| !one.chosen) {
         let why_not = one.why_not.as_deref().unwrap_or_default();
         writeln!(text, "  {:width$}  {why_not}", one.name)?;
+    }
+    for one in &check.backends {
+        let Some(Lacks(lacks @ [_, ..])) = one.lacks else {
+            continue;
+        };
+        writeln!(
+            text,
+            "\nWhat the backend {} cannot do yet on any host, and what does not work without it:",
+            one.name
+        )?;
+        let width = self::width(lacks.iter().map(|one| one.as_str()));
+        for capability in lacks {
+            writeln!(text, "  {capability:width$}  {}", capability.without())?;
+        }
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use proxy_model::{
 };
 
 use super::{
-    Mistake, Notice, Settings, address,
+    Mistake, Mode, Notice, Settings, address,
     complete::Complete,
     typed::{Origin, Typed},
     value::go_text,
@@ -20,16 +20,13 @@ use super::{
 const HEALTHZ_PORT: u16 = 10256;
 const METRICS_PORT: u16 = 10249;
 
-/// Names of `mode`. `ebpf` is Culvert's own.
-const MODES: &[&str] = &["", "ebpf", "iptables", "ipvs", "nftables"];
-
 /// The settings, as far as they make sense; `typed` gets the mistakes and notices.
 pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     let mut check = Check {
         complete,
         mistakes: &mut typed.mistakes,
     };
-    let section = check.mode();
+    let (mode, section) = check.mode();
     check.periods();
     check.numbers();
     let node_ports = check.lists(section);
@@ -53,6 +50,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     let sync_period = complete.period(&format!("{section}.syncPeriod"));
     typed.notices.extend(notices(complete));
     Settings {
+        mode,
         kubeconfig: optional("clientConnection.kubeconfig").map(PathBuf::from),
         node_name: optional("hostnameOverride").map(str::to_owned),
         healthz,
@@ -78,7 +76,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
 fn notices(complete: &Complete) -> Vec<Notice> {
     let mut notices = complete.not_honoured();
     let mode = complete.text("mode");
-    if !matches!(mode, "" | "ebpf") {
+    if !matches!(mode, "" | "ebpf" | "auto") {
         let text = format!(
             "\"{mode}\": Culvert serves with eBPF all the same; of this mode it takes the sync period \
              and masqueradeAll"
@@ -116,19 +114,23 @@ impl Check<'_> {
         self.read(path, |text| address::bind(text, port)).flatten()
     }
 
-    /// The section that is read. kube-proxy's default mode on Linux is iptables, and that is the
+    /// The mode, and the section that is read for it. `ebpf` and `auto` are Culvert's own. kube-proxy's default mode on Linux is iptables, and that is the
     /// section that existing files fill, so it also stands for eBPF.
-    fn mode(&mut self) -> &'static str {
-        let mode = self.complete.text("mode");
-        if !MODES.contains(&mode) {
-            let text =
-                format!("must be empty, ebpf, iptables, ipvs or nftables, but is \"{mode}\"");
-            self.mistake("mode", text);
-        }
-        match mode {
-            "ipvs" => "ipvs",
-            "nftables" => "nftables",
-            _ => "iptables",
+    fn mode(&mut self) -> (Mode, &'static str) {
+        match self.complete.text("mode") {
+            "" => (Mode::Unset, "iptables"),
+            "ebpf" => (Mode::Ebpf, "iptables"),
+            "auto" => (Mode::Auto, "iptables"),
+            "iptables" => (Mode::Other("iptables"), "iptables"),
+            "ipvs" => (Mode::Other("ipvs"), "ipvs"),
+            "nftables" => (Mode::Other("nftables"), "nftables"),
+            mode => {
+                let text = format!(
+                    "must be empty, auto, ebpf, iptables, ipvs or nftables, but is \"{mode}\""
+                );
+                self.mistake("mode", text);
+                (Mode::Unset, "iptables")
+            }
         }
     }
 

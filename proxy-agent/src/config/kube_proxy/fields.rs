@@ -77,7 +77,7 @@ const PERIOD: Honoured = Honoured::Yes(
     "every so often the kernel is compared with the desired state; of the section of the selected `mode`",
 );
 const MASQUERADE: Honoured =
-    Honoured::Yes("only what `explain` says: the eBPF backend never masquerades");
+    Honoured::Yes("what `state` and `explain` say; the eBPF backend never masquerades");
 
 const fn field(path: &'static str, kind: Kind, default: &'static str, honoured: Honoured) -> Field {
     // Only pointers in kube-proxy's type tell zero from absent: `pointer` below.
@@ -124,7 +124,7 @@ pub const FIELDS: &[Field] = &[
     field("bindAddressHardFail", Kind::Switch, "false", Honoured::Yes("stop if one of these cannot be bound, instead of trying again")),
     field("enableProfiling", Kind::Switch, "false", NOT_YET),
     field("showHiddenMetricsForVersion", Kind::Text, "", Honoured::No("no metric is hidden")),
-    field("mode", Kind::Text, "", Honoured::Yes("only whose section is read, see above: Culvert serves with eBPF whatever is said here")),
+    field("mode", Kind::Text, "", Honoured::Yes("`auto` starts only where a backend does all that Services need; empty, `ebpf` and every mode of kube-proxy serve with eBPF what it can; and whose section is read, see above")),
     field("portRange", Kind::Text, "", Honoured::No("kube-proxy ignores it too")),
     field("windowsRunAsService", Kind::Switch, "false", NO_WINDOWS),
     pointer("iptables.masqueradeBit", Kind::Whole, "14", NO_NAT_MARK),

@@ -60,6 +60,7 @@ fn the_defaults_that_kube_proxy_writes_are_ours() {
     read.notices.clear();
     // The mode, and what a free-form field of the log holds.
     for settings in [&mut read, &mut none] {
+        settings.mode = Mode::Unset;
         settings.effective["mode"].take();
         settings.effective["logging"].take();
     }

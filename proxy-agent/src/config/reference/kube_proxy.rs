@@ -24,8 +24,8 @@ kube-proxy does.
 - **A flag that is given wins over the file**, and the log says so where they differ. kube-proxy \
 ignores most flags when it has a file; here an empty `--healthz-bind-address=` or \
 `--metrics-bind-address=` turns a port off, which a file cannot do.
-- Of `mode`, only which section is read follows: `ipvs` and `nftables` read their own `syncPeriod`, \
-and `nftables` its own `masqueradeAll`. Every other mode, an empty one and `ebpf` too, reads the \
+- Which section is read follows from `mode`: `ipvs` and `nftables` read their own `syncPeriod`, \
+and `nftables` its own `masqueradeAll`. Every other mode, an empty one, `auto` and `ebpf` too, reads the \
 section `iptables`: that is kube-proxy's default on Linux, and the section that files fill. \
 `--sync-period` and `--masquerade-all` set it for all modes.
 - `/configz` on the metrics port shows what is in force.

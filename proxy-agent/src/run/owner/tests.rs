@@ -9,7 +9,12 @@ use proxy_model::{
 use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 use super::*;
-use crate::{cluster::Update, pipeline::fake::Fake, serving};
+use crate::{
+    backend::choice::{Mode, choose},
+    cluster::Update,
+    pipeline::fake::Fake,
+    serving,
+};
 
 /// How long anything may take; far above what it needs.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -34,10 +39,12 @@ impl Running {
             hard_fail: false,
             configuration: serde_json::Value::Null,
         };
-        let (serving, figures) = Serving::start(&options, sync_period, "fake", vec![])
+        let choice = choose(Mode::Unset, &[], Vec::new).unwrap();
+        let (serving, figures) = Serving::start(&options, sync_period, &choice, vec![])
             .await
             .unwrap();
-        let owner = Owner::new(fake.pipeline(), Arc::clone(&serving), "a test".to_owned());
+        let source = "a test".to_owned();
+        let owner = Owner::new(fake.pipeline(), Arc::clone(&serving), choice, source);
         let (messages, messages_) = mpsc::channel(8);
         let (queries, queries_) = mpsc::channel(8);
         let (orders, orders_) = mpsc::channel(1);
@@ -175,6 +182,70 @@ async fn a_backend_that_failed_is_left_alone_for_a_while_then_gets_everything() 
     // At most two: one for what was there when it failed, one when it was tried again.
     assert_eq!(calls.len(), 2, "{calls:?}");
     assert_eq!(calls[1], (true, vec!["+s1".to_owned(), "+s2".to_owned()]));
+}
+
+/// The Service `shop/s{number}`, on another port each time.
+fn version(number: u8, version: u16) -> Update {
+    let ClusterEvent::ServiceUpserted(mut service) = service(number) else {
+        panic!("made above")
+    };
+    service.ports[0].port = version;
+    Update {
+        event: ClusterEvent::ServiceUpserted(service),
+        trigger: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_load_the_source_waits_and_the_latest_of_thousands_of_events_is_one_revision() {
+    let running = Running::start(NEVER).await;
+    running.messages.send(Message::Synced).await.unwrap();
+    running.until(|facts| facts.revision == 1).await;
+
+    let held = running.fake.hold();
+    running.tell(&[1]).await;
+    block_in_place(|| held.entered());
+    // The backend is busy. What comes in waits, and then whoever sends it.
+    let mut versions = 1_u16..;
+    let mut batch = || -> Vec<Update> {
+        let few = [1, 2, 3].into_iter().cycle().take(999);
+        few.map(|service| version(service, versions.next().unwrap()))
+            .collect()
+    };
+    let mut batches = 0_usize;
+    while let Ok(place) = running.messages.try_reserve() {
+        place.send(Message::Updates(batch()));
+        batches += 1;
+    }
+    assert_eq!(batches, running.messages.max_capacity());
+    drop(held);
+    let events = 1 + 999 * batches as u64;
+    let facts = running.until(|facts| facts.events == events).await;
+    assert_eq!(facts.revision, 3, "{facts:?}");
+
+    // The last version of each is what counts.
+    let state = running.snapshot().await.state;
+    let last = u16::try_from(999 * batches).unwrap();
+    let ports = state.services.values().map(|one| one.frontends[0].port);
+    assert_eq!(ports.collect::<Vec<_>>(), [last - 2, last - 1, last]);
+
+    // The same once more: nothing changes, so there is nothing to bring into force.
+    let again = [(1, last - 2), (2, last - 1), (3, last)];
+    let again = again.map(|(service, port)| version(service, port)).to_vec();
+    let again = Message::Updates(again);
+    running.messages.send(again).await.unwrap();
+    let facts = running.until(|facts| facts.events == events + 3).await;
+    assert_eq!(facts.revision, 3, "{facts:?}");
+    let calls = running.stop().await.calls();
+    let all = ["+s1", "+s2", "+s3"].map(str::to_owned).to_vec();
+    assert_eq!(
+        calls,
+        [
+            (true, vec![]),
+            (false, vec!["+s1".to_owned()]),
+            (false, all)
+        ]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

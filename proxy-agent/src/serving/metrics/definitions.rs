@@ -77,7 +77,7 @@ define! {
     SERVICE_CHANGES_PENDING = Gauge "kubeproxy_sync_proxy_rules_service_changes_pending" [] true,
         "Services whose change is not in force yet";
     NO_LOCAL_ENDPOINTS = Gauge "kubeproxy_sync_proxy_rules_no_local_endpoints_total" ["ip_family", "traffic_policy"] true,
-        "Service ports with policy Local and endpoints, none of them on this node; external ones are not served yet and count 0";
+        "Service ports with policy Local and endpoints, none of them on this node; one with both policies counts for both";
     HEALTHZ = Counter "kubeproxy_proxy_healthz_total" ["code"] true,
         "Answers of /healthz on the health port";
     LIVEZ = Counter "kubeproxy_proxy_livez_total" ["code"] true,
@@ -104,6 +104,12 @@ define! {
         "Service ports that the backend could not program; the log and `state` name them";
     HEALTH_CHECK_PORTS = Gauge "culvert_health_check_ports" ["state"] false,
         "Health check node ports, counted once for each address, by whether the agent listens there (listening, failed); the log names what failed";
+    CAPABILITY_GAPS = Gauge "culvert_capability_gaps" ["capability"] false,
+        "Service ports that need what the backend lacks; the log and `state` name them";
+    BACKEND_LACKS = Gauge "culvert_backend_lacks" ["capability"] false,
+        "1 for what the backend in use cannot do, whether or not a Service port needs it";
+    BACKEND_CHOICE = Gauge "culvert_backend_choice" ["mode", "backend", "reason"] false,
+        "1 for the backend in use, 0 for one that was refused, each with the reason";
     DIAGNOSTICS = Gauge "culvert_diagnostics" [] false,
         "Things about objects that make no sense or are not served; the log and `state` name them";
 }

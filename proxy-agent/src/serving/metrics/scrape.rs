@@ -15,21 +15,25 @@ use super::{
 struct Totals {
     services: usize,
     endpoints: usize,
-    no_local_endpoints: usize,
+    no_local_internal: usize,
+    no_local_external: usize,
 }
 
 impl Totals {
     fn add(&mut self, service: &ServiceState) {
         self.services += 1;
         self.endpoints += endpoints(service);
-        let local_only = service.internal_policy == TrafficPolicy::Local;
         let none_here = service
             .local_endpoints
             .as_deref()
             .is_none_or(<[_]>::is_empty);
-        if local_only && service.has_any_endpoints && none_here {
-            self.no_local_endpoints += 1;
+        if !none_here || !service.has_any_endpoints {
+            return;
         }
+        // The external policy is Local only where there is something to dial from outside.
+        let count = |policy| usize::from(policy == TrafficPolicy::Local);
+        self.no_local_internal += count(service.internal_policy);
+        self.no_local_external += count(service.external_policy);
     }
 }
 
@@ -57,7 +61,11 @@ pub(super) fn of_state(state: &NodeState) -> Vec<MetricFamily> {
         family(of.name, of.help, MetricType::GAUGE, metrics.collect())
     };
     let no_local = FAMILIES.iter().zip(&totals).flat_map(|(family, totals)| {
-        [("external", 0), ("internal", totals.no_local_endpoints)].map(|(policy, count)| {
+        [
+            ("external", totals.no_local_external),
+            ("internal", totals.no_local_internal),
+        ]
+        .map(|(policy, count)| {
             gauge(
                 &[("ip_family", family.as_str()), ("traffic_policy", policy)],
                 count,

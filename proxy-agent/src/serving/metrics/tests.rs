@@ -19,7 +19,10 @@ use proxy_model::{
 };
 
 use super::*;
-use crate::cluster::kube::{Counters, Kind, Reason};
+use crate::{
+    backend::choice::{Mode, choose},
+    cluster::kube::{Counters, Kind, Reason},
+};
 
 /// One metric of the text format.
 #[derive(Debug, Default, PartialEq)]
@@ -59,8 +62,15 @@ fn read(text: &str) -> BTreeMap<String, Read> {
     all
 }
 
+/// eBPF, that lacks two things.
+fn chosen() -> Choice {
+    let lacks = &[Capability::Sctp, Capability::ExternalTraffic];
+    let nftables = ("nftables", Some("not here".to_owned()));
+    choose(Mode::Auto, lacks, || vec![("ebpf", None), nftables]).unwrap()
+}
+
 fn metrics() -> Metrics {
-    Metrics::new("ebpf", Vec::new())
+    Metrics::new(&chosen(), Vec::new())
 }
 
 fn scraped(metrics: &Metrics) -> BTreeMap<String, Read> {
@@ -327,8 +337,29 @@ fn state() -> NodeState {
         service("there", TrafficPolicy::Local),
         slice("there-1", "there", &["there"]),
         service("nowhere", TrafficPolicy::Local),
+        balanced(),
+        slice("balanced-1", "balanced", &["there"]),
     ];
     proxy_model::compute("here", events)
+}
+
+/// A NodePort with external policy Local.
+fn balanced() -> proxy_model::ClusterEvent {
+    proxy_model::ClusterEvent::ServiceUpserted(Service {
+        name: ObjectName::new("shop", "balanced"),
+        cluster_ips: vec![[10, 96, 0, 200].into()],
+        ports: vec![ServicePort {
+            name: "".into(),
+            protocol: Protocol::Tcp,
+            port: 80,
+            node_port: std::num::NonZeroU16::new(30080),
+        }],
+        external: Some(Box::new(proxy_model::ExternalAccess {
+            policy: TrafficPolicy::Local,
+            ..proxy_model::ExternalAccess::default()
+        })),
+        ..Service::default()
+    })
 }
 
 #[test]
@@ -337,9 +368,9 @@ fn the_state_is_counted_at_the_scrape() {
     let state = state();
     metrics.state(&state, state.services.keys().take(1));
     let value = |sample: &str| value(&metrics, sample);
-    assert_eq!(value("culvert_service_ports{ip_family=\"IPv4\"}"), 4.0);
+    assert_eq!(value("culvert_service_ports{ip_family=\"IPv4\"}"), 5.0);
     assert_eq!(value("culvert_service_ports{ip_family=\"IPv6\"}"), 0.0);
-    assert_eq!(value("culvert_endpoints{ip_family=\"IPv4\"}"), 4.0);
+    assert_eq!(value("culvert_endpoints{ip_family=\"IPv4\"}"), 5.0);
     assert_eq!(
         value("culvert_service_ports_not_programmed{ip_family=\"IPv4\"}"),
         1.0
@@ -351,7 +382,32 @@ fn the_state_is_counted_at_the_scrape() {
         ))
     };
     // Without any endpoint nothing is lost by the policy.
-    assert_eq!((no_local("internal"), no_local("external")), (1.0, 0.0));
+    assert_eq!((no_local("internal"), no_local("external")), (1.0, 1.0));
+}
+
+#[test]
+fn what_the_backend_lacks_is_shown_with_how_many_need_it() {
+    let metrics = metrics();
+    let of = |name, capability| {
+        value(
+            &metrics,
+            &format!("culvert_{name}{{capability=\"{capability}\"}}"),
+        )
+    };
+    assert_eq!(of("backend_lacks", "sctp"), 1.0);
+    assert_eq!(of("backend_lacks", "affinity"), 0.0);
+    assert_eq!(of("capability_gaps", "sctp"), 0.0);
+    metrics.gaps([(Capability::Sctp, 3), (Capability::Affinity, 0)].into_iter());
+    assert_eq!(of("capability_gaps", "sctp"), 3.0);
+    assert_eq!(of("capability_gaps", "affinity"), 0.0);
+    let refused = "backend=\"nftables\",mode=\"auto\",reason=\"not here\"";
+    assert_eq!(
+        value(&metrics, &format!("culvert_backend_choice{{{refused}}}")),
+        0.0
+    );
+    let text = metrics.text().unwrap();
+    let chosen = "culvert_backend_choice{backend=\"ebpf\",mode=\"auto\",reason=\"this host";
+    assert!(text.contains(chosen), "{text}");
 }
 
 #[test]
@@ -393,7 +449,7 @@ fn numbers_from_elsewhere_are_shown_under_their_names() {
         value,
     };
     let elsewhere = move || vec![figure("culvert_api_bytes_read_total", Vec::new(), 7.0)];
-    let metrics = Metrics::new("ebpf", vec![Box::new(elsewhere)]);
+    let metrics = Metrics::new(&chosen(), vec![Box::new(elsewhere)]);
     metrics.figures(vec![
         figure("map_entries", vec![("map", "A\"B".to_owned())], 1.0),
         figure("rare_events_total", Vec::new(), 2.0),
@@ -411,7 +467,7 @@ fn numbers_from_elsewhere_are_shown_under_their_names() {
 #[test]
 fn what_the_api_source_counts_is_shown_by_kind_and_reason() {
     let counters = Arc::new(Counters::default());
-    let metrics = Metrics::new("ebpf", vec![api::numbers(Arc::clone(&counters))]);
+    let metrics = Metrics::new(&chosen(), vec![api::numbers(Arc::clone(&counters))]);
     let count = |counter: &AtomicU64, by| counter.fetch_add(by, Relaxed);
     count(&counters.bytes_read, 1_000);
     count(&counters.failovers, 2);

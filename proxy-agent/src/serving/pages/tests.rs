@@ -7,7 +7,10 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::serving::{Health, Metrics, ServiceHealth};
+use crate::{
+    backend::choice::{Mode, choose},
+    serving::{Health, Metrics, ServiceHealth},
+};
 
 /// What a page answers.
 #[derive(Debug)]
@@ -28,7 +31,7 @@ fn rig() -> Rig {
     let site = Site {
         serving: Arc::new(Serving {
             health: Health::new(Duration::ZERO),
-            metrics: Metrics::new("ebpf", Vec::new()),
+            metrics: Metrics::new(&choose(Mode::Ebpf, &[], Vec::new).unwrap(), Vec::new()),
             service_health: ServiceHealth::default(),
         }),
         configuration: json!({ "hostnameOverride": "node-a" }),

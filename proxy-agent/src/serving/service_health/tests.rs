@@ -11,7 +11,10 @@ use proxy_model::ServiceName;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::serving::{Health, Metrics};
+use crate::{
+    backend::choice::{Mode, choose},
+    serving::{Health, Metrics},
+};
 
 const PERIOD: Duration = Duration::from_secs(30);
 const PORT: u16 = 31999;
@@ -26,7 +29,7 @@ fn lb_local() -> HealthCheckKey {
 fn serving(checks: HealthChecks) -> Arc<Serving> {
     let serving = Serving {
         health: Health::new(PERIOD),
-        metrics: Metrics::new("ebpf", Vec::new()),
+        metrics: Metrics::new(&choose(Mode::Ebpf, &[], Vec::new).unwrap(), Vec::new()),
         service_health: ServiceHealth::default(),
     };
     serving.health_checks(checks);

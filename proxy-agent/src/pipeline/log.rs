@@ -1,0 +1,141 @@
+//! The log's lines about what the pipeline did and found. Their messages and fields are an
+//! interface: `docs/logs.md`.
+
+use std::time::Duration;
+
+use proxy_model::{Change, ChangeSet, Difference, ServicePortKey};
+
+use super::{
+    gaps::{Gaps, ManyGaps},
+    told::News,
+};
+use crate::logging::milliseconds;
+
+/// A change is in force.
+pub(super) fn synced(change: &ChangeSet, writes: usize, services: usize, took: Duration) {
+    let is_delete = |one: &&Change| matches!(one, Change::Delete { .. });
+    let deleted = change.changes.iter().filter(is_delete).count();
+    tracing::info!(
+        upserted = change.changes.len() - deleted,
+        deleted,
+        writes,
+        services,
+        changed = %first(change.changes.iter().map(Change::key)),
+        duration_ms = milliseconds(took),
+        "synced"
+    );
+}
+
+/// Says what was mended; nothing, if nothing was.
+pub(super) fn repaired(repaired: &[Difference], writes: usize, took: Duration) {
+    const SHOWN: usize = 20;
+    for one in repaired.iter().take(SHOWN) {
+        tracing::warn!(
+            object = one.object,
+            difference = one.kind.as_str(),
+            wanted = one.wanted,
+            found = one.found,
+            "repaired"
+        );
+    }
+    if !repaired.is_empty() {
+        tracing::warn!(
+            differences = repaired.len(),
+            writes,
+            duration_ms = milliseconds(took),
+            "kernel state repaired"
+        );
+    }
+}
+
+pub(super) fn news(news: Vec<News>) {
+    for one in news {
+        match one {
+            News::NotProgrammed(failure) => tracing::error!(
+                service = %failure.key,
+                reason = failure.reason,
+                "service not programmed"
+            ),
+            News::Programmed(key) => tracing::info!(service = %key, "service programmed"),
+            News::Diagnosed(new) => tracing::warn!(
+                object = &*new.object,
+                field = new.field,
+                text = new.message,
+                "diagnostic"
+            ),
+            News::Resolved(old) => tracing::info!(
+                object = &*old.object,
+                field = old.field,
+                text = old.message,
+                "diagnostic resolved"
+            ),
+            News::Gap(capability, key) => tracing::warn!(
+                service = %key,
+                capability = capability.as_str(),
+                text = capability.without(),
+                "capability gap"
+            ),
+            News::GapClosed(capability, key) => tracing::info!(
+                service = %key,
+                capability = capability.as_str(),
+                "capability gap closed"
+            ),
+            News::Gaps(many) => {
+                let ManyGaps {
+                    capability,
+                    keys,
+                    open,
+                } = many;
+                tracing::warn!(
+                    capability = capability.as_str(),
+                    service_ports = keys.len(),
+                    open,
+                    services = %first(keys.iter()),
+                    text = capability.without(),
+                    "capability gaps"
+                );
+            }
+            News::GapsClosed(many) => {
+                let ManyGaps {
+                    capability,
+                    keys,
+                    open,
+                } = many;
+                tracing::info!(
+                    capability = capability.as_str(),
+                    service_ports = keys.len(),
+                    open,
+                    services = %first(keys.iter()),
+                    "capability gaps closed"
+                );
+            }
+        }
+    }
+}
+
+/// Why a backend must not serve that lacks what Service ports need.
+pub(super) fn refusal(backend: &str, gaps: &Gaps) -> String {
+    let missed = gaps.by_capability().map(|(capability, keys)| {
+        let keys: Vec<_> = keys.collect();
+        let named = first(keys.iter().copied());
+        format!("{capability} ({}), for {named}", capability.without())
+    });
+    let missed: Vec<_> = missed.collect();
+    format!(
+        "mode auto: the backend {backend}, the only one that this host could use, lacks what \
+         Services need: {}; nothing was changed; --proxy-mode {backend} serves what it can, and \
+         `proxy-agent check` says what it lacks",
+        missed.join("; ")
+    )
+}
+
+/// Names Service ports, the first few.
+pub(super) fn first<'a>(keys: impl ExactSizeIterator<Item = &'a ServicePortKey>) -> String {
+    const SHOWN: usize = 3;
+    let more = keys.len().saturating_sub(SHOWN);
+    let mut names: Vec<_> = keys.take(SHOWN).map(ToString::to_string).collect();
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    names.join(", ")
+}
