@@ -2,7 +2,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{address::Address, check};
+use crate::{
+    address::{self, Address},
+    check,
+};
 
 /// Key of FRONTENDS.
 #[repr(C, align(4))]
@@ -14,13 +17,16 @@ pub struct FrontendKey {
     pub port: u16,
     /// IP protocol number: 6 TCP, 17 UDP.
     pub protocol: u8,
-    /// [`SCOPE_ANY`]: where the client is. Kept in the key because an address may lead elsewhere
-    /// for clients outside the cluster.
+    /// [`SCOPE_ADDRESS`] or [`SCOPE_NODE`].
     pub scope: u8,
 }
 
-/// The frontend serves every client alike.
-pub const SCOPE_ANY: u8 = 0;
+/// The frontend has the address in its key.
+pub const SCOPE_ADDRESS: u8 = 0;
+
+/// A NodePort: the frontend has every address in NODE_ADDRS of its family, and its key has the
+/// unspecified address of that family.
+pub const SCOPE_NODE: u8 = 1;
 
 impl FrontendKey {
     /// The key of an address in the kernel's form (see [`crate::address::from_words`]). Made of words:
@@ -34,8 +40,25 @@ impl FrontendKey {
             b,
             c,
             d,
-            u32::from_ne_bytes([low, high, protocol, SCOPE_ANY]),
+            u32::from_ne_bytes([low, high, protocol, SCOPE_ADDRESS]),
         ])
+    }
+
+    /// The key of the NodePort that a client means which dials this key on one of the node's
+    /// addresses.
+    #[inline(always)]
+    pub fn of_node_port(&self) -> Self {
+        let [a, b, c, _] = address::to_words(&self.address);
+        let mapped = address::mapped_words(0);
+        let address = if a | b == 0 && c == mapped[2] {
+            mapped
+        } else {
+            [0; 4]
+        };
+        let [low, high] = self.port.to_ne_bytes();
+        let tail = u32::from_ne_bytes([low, high, self.protocol, SCOPE_NODE]);
+        let [a, b, c, d] = address;
+        bytemuck::cast([a, b, c, d, tail])
     }
 }
 
@@ -49,8 +72,11 @@ pub struct FrontendValue {
     pub cluster_set: u32,
     /// Endpoints of this node, 0 when the Service does not use that set.
     pub local_set: u32,
-    /// [`LEADS_TO_LOCAL`], [`ENDPOINTS_EXIST`].
+    /// [`LEADS_TO_LOCAL`], [`ENDPOINTS_EXIST`], [`LEFT_ALONE`].
     pub flags: u32,
+    /// How long a client keeps its endpoint after its last connection, in seconds; 0 if it does
+    /// not.
+    pub affinity: u32,
     /// Proves that the value is whole and of its key, see the crate docs.
     pub check: u32,
 }
@@ -61,6 +87,10 @@ pub const LEADS_TO_LOCAL: u32 = 1 << 0;
 /// Some endpoint could serve, although the set this frontend leads to may be empty: the client is
 /// told that the host is unreachable, not that the connection is refused.
 pub const ENDPOINTS_EXIST: u32 = 1 << 1;
+
+/// Sockets that dial this frontend are left alone: only who sees their packets can tell whether
+/// they may come.
+pub const LEFT_ALONE: u32 = 1 << 2;
 
 impl FrontendValue {
     /// The value with its check set, valid for `key` only.
@@ -80,7 +110,10 @@ impl FrontendValue {
     fn seal(&self, key: &FrontendKey) -> u32 {
         let [a, b, c, d, tail]: [u32; 5] = bytemuck::cast(*key);
         let (sets, flags) = ([self.cluster_set, self.local_set], self.flags);
-        check::check([a, b, c, d, tail, self.service, sets[0], sets[1], flags])
+        let service = [self.service, self.affinity];
+        check::check([
+            a, b, c, d, tail, service[0], service[1], sets[0], sets[1], flags,
+        ])
     }
 
     /// The set that a client is led to.
@@ -97,7 +130,26 @@ impl FrontendValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address;
+
+    #[test]
+    fn node_ports_have_one_key_for_each_family() {
+        let key = |text: &str| {
+            let address = address::from_ip(text.parse().unwrap());
+            FrontendKey::new(address::to_words(&address), 30080, 6)
+        };
+        for (dialled, wildcard) in [
+            ("192.0.2.1", "0.0.0.0"),
+            ("127.0.0.1", "0.0.0.0"),
+            ("fd00::1", "::"),
+            ("::1", "::"),
+        ] {
+            let expected = FrontendKey {
+                scope: SCOPE_NODE,
+                ..key(wildcard)
+            };
+            assert_eq!(key(dialled).of_node_port(), expected, "{dialled}");
+        }
+    }
 
     #[test]
     fn a_value_holds_for_its_key_only_and_only_whole() {
@@ -108,6 +160,7 @@ mod tests {
             cluster_set: 2,
             local_set: 3,
             flags: ENDPOINTS_EXIST,
+            affinity: 9,
             check: 0,
         }
         .sealed(&key);
@@ -141,6 +194,10 @@ mod tests {
                 ..value
             },
             FrontendValue { flags: 0, ..value },
+            FrontendValue {
+                affinity: 10,
+                ..value
+            },
         ];
         for value in values {
             assert!(!value.holds_for(&key), "{value:?}");

@@ -4,11 +4,13 @@
 use core::mem::offset_of;
 
 use crate::{
+    affinity::{AffinityKey, AffinityValue},
     counters::Counters,
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     flow::{Flows, PEERS, Peer, Translation},
     frontend::{FrontendKey, FrontendValue},
     names::{MAPS, SOCKET_PROGRAMS},
+    node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue},
 };
 
@@ -24,7 +26,12 @@ macro_rules! layout {
 
 layout! {
     FrontendKey: 20 { address @ 0, port @ 16, protocol @ 18, scope @ 19 }
-    FrontendValue: 20 { service @ 0, cluster_set @ 4, local_set @ 8, flags @ 12, check @ 16 }
+    FrontendValue: 24 { service @ 0, cluster_set @ 4, local_set @ 8, flags @ 12, affinity @ 16,
+        check @ 20 }
+    NodeAddressKey: 16 { address @ 0 }
+    NodeAddressValue: 4 { present @ 0 }
+    AffinityKey: 16 { client @ 0, service @ 8, padding @ 12 }
+    AffinityValue: 16 { last_used @ 0, endpoint @ 8, check @ 12 }
     SetKey: 4 { set @ 0 }
     SetValue: 8 { count @ 0, check @ 4 }
     SlotKey: 8 { set @ 0, index @ 4 }
@@ -63,8 +70,8 @@ const _: () = {
 #[cfg(feature = "user")]
 mod user {
     use super::{
-        Counters, FrontendKey, FrontendValue, MemberKey, MemberValue, ServiceKey, ServiceValue,
-        SetKey, SetValue, SlotKey, SlotValue,
+        Counters, FrontendKey, FrontendValue, MemberKey, MemberValue, NodeAddressKey,
+        NodeAddressValue, ServiceKey, ServiceValue, SetKey, SetValue, SlotKey, SlotValue,
     };
 
     macro_rules! pod {
@@ -88,6 +95,8 @@ mod user {
         FrontendValue,
         MemberKey,
         MemberValue,
+        NodeAddressKey,
+        NodeAddressValue,
         ServiceKey,
         ServiceValue,
         SetKey,

@@ -2,11 +2,13 @@
 //! name, and the decisions that both sides must make alike. `no_std`, no allocation.
 //!
 //! ```text
-//! FRONTENDS  address, port, protocol ──> service, cluster set, local set, flags
+//! NODE_ADDRS address                 ──> (NodePorts answer there)
+//! FRONTENDS  address, port, protocol ──> service, cluster set, local set, flags, affinity
 //! SETS       set                     ──> count
 //! SLOTS      set, index < count      ──> endpoint, its address and port
 //! MEMBERS    set, endpoint           ──> index of its slot
 //! SERVICES   service                 ──> namespace, name, port name
+//! AFFINITY   client, service         ──> endpoint, when it was used last
 //! ```
 //!
 //! Byte order: addresses are 16 bytes in network order, IPv4 mapped into IPv6; everything else,
@@ -26,6 +28,7 @@
 extern crate std;
 
 pub mod address;
+pub mod affinity;
 mod check;
 pub mod counters;
 pub mod endpoint;
@@ -34,13 +37,14 @@ pub mod frontend;
 mod layout;
 pub mod memory;
 pub mod names;
+pub mod node;
 pub mod service;
 pub mod socket;
 
 /// Version of the Service maps: any change of a key or value in [`frontend`], [`endpoint`],
-/// [`service`] or [`counters`], or of their meaning, raises it. Maps of another version are
+/// [`service`], [`node`], [`affinity`] or [`counters`], or of their meaning, raises it. Maps of another version are
 /// rebuilt beside the old ones.
-pub const SERVICES_ABI: u32 = 1;
+pub const SERVICES_ABI: u32 = 2;
 
 /// Version of the flow maps in [`flow`], which outlive the Service maps: a new program must be
 /// able to read what an older one remembered.

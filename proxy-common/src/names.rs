@@ -2,10 +2,12 @@
 //! the pin directory and the reference page.
 
 use crate::{
+    affinity::{AffinityKey, AffinityValue},
     counters::Counters,
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     flow::{Flows, PEERS, Peer},
     frontend::{FrontendKey, FrontendValue},
+    node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue},
 };
 
@@ -44,6 +46,7 @@ pub enum MapGroup {
 const HASH: u32 = 1;
 const ARRAY: u32 = 2;
 const PERCPU_ARRAY: u32 = 6;
+const LRU_HASH: u32 = 9;
 const SK_STORAGE: u32 = 24;
 /// `BPF_F_NO_PREALLOC`: an empty map costs next to nothing, so sizes can be generous.
 pub const NO_PREALLOC: u32 = 1;
@@ -61,8 +64,15 @@ pub const SLOTS: u32 = 1 << 18;
 /// Default entries of MEMBERS.
 pub const MEMBERS: u32 = SLOTS;
 
+/// Default entries of NODE_ADDRS: a node in IPVS mode had an address for each Service.
+pub const NODE_ADDRS: u32 = 1 << 14;
+/// Default entries of AFFINITY: for each pod of this node, the Services with session affinity that
+/// it uses. The kernel makes room for all of them at once, 1.6 MiB; when they are used up, the one
+/// that was not used for longest gives way.
+pub const AFFINITY: u32 = 1 << 14;
+
 /// Every map, in the order they are documented.
-pub const MAPS: [MapShape; 9] = [
+pub const MAPS: [MapShape; 11] = [
     hash::<ServiceKey, ServiceValue>(
         "SERVICES",
         SERVICES,
@@ -71,11 +81,28 @@ pub const MAPS: [MapShape; 9] = [
     hash::<FrontendKey, FrontendValue>(
         "FRONTENDS",
         FRONTENDS,
-        "address, port, protocol that clients dial -> Service port, sets, flags",
+        "address, port, protocol that clients dial -> Service port, sets, flags, affinity",
+    ),
+    hash::<NodeAddressKey, NodeAddressValue>(
+        "NODE_ADDRS",
+        NODE_ADDRS,
+        "addresses of this node on which NodePorts answer",
     ),
     hash::<SetKey, SetValue>("SETS", SETS, "set -> count of endpoints"),
     hash::<SlotKey, SlotValue>("SLOTS", SLOTS, "set, index -> endpoint, address, port"),
     hash::<MemberKey, MemberValue>("MEMBERS", MEMBERS, "set, endpoint -> index of its slot"),
+    MapShape {
+        name: "AFFINITY",
+        kind: LRU_HASH,
+        key_size: size_of::<AffinityKey>() as u32,
+        value_size: size_of::<AffinityValue>() as u32,
+        entries: AFFINITY,
+        flags: 0,
+        // Its numbers mean nothing beside other Service maps.
+        group: MapGroup::Services,
+        sizable: true,
+        about: "client, Service port -> endpoint it used last, and when",
+    },
     MapShape {
         name: "COUNTERS",
         kind: PERCPU_ARRAY,

@@ -3,9 +3,11 @@
 //! memory, between any two writes of the agent.
 
 use crate::{
+    affinity::{self, AffinityKey, AffinityValue, Known},
     counters::Event,
     endpoint::{Endpoint, SetValue, SlotKey, SlotValue, pick},
-    frontend::{ENDPOINTS_EXIST, FrontendKey, FrontendValue},
+    frontend::{ENDPOINTS_EXIST, FrontendKey, FrontendValue, LEFT_ALONE},
+    node::{self, NodeAddressKey},
 };
 
 /// IP protocol number of TCP.
@@ -30,14 +32,26 @@ pub const fn service_protocol(protocol: u32) -> Option<u8> {
 
 /// The Service maps as a program reads them. Each method copies the value out, each word once.
 pub trait ServiceTables {
+    /// NODE_ADDRS.
+    fn is_node_address(&self, key: &NodeAddressKey) -> bool;
     /// FRONTENDS.
     fn frontend(&self, key: &FrontendKey) -> Option<FrontendValue>;
     /// SETS.
     fn set(&self, set: u32) -> Option<SetValue>;
     /// SLOTS.
     fn slot(&self, key: &SlotKey) -> Option<SlotValue>;
-    /// MEMBERS.
-    fn is_member(&self, set: u32, endpoint: u32) -> bool;
+    /// MEMBERS: the index of the endpoint's slot, if the endpoint is in the set.
+    fn member(&self, set: u32, endpoint: u32) -> Option<u32>;
+    /// AFFINITY.
+    fn affinity(&self, key: &AffinityKey) -> Option<AffinityValue>;
+    /// Writes into AFFINITY. With `fresh`, only if nothing is there: false if something is.
+    fn keep(&self, key: &AffinityKey, value: &AffinityValue, fresh: bool) -> bool;
+    /// Sets when an entry of AFFINITY was used last.
+    fn touch(&self, key: &AffinityKey, now: u64);
+    /// Who dials: the cookie of the network namespace.
+    fn client(&self) -> u64;
+    /// Nanoseconds since boot.
+    fn now(&self) -> u64;
     /// A uniformly distributed number.
     fn random(&self) -> u32;
     /// COUNTERS.
@@ -75,11 +89,19 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpo
         }
         attempt += 1;
 
-        let Some(frontend) = tables.frontend(key) else {
-            return Route::Untouched;
+        // Where the key is not of the address itself, it is of the node: see `node_port`.
+        let (frontend, whole) = match tables.frontend(key) {
+            Some(frontend) => (frontend, frontend.holds_for(key)),
+            None => match node_port(tables, key) {
+                Some(found) => found,
+                None => return Route::Untouched,
+            },
         };
-        if !frontend.holds_for(key) {
+        if !whole {
             continue;
+        }
+        if frontend.flags & LEFT_ALONE != 0 {
+            return Route::Untouched;
         }
         let set_id = frontend.set();
         let Some(set) = tables.set(set_id) else {
@@ -97,17 +119,87 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpo
             return Route::Unreachable;
         }
         match kept {
-            Some(kept) if tables.is_member(set_id, kept.number) => return Route::Endpoint(kept),
+            Some(kept) if tables.member(set_id, kept.number).is_some() => {
+                return Route::Endpoint(kept);
+            }
             _ => {}
         }
-        let index = pick(tables.random(), set.count);
-        match tables.slot(&SlotKey { set: set_id, index }) {
-            Some(slot) if slot.holds_for(set_id) => return Route::Endpoint(slot.endpoint()),
-            _ => {}
+        let client = AffinityKey {
+            client: if frontend.affinity == 0 {
+                0
+            } else {
+                tables.client()
+            },
+            service: frontend.service,
+            padding: 0,
+        };
+        let known = if frontend.affinity == 0 {
+            Known::Nothing
+        } else {
+            affinity::look_up(tables, &client, set_id, frontend.affinity)
+        };
+        let index = match known {
+            Known::Uses { index, .. } => index,
+            Known::Outdated | Known::Nothing => pick(tables.random(), set.count),
+            Known::Torn => continue,
+        };
+        let Some(slot) = tables.slot(&SlotKey { set: set_id, index }) else {
+            continue;
+        };
+        if !slot.holds_for(set_id) {
+            continue;
         }
+        if frontend.affinity != 0 {
+            let last_attempt = attempt > REPETITIONS;
+            if !keep(tables, &client, known, slot.endpoint, last_attempt) {
+                continue;
+            }
+        }
+        return Route::Endpoint(slot.endpoint());
     }
     tables.count(Event::GaveUp);
     Route::Refused
+}
+
+/// The NodePort that is meant by `key`, and whether its value is whole; `None` if the address is
+/// none of the node's, or there is no such NodePort.
+#[inline(always)]
+fn node_port<T: ServiceTables>(tables: &T, key: &FrontendKey) -> Option<(FrontendValue, bool)> {
+    if !tables.is_node_address(&node::as_dialled(&key.address)) {
+        return None;
+    }
+    let key = key.of_node_port();
+    let frontend = tables.frontend(&key)?;
+    Some((frontend, frontend.holds_for(&key)))
+}
+
+/// Notes that the client is led to `endpoint`. False if it must be looked up again: its endpoint
+/// moved to another slot meanwhile, or another of its connections was quicker.
+#[inline(always)]
+fn keep<T: ServiceTables>(
+    tables: &T,
+    client: &AffinityKey,
+    known: Known,
+    endpoint: u32,
+    last_attempt: bool,
+) -> bool {
+    let fresh = match known {
+        Known::Uses {
+            endpoint: used,
+            idle,
+            ..
+        } => {
+            if idle {
+                tables.touch(client, tables.now());
+            }
+            return used == endpoint;
+        }
+        Known::Outdated => false,
+        Known::Nothing | Known::Torn => true,
+    };
+    let value = AffinityValue::new(client, endpoint, tables.now());
+    // Where there is no memory to keep it, the client is served all the same.
+    tables.keep(client, &value, fresh) || last_attempt
 }
 
 #[cfg(test)]

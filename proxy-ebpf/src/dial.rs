@@ -29,7 +29,7 @@ pub fn connect<S: SockAddr>(socket: &S) -> i32 {
         return PROCEED;
     };
     let key = frontend_key(socket, protocol);
-    match socket::route(&Kernel, &key, None) {
+    match socket::route(&Kernel(socket.ctx()), &key, None) {
         Route::Untouched => {
             memory::forget(&mut Socket::of(socket), &key.address, key.port);
             PROCEED
@@ -60,7 +60,7 @@ pub fn send<S: SockAddr>(socket: &S) -> i32 {
     let mut memory = Socket::of(socket);
     let kept = memory::endpoint_of(&mut memory, &key.address, key.port);
     let kept_number = kept.map(|endpoint| endpoint.number);
-    match socket::route(&Kernel, &key, kept) {
+    match socket::route(&Kernel(socket.ctx()), &key, kept) {
         Route::Untouched => {
             // The kernel passes what a connected AF_INET6 socket sends to its IPv4 peer through
             // this hook as if it had named the peer itself.

@@ -3,15 +3,17 @@
 
 use aya_ebpf::{
     Global,
-    btf_maps::{Array, HashMap, PerCpuArray, SkStorage},
+    btf_maps::{Array, HashMap, LruHashMap, PerCpuArray, SkStorage},
     macros::btf_map,
 };
 use proxy_common::{
+    affinity::{AffinityKey, AffinityValue},
     counters::Counters,
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     flow::{self, Flows, Peer},
     frontend::{FrontendKey, FrontendValue},
     names,
+    node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue},
 };
 
@@ -22,6 +24,14 @@ pub static FRONTENDS: HashMap<
     FrontendKey,
     FrontendValue,
     { names::FRONTENDS as usize },
+    NO_PREALLOC,
+> = HashMap::new();
+
+#[btf_map]
+pub static NODE_ADDRS: HashMap<
+    NodeAddressKey,
+    NodeAddressValue,
+    { names::NODE_ADDRS as usize },
     NO_PREALLOC,
 > = HashMap::new();
 
@@ -40,6 +50,10 @@ pub static MEMBERS: HashMap<MemberKey, MemberValue, { names::MEMBERS as usize },
 #[btf_map]
 pub static SERVICES: HashMap<ServiceKey, ServiceValue, { names::SERVICES as usize }, NO_PREALLOC> =
     HashMap::new();
+
+#[btf_map]
+pub static AFFINITY: LruHashMap<AffinityKey, AffinityValue, { names::AFFINITY as usize }> =
+    LruHashMap::new();
 
 /// For the agent's next start; no program reads it.
 #[btf_map]

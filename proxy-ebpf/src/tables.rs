@@ -1,17 +1,23 @@
 //! The Service maps behind `proxy_common`'s trait.
 
-use aya_ebpf::helpers::bpf_get_prandom_u32;
+use aya_ebpf::{
+    bindings::BPF_NOEXIST,
+    helpers::{bpf_get_prandom_u32, bpf_ktime_get_boot_ns, generated::bpf_get_netns_cookie},
+    programs::SockAddrContext,
+};
 use proxy_common::{
+    affinity::{AffinityKey, AffinityValue},
     counters::Event,
     endpoint::{MemberKey, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
+    node::NodeAddressKey,
     socket::ServiceTables,
 };
 
 use crate::maps;
 
-/// The kernel's maps.
-pub struct Kernel;
+/// The kernel's maps, for the socket whose hook runs.
+pub struct Kernel<'a>(pub &'a SockAddrContext);
 
 /// Copies a map value out, each word once: the kernel may give the element to another key
 /// meanwhile, and what is checked must be what is used.
@@ -33,7 +39,12 @@ unsafe fn copy<T: Copy>(value: *const T) -> T {
     unsafe { copy.assume_init() }
 }
 
-impl ServiceTables for Kernel {
+impl ServiceTables for Kernel<'_> {
+    #[inline(always)]
+    fn is_node_address(&self, key: &NodeAddressKey) -> bool {
+        maps::NODE_ADDRS.get_ptr(key).is_some()
+    }
+
     #[inline(always)]
     fn frontend(&self, key: &FrontendKey) -> Option<FrontendValue> {
         // SAFETY: the map returned a live value of this type.
@@ -57,8 +68,46 @@ impl ServiceTables for Kernel {
     }
 
     #[inline(always)]
-    fn is_member(&self, set: u32, endpoint: u32) -> bool {
-        maps::MEMBERS.get_ptr(MemberKey { set, endpoint }).is_some()
+    fn member(&self, set: u32, endpoint: u32) -> Option<u32> {
+        maps::MEMBERS
+            .get_ptr(MemberKey { set, endpoint })
+            // SAFETY: the map returned a live value of this type.
+            .map(|value| unsafe { copy(value) }.index)
+    }
+
+    #[inline(always)]
+    fn affinity(&self, key: &AffinityKey) -> Option<AffinityValue> {
+        // SAFETY: the map returned a live value of this type.
+        maps::AFFINITY
+            .get_ptr(key)
+            .map(|value| unsafe { copy(value) })
+    }
+
+    #[inline(always)]
+    fn keep(&self, key: &AffinityKey, value: &AffinityValue, fresh: bool) -> bool {
+        let flags = if fresh { u64::from(BPF_NOEXIST) } else { 0 };
+        maps::AFFINITY.insert(key, value, flags).is_ok()
+    }
+
+    #[inline(always)]
+    fn touch(&self, key: &AffinityKey, now: u64) {
+        if let Some(value) = maps::AFFINITY.get_ptr_mut(key) {
+            // SAFETY: the map returned a live value; others may read or write the word at the same
+            // time, and any of the times is right.
+            unsafe { core::ptr::addr_of_mut!((*value).last_used).write_volatile(now) };
+        }
+    }
+
+    #[inline(always)]
+    fn client(&self) -> u64 {
+        // SAFETY: the context is the kernel's.
+        unsafe { bpf_get_netns_cookie(self.0.sock_addr.cast()) }
+    }
+
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        // SAFETY: the helper has no precondition.
+        unsafe { bpf_ktime_get_boot_ns() }
     }
 
     #[inline(always)]

@@ -30,7 +30,7 @@ fn service_maps() -> impl Iterator<Item = &'static MapShape> {
 }
 
 fn service_map(agent: &Agent<'_>, map: &str) -> Pinned {
-    Pinned::open(&agent.pins().path().join("services-v1").join(map)).unwrap()
+    Pinned::open(&agent.pins().path().join("services-v2").join(map)).unwrap()
 }
 
 /// How many entries each Service map has.
@@ -294,7 +294,7 @@ fn what_others_pinned_in_the_same_directory_stays() {
         "flows-v0-next",
         "maps/inner",
         "services-v0/inner",
-        "services-v1x",
+        "services-v2x",
     ];
     let goes = ["flows-v0", "services-v0-old", "services-v77-next"];
     for path in stays.iter().chain(&goes) {

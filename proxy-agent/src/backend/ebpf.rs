@@ -74,6 +74,16 @@ use self::{
 /// How long to wait before what the maps hold is read back and a sync is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// What socket hooks cannot do: they meet sockets of this node's processes, not packets.
+pub const LACKS: &[Capability] = &[
+    Capability::Sctp,
+    Capability::ExternalTraffic,
+    Capability::SourceRanges,
+    Capability::ForeignClients,
+    Capability::Masquerade,
+    Capability::StrayTraffic,
+];
+
 /// What the backend must know.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -213,7 +223,7 @@ impl Backend for EbpfBackend {
     }
 
     fn lacks(&self) -> &'static [Capability] {
-        &Capability::ALL
+        LACKS
     }
 
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
@@ -221,6 +231,14 @@ impl Backend for EbpfBackend {
             .tables
             .sync(state, change)
             .map_err(|error| later(&error))?;
+        if let Some(first) = outcome.left_out.first() {
+            tracing::error!(
+                addresses = outcome.left_out.len(),
+                %first,
+                "map NODE_ADDRS is full: NodePorts do not answer on these addresses; raise the \
+                 limit with --map-size NODE_ADDRS=N, or choose fewer with --nodeport-addresses"
+            );
+        }
         if let Some(opened) = self.opened {
             self.keep_what_was_served(&outcome)
                 .and_then(|()| self.attach(state.services.len(), opened))
@@ -279,5 +297,6 @@ fn capacity(sizes: &BTreeMap<String, u32>) -> Capacity {
         sets: entries("SETS"),
         slots: entries("SLOTS"),
         members: entries("MEMBERS"),
+        node_addresses: entries("NODE_ADDRS"),
     }
 }

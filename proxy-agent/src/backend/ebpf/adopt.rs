@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use proxy_common::{
+    address,
     endpoint::{SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
 };
@@ -66,6 +67,10 @@ pub fn adopt(entries: &Entries) -> Adopted {
         }
     }
     drop(known);
+    let addresses = entries.node_addresses.iter();
+    programmed.node_addresses = addresses
+        .map(|(key, _)| address::to_ip(key.address))
+        .collect();
     Found::share_out_frontends(&mut programmed);
     let expected = Expected::new(&programmed);
     let (used, mismatches) = (expected.usage(), expected.mismatches(entries));

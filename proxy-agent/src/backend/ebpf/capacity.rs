@@ -1,10 +1,12 @@
 //! Whether a Service port fits into the maps, asked before anything is written for it: a full map
 //! then costs only what is new, and what was programmed stays whole.
 
-use proxy_common::frontend::FrontendKey;
 use proxy_model::{Endpoint, ServicePortKey, ServiceState};
 
-use super::programmed::{Programmed, ProgrammedService, ProgrammedSet, Usage};
+use super::{
+    encode::WantedFrontend,
+    programmed::{Programmed, ProgrammedService, ProgrammedSet, Usage},
+};
 
 /// How many entries the maps can hold.
 pub type Capacity = Usage;
@@ -16,7 +18,7 @@ pub fn check(
     capacity: &Capacity,
     key: &ServicePortKey,
     state: &ServiceState,
-    frontends: &[FrontendKey],
+    frontends: &[WantedFrontend],
 ) -> Result<(), String> {
     let needed = needed(programmed, key, state, frontends);
     let maps = capacity
@@ -40,7 +42,7 @@ fn needed(
     programmed: &Programmed,
     key: &ServicePortKey,
     state: &ServiceState,
-    frontends: &[FrontendKey],
+    frontends: &[WantedFrontend],
 ) -> Usage {
     let none = ProgrammedService::default();
     let known = programmed.services.get(key);
@@ -53,7 +55,7 @@ fn needed(
         services: usize::from(known.is_none()),
         frontends: frontends
             .iter()
-            .filter(|key| !programmed.frontends.contains_key(key))
+            .filter(|wanted| !programmed.frontends.contains_key(&wanted.key))
             .count(),
         ..Usage::default()
     };

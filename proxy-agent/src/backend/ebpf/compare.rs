@@ -8,6 +8,7 @@ use std::{
 };
 
 use proxy_common::{
+    address,
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     service::{ServiceKey, ServiceValue},
 };
@@ -73,6 +74,7 @@ impl<'a> Expected<'a> {
             sets: self.sets.len(),
             slots: endpoints,
             members: endpoints,
+            node_addresses: self.programmed.node_addresses.len(),
         }
     }
 
@@ -155,6 +157,19 @@ impl<'a> Expected<'a> {
             Entry::Frontend,
             &mut all,
         );
+        let addresses = &self.programmed.node_addresses;
+        column(
+            (&found.node_addresses, usage.node_addresses),
+            |key, _| {
+                let address = address::to_ip(key.address);
+                addresses
+                    .contains(&address)
+                    .then(|| encode::node_address(address).1)
+            },
+            || addresses.iter().copied().map(encode::node_address),
+            Entry::NodeAddress,
+            &mut all,
+        );
         all.sort_by(order);
         all
     }
@@ -177,6 +192,7 @@ impl<'a> Expected<'a> {
                         _ => None,
                     })
             }
+            Key::NodeAddress(_) => None,
         };
         owner.cloned()
     }

@@ -4,9 +4,12 @@ use std::{fmt::Write as _, net::SocketAddr};
 
 use proxy_common::{
     address,
-    frontend::{ENDPOINTS_EXIST, FrontendValue, LEADS_TO_LOCAL},
+    frontend::{
+        ENDPOINTS_EXIST, FrontendKey, FrontendValue, LEADS_TO_LOCAL, LEFT_ALONE, SCOPE_NODE,
+    },
     socket,
 };
+use proxy_model::IpFamily;
 
 use super::{
     encode,
@@ -20,14 +23,27 @@ pub fn object(key: &Key) -> String {
         Key::Slot(key) => format!("SLOTS set {} index {}", key.set, key.index),
         Key::Member(key) => format!("MEMBERS set {} endpoint {}", key.set, key.endpoint),
         Key::Set(key) => format!("SETS {}", key.set),
-        Key::Frontend(key) => {
-            let at = SocketAddr::new(address::to_ip(key.address), key.port);
-            match key.protocol {
-                socket::TCP => format!("FRONTENDS {at}/TCP"),
-                socket::UDP => format!("FRONTENDS {at}/UDP"),
-                other => format!("FRONTENDS {at}/{other}"),
-            }
-        }
+        Key::Frontend(key) => format!("FRONTENDS {}", dialled(key)),
+        Key::NodeAddress(key) => format!("NODE_ADDRS {}", address::to_ip(key.address)),
+    }
+}
+
+/// `10.96.0.1:80/TCP`, or `node-port 30080/TCP/IPv4`.
+fn dialled(key: &FrontendKey) -> String {
+    let address = address::to_ip(key.address);
+    let protocol = match key.protocol {
+        socket::TCP => "TCP".to_owned(),
+        socket::UDP => "UDP".to_owned(),
+        other => other.to_string(),
+    };
+    if key.scope == SCOPE_NODE {
+        format!(
+            "node-port {}/{protocol}/{}",
+            key.port,
+            IpFamily::of(address)
+        )
+    } else {
+        format!("{}/{protocol}", SocketAddr::new(address, key.port))
     }
 }
 
@@ -46,6 +62,7 @@ pub fn content(entry: &Entry) -> String {
         Entry::Member(_, value) => (format!("index {}", value.index), true),
         Entry::Set(key, value) => (format!("count {}", value.count), value.holds_for(key.set)),
         Entry::Frontend(key, value) => (frontend(value), value.holds_for(key)),
+        Entry::NodeAddress(..) => ("answers node ports".to_owned(), true),
     };
     if whole {
         text
@@ -65,10 +82,14 @@ fn frontend(value: &FrontendValue) -> String {
     for (name, flag) in [
         ("leads-to-local", LEADS_TO_LOCAL),
         ("endpoints-exist", ENDPOINTS_EXIST),
+        ("left-alone", LEFT_ALONE),
     ] {
         if value.flags & flag != 0 {
             write!(text, " {name}").expect("writing to a string cannot fail");
         }
+    }
+    if value.affinity != 0 {
+        write!(text, " affinity {} s", value.affinity).expect("writing to a string cannot fail");
     }
     text
 }

@@ -1,15 +1,23 @@
 //! Model values in the form the maps hold.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    num::NonZeroU32,
+    sync::Arc,
+};
 
 use proxy_common::{
     address,
     endpoint::{Endpoint, SlotValue},
-    frontend::{ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, SCOPE_ANY},
+    frontend::{ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, LEFT_ALONE},
+    node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue, from_text, to_text},
     socket,
 };
-use proxy_model::{IpFamily, ObjectName, Protocol, ServicePortKey, ServiceState, TrafficPolicy};
+use proxy_model::{
+    Frontend, FrontendKind, IpFamily, ObjectName, Protocol, ServicePortKey, ServiceState,
+    TrafficPolicy,
+};
 
 /// The IP protocol number that sockets of `protocol` have; `None` for SCTP, which the socket
 /// hooks never see (tried on 5.10, 6.1 and 6.12).
@@ -21,31 +29,69 @@ pub fn protocol_number(protocol: Protocol) -> Option<u8> {
     }
 }
 
-/// Keys of FRONTENDS for a Service port.
-pub fn frontend_keys(state: &ServiceState, protocol: u8) -> impl Iterator<Item = FrontendKey> {
-    state.frontends.iter().filter_map(move |frontend| {
-        let address = frontend.address.filter(|_| !frontend.kind.is_external())?;
-        Some(FrontendKey {
-            address: address::from_ip(address),
-            port: frontend.port,
-            protocol,
-            scope: SCOPE_ANY,
-        })
+/// Whether sockets ever dial this Service port in a way that the hooks see.
+pub fn is_seen(key: &ServicePortKey) -> bool {
+    protocol_number(key.protocol).is_some()
+}
+
+/// An entry of FRONTENDS, as far as it does not depend on numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WantedFrontend {
+    /// Its key.
+    pub key: FrontendKey,
+    /// Its flags.
+    pub flags: u32,
+    /// See [`proxy_common::frontend::FrontendValue::affinity`].
+    pub affinity: u32,
+}
+
+/// What FRONTENDS shall hold for a Service port whose protocol has this number.
+pub fn frontends(
+    key: &ServicePortKey,
+    state: &ServiceState,
+    protocol: u8,
+) -> impl Iterator<Item = WantedFrontend> {
+    let family = key.family;
+    state.frontends.iter().map(move |frontend| WantedFrontend {
+        key: frontend_key(frontend, family, protocol),
+        flags: flags(frontend.kind, state),
+        affinity: state.affinity.map_or(0, NonZeroU32::get),
     })
 }
 
-/// Flags of a frontend of this Service port.
-pub fn frontend_flags(state: &ServiceState) -> u32 {
-    let local = match state.internal_policy {
-        TrafficPolicy::Cluster => 0,
-        TrafficPolicy::Local => LEADS_TO_LOCAL,
+fn frontend_key(frontend: &Frontend, family: IpFamily, protocol: u8) -> FrontendKey {
+    let key = |address: IpAddr| {
+        let words = address::to_words(&address::from_ip(address));
+        FrontendKey::new(words, frontend.port, protocol)
     };
-    local
-        | if state.has_any_endpoints {
-            ENDPOINTS_EXIST
-        } else {
-            0
-        }
+    match (frontend.address, family) {
+        (Some(address), _) => key(address),
+        (None, IpFamily::V4) => key(Ipv4Addr::UNSPECIFIED.into()).of_node_port(),
+        (None, IpFamily::V6) => key(Ipv6Addr::UNSPECIFIED.into()).of_node_port(),
+    }
+}
+
+/// Sockets are always on this node: whatever is for clients outside the cluster leads them to the
+/// cluster set, also with external policy Local.
+fn flags(kind: FrontendKind, state: &ServiceState) -> u32 {
+    let local = kind == FrontendKind::ClusterIp && state.internal_policy == TrafficPolicy::Local;
+    let ranged = kind == FrontendKind::LoadBalancerIp && state.source_ranges.is_some();
+    [
+        (LEADS_TO_LOCAL, local),
+        (ENDPOINTS_EXIST, state.has_any_endpoints),
+        (LEFT_ALONE, ranged),
+    ]
+    .into_iter()
+    .filter_map(|(flag, set)| set.then_some(flag))
+    .sum()
+}
+
+/// The entry of NODE_ADDRS for `address`.
+pub fn node_address(address: IpAddr) -> (NodeAddressKey, NodeAddressValue) {
+    let key = NodeAddressKey {
+        address: address::from_ip(address),
+    };
+    (key, NodeAddressValue { present: 1 })
 }
 
 /// Value of SERVICES; `None` when a name is longer than Kubernetes allows.

@@ -3,6 +3,7 @@
 use proxy_common::{
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
+    node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue},
 };
 use thiserror::Error;
@@ -20,6 +21,8 @@ pub enum Key {
     Set(SetKey),
     /// In FRONTENDS.
     Frontend(FrontendKey),
+    /// In NODE_ADDRS.
+    NodeAddress(NodeAddressKey),
 }
 
 /// An entry.
@@ -35,6 +38,8 @@ pub enum Entry {
     Set(SetKey, SetValue),
     /// In FRONTENDS.
     Frontend(FrontendKey, FrontendValue),
+    /// In NODE_ADDRS.
+    NodeAddress(NodeAddressKey, NodeAddressValue),
 }
 
 impl Entry {
@@ -46,6 +51,7 @@ impl Entry {
             Self::Member(key, _) => Key::Member(*key),
             Self::Set(key, _) => Key::Set(*key),
             Self::Frontend(key, _) => Key::Frontend(*key),
+            Self::NodeAddress(key, _) => Key::NodeAddress(*key),
         }
     }
 }
@@ -64,6 +70,8 @@ pub struct Entries {
     pub sets: Vec<(SetKey, SetValue)>,
     /// Of FRONTENDS.
     pub frontends: Vec<(FrontendKey, FrontendValue)>,
+    /// Of NODE_ADDRS.
+    pub node_addresses: Vec<(NodeAddressKey, NodeAddressValue)>,
 }
 
 impl FromIterator<Entry> for Entries {
@@ -76,13 +84,14 @@ impl FromIterator<Entry> for Entries {
                 Entry::Member(key, value) => all.members.push((key, value)),
                 Entry::Set(key, value) => all.sets.push((key, value)),
                 Entry::Frontend(key, value) => all.frontends.push((key, value)),
+                Entry::NodeAddress(key, value) => all.node_addresses.push((key, value)),
             }
         }
         all
     }
 }
 
-/// The five Service maps and the number that outlives a restart. Every write is atomic for readers.
+/// The Service maps that the agent writes, and the number that outlives a restart. Every write is atomic for readers.
 pub trait ServiceMaps {
     /// Inserts or replaces an entry.
     fn put(&mut self, entry: &Entry) -> Result<(), MapError>;

@@ -27,6 +27,7 @@ pub fn hold(ebpf: &Ebpf) -> Result<Vec<HeldMap>, OpenError> {
             let name = shape.name;
             let Some(
                 Map::HashMap(data)
+                | Map::LruHashMap(data)
                 | Map::Array(data)
                 | Map::PerCpuArray(data)
                 | Map::SkStorage(data),

@@ -14,6 +14,7 @@ use aya::{
 use proxy_common::{
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
+    node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue},
 };
 
@@ -30,6 +31,7 @@ pub struct KernelMaps {
     sets: Hash<SetKey, SetValue>,
     slots: Hash<SlotKey, SlotValue>,
     members: Hash<MemberKey, MemberValue>,
+    node_addresses: Hash<NodeAddressKey, NodeAddressValue>,
     numbers: Array<MapData, u32>,
 }
 
@@ -42,6 +44,7 @@ impl KernelMaps {
             sets: Hash::take(ebpf, "SETS")?,
             slots: Hash::take(ebpf, "SLOTS")?,
             members: Hash::take(ebpf, "MEMBERS")?,
+            node_addresses: Hash::take(ebpf, "NODE_ADDRS")?,
             numbers: ebpf
                 .take_map("NUMBERS")
                 .and_then(|map| map.try_into().ok())
@@ -92,6 +95,10 @@ macro_rules! for_map {
             $enum::Set $parts => { let $map = &mut $self.sets.map; ($self.sets.name, $body) }
             $enum::Slot $parts => { let $map = &mut $self.slots.map; ($self.slots.name, $body) }
             $enum::Member $parts => { let $map = &mut $self.members.map; ($self.members.name, $body) }
+            $enum::NodeAddress $parts => {
+                let $map = &mut $self.node_addresses.map;
+                ($self.node_addresses.name, $body)
+            }
         }
     };
 }
@@ -119,6 +126,7 @@ impl ServiceMaps for KernelMaps {
             members: self.members.entries()?,
             sets: self.sets.entries()?,
             frontends: self.frontends.entries()?,
+            node_addresses: self.node_addresses.entries()?,
         })
     }
 

@@ -242,9 +242,10 @@ mod tests {
         let pins = open(true);
         fs::create_dir(pins.services()).unwrap();
         fs::write(pins.services().join("MAP"), "").unwrap();
+        let map = pins.services().join("MAP");
         drop(pins);
-        assert!(path.join("services-v1").join("MAP").exists());
-        fs::remove_file(path.join("services-v1").join("MAP")).unwrap();
+        assert!(map.exists());
+        fs::remove_file(map).unwrap();
         drop(open(true));
         assert!(!path.exists());
     }

@@ -2,10 +2,12 @@
 //! torn: what is pointed to is written before what points to it, and removed after it.
 //!
 //! ```text
+//! before:  NODE_ADDRS                       (what is gone)
 //! upsert:  SERVICES, SLOTS, MEMBERS, SETS   (what is new)
 //!          FRONTENDS                        (new and changed)
 //!          MEMBERS, SLOTS, SETS             (what is gone)
 //! settle:  FRONTENDS                        (what no Service of the sync took over)
+//! after:   NODE_ADDRS                       (what is new)
 //! ```
 //!
 //! Adding or removing one endpoint takes the same few writes, however large the set is.
@@ -15,7 +17,7 @@ use proxy_model::{ServicePortKey, ServiceState};
 
 use super::{
     capacity::{self, Capacity},
-    encode,
+    encode::{self, WantedFrontend},
     entry::{Entry, Key, MapError, ServiceMaps},
     numbers::Numbers,
     programmed::{Programmed, ProgrammedService},
@@ -23,6 +25,7 @@ use super::{
 
 mod frontends;
 mod mend;
+mod node_addresses;
 mod sets;
 
 use sets::POLICIES;
@@ -92,10 +95,10 @@ impl<M: ServiceMaps> Programmer<M> {
     ) -> Result<(), ProgramError> {
         let Some(protocol) = encode::protocol_number(key.protocol) else {
             return Err(ProgramError::Refused(
-                "the socket hooks never see SCTP: no backend of this version serves it".into(),
+                "the socket hooks never see SCTP".into(),
             ));
         };
-        let frontends: Vec<FrontendKey> = encode::frontend_keys(state, protocol).collect();
+        let frontends: Vec<_> = encode::frontends(key, state, protocol).collect();
         let fits = capacity::check(&self.programmed, &self.capacity, key, state, &frontends);
         if let Err(reason) = fits {
             self.drop_gone(key, state)?;
@@ -154,7 +157,7 @@ impl<M: ServiceMaps> Programmer<M> {
         &mut self,
         service: &mut ProgrammedService,
         state: &ServiceState,
-        frontends: Vec<FrontendKey>,
+        frontends: Vec<WantedFrontend>,
     ) -> Result<(), MapError> {
         for policy in POLICIES {
             if let Some(wanted) = policy.wanted(state) {

@@ -2,8 +2,8 @@
 //! every write, rebuilt from the maps on start and after any error.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    net::SocketAddr,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    net::{IpAddr, SocketAddr},
 };
 
 use proxy_common::frontend::{FrontendKey, FrontendValue};
@@ -18,6 +18,8 @@ pub struct Programmed {
     pub services: BTreeMap<ServicePortKey, ProgrammedService>,
     /// Frontends; `service` in the value says whose.
     pub frontends: HashMap<FrontendKey, FrontendValue>,
+    /// Addresses on which NodePorts answer.
+    pub node_addresses: BTreeSet<IpAddr>,
     /// Entries in use, by map.
     pub used: Usage,
 }
@@ -124,17 +126,20 @@ pub struct Usage {
     pub slots: usize,
     /// Entries of MEMBERS.
     pub members: usize,
+    /// Entries of NODE_ADDRS.
+    pub node_addresses: usize,
 }
 
 impl Usage {
     /// Pairs of map name and entries.
-    pub fn by_map(&self) -> [(&'static str, usize); 5] {
+    pub fn by_map(&self) -> [(&'static str, usize); 6] {
         [
             ("SERVICES", self.services),
             ("FRONTENDS", self.frontends),
             ("SETS", self.sets),
             ("SLOTS", self.slots),
             ("MEMBERS", self.members),
+            ("NODE_ADDRS", self.node_addresses),
         ]
     }
 }
@@ -149,6 +154,7 @@ impl Programmed {
             Key::Set(_) => &mut used.sets,
             Key::Slot(_) => &mut used.slots,
             Key::Member(_) => &mut used.members,
+            Key::NodeAddress(_) => &mut used.node_addresses,
         };
         *count = if added {
             *count + 1

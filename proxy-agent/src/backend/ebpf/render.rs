@@ -23,6 +23,9 @@ pub fn render(state: &NodeState) -> String {
             Err(ProgramError::Map(error)) => line(&mut text, &format!("# {key}: {error}")),
         }
     }
+    if let Err(error) = programmer.add_node_addresses(&state.node_port_addresses) {
+        line(&mut text, &format!("# NODE_ADDRS: {error}"));
+    }
     for entry in programmer.maps().entries.values() {
         let (object, content) = (describe::object(&entry.key()), describe::content(entry));
         line(&mut text, &format!("{object} {content}"));
@@ -37,6 +40,7 @@ const UNLIMITED: Capacity = Capacity {
     sets: usize::MAX,
     slots: usize::MAX,
     members: usize::MAX,
+    node_addresses: usize::MAX,
 };
 
 fn line(text: &mut String, line: &str) {

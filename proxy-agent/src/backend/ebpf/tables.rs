@@ -1,7 +1,10 @@
 //! The Service maps as a whole: brings them to a state, compares them with one, and repairs them.
 //! Knows no kernel: the maps may be anywhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use proxy_model::{
     Change, ChangeSet, Difference, DifferenceKind, NodeState, ServicePortKey, ServiceState,
@@ -9,7 +12,8 @@ use proxy_model::{
 
 use super::{
     capacity::Capacity,
-    entry::{MapError, ServiceMaps},
+    describe, encode,
+    entry::{Key, MapError, ServiceMaps},
     program::{ProgramError, Programmer},
     programmed::Programmed,
 };
@@ -21,6 +25,8 @@ pub struct Tables<M> {
     known: bool,
     /// Service ports that could not be programmed, tried again on every sync.
     failed: BTreeMap<ServicePortKey, String>,
+    /// Some addresses of the node could not be programmed, and are tried again on every sync.
+    addresses_left_out: bool,
 }
 
 /// What changing the maps came to.
@@ -30,6 +36,8 @@ pub struct Outcome {
     pub writes: usize,
     /// Service ports that could not be programmed, and why.
     pub failures: BTreeMap<ServicePortKey, String>,
+    /// Addresses of the node on which no NodePort answers, because there is no room for them.
+    pub left_out: Vec<IpAddr>,
 }
 
 /// What repairing the maps came to.
@@ -48,6 +56,7 @@ impl<M: ServiceMaps> Tables<M> {
             programmer: Programmer::new(maps, capacity),
             known: false,
             failed: BTreeMap::new(),
+            addresses_left_out: false,
         }
     }
 
@@ -64,23 +73,28 @@ impl<M: ServiceMaps> Tables<M> {
         }
         let again = std::mem::take(&mut self.failed);
         if whole {
-            let all = state.services.keys().cloned();
+            let all = state.services.keys().filter(|key| encode::is_seen(key));
             let programmed = self.programmed().services.keys();
             let gone = programmed.filter(|key| !state.services.contains_key(*key));
             let work = Work {
-                upserts: all.collect(),
+                upserts: all.cloned().collect(),
                 gone: gone.cloned().collect(),
+                node: true,
                 ..Work::default()
             };
             return self.bring_to(state, work);
         }
         let mut work = Work {
             again: again.into_keys().collect(),
+            node: change.node,
             ..Work::default()
         };
         for change in &change.changes {
             match change {
-                Change::Upsert { key, .. } => work.upserts.push(key.clone()),
+                Change::Upsert { key, .. } if encode::is_seen(key) => {
+                    work.upserts.push(key.clone());
+                }
+                Change::Upsert { .. } => {}
                 Change::Delete { key } => work.gone.push(key.clone()),
             }
         }
@@ -116,6 +130,7 @@ impl<M: ServiceMaps> Tables<M> {
         let work = Work {
             upserts,
             gone,
+            node: true,
             ..Work::default()
         };
         let outcome = self.bring_to(state, work)?;
@@ -135,9 +150,15 @@ impl<M: ServiceMaps> Tables<M> {
             upserts,
             gone,
             mut again,
+            node,
         } = work;
         self.known = false;
         let mut attempt = Attempt::default();
+        let node = node || self.addresses_left_out;
+        if node {
+            self.programmer
+                .remove_node_addresses(&state.node_port_addresses)?;
+        }
         for key in &upserts {
             if let Some(service) = state.services.get(key) {
                 attempt.upsert(&mut self.programmer, key, service)?;
@@ -155,12 +176,20 @@ impl<M: ServiceMaps> Tables<M> {
             }
         }
         self.programmer.settle()?;
+        let left_out = if node {
+            self.programmer
+                .add_node_addresses(&state.node_port_addresses)?
+        } else {
+            Vec::new()
+        };
         // Half a Service may be written: the next sync reads back what became of it.
         self.known = attempt.torn.is_empty();
         self.failed.clone_from(&attempt.refused);
+        self.addresses_left_out = !left_out.is_empty();
         Ok(Outcome {
             writes: self.programmer.take_writes(),
             failures: attempt.refused,
+            left_out,
         })
     }
 
@@ -168,7 +197,7 @@ impl<M: ServiceMaps> Tables<M> {
     fn outdated(&self, programmed: &Programmed, state: &NodeState) -> Vec<Difference> {
         let mut outdated = Vec::new();
         for (key, service) in &state.services {
-            if !programmed.is_current(key, service) {
+            if encode::is_seen(key) && !programmed.is_current(key, service) {
                 let known = programmed.services.contains_key(key);
                 outdated.push(Difference {
                     object: format!("Service {key}"),
@@ -197,7 +226,28 @@ impl<M: ServiceMaps> Tables<M> {
                 });
             }
         }
+        for address in &*state.node_port_addresses {
+            if !programmed.node_addresses.contains(address) {
+                outdated.push(outdated_address(*address, DifferenceKind::Missing));
+            }
+        }
+        for address in &programmed.node_addresses {
+            if state.node_port_addresses.binary_search(address).is_err() {
+                outdated.push(outdated_address(*address, DifferenceKind::Unexpected));
+            }
+        }
         outdated
+    }
+}
+
+fn outdated_address(address: IpAddr, kind: DifferenceKind) -> Difference {
+    let (key, _) = encode::node_address(address);
+    Difference {
+        object: describe::object(&Key::NodeAddress(key)),
+        kind,
+        service: None,
+        wanted: None,
+        found: None,
     }
 }
 
@@ -223,6 +273,8 @@ struct Work {
     gone: Vec<ServicePortKey>,
     /// Did not fit before; removals may have made room.
     again: BTreeSet<ServicePortKey>,
+    /// Whether the node's addresses may be others.
+    node: bool,
 }
 
 /// What became of the Service ports of one sync.

@@ -1,11 +1,11 @@
 //! The frontends of Service ports: the last that is written of a Service and the first that goes.
 
-use proxy_common::frontend::{FrontendKey, FrontendValue};
+use proxy_common::frontend::{FrontendKey, FrontendValue, LEADS_TO_LOCAL};
 use proxy_model::{ServicePortKey, ServiceState};
 
 use super::{
     super::{
-        encode,
+        encode::{self, WantedFrontend},
         entry::{Entry, Key, MapError, ServiceMaps},
         programmed::{Programmed, ProgrammedService, ProgrammedSet},
     },
@@ -13,7 +13,11 @@ use super::{
 };
 
 /// What FRONTENDS shall hold for a frontend of this Service port, whose sets are written.
-fn value(service: &ProgrammedService, state: &ServiceState, key: &FrontendKey) -> FrontendValue {
+fn value(
+    service: &ProgrammedService,
+    state: &ServiceState,
+    wanted: &WantedFrontend,
+) -> FrontendValue {
     let number = |set: &Option<ProgrammedSet>, used: bool| {
         set.as_ref().filter(|_| used).map_or(0, |set| set.number)
     };
@@ -21,10 +25,26 @@ fn value(service: &ProgrammedService, state: &ServiceState, key: &FrontendKey) -
         service: service.number,
         cluster_set: number(&service.cluster, state.cluster_endpoints.is_some()),
         local_set: number(&service.local, state.local_endpoints.is_some()),
-        flags: encode::frontend_flags(state),
+        flags: wanted.flags,
+        affinity: wanted.affinity,
         check: 0,
     }
-    .sealed(key)
+    .sealed(&wanted.key)
+}
+
+/// What a frontend that is given up leads to until it is removed: as before, as far as the sets
+/// that it leads to will still be there.
+fn given_up(state: &ServiceState, key: FrontendKey, before: &FrontendValue) -> WantedFrontend {
+    let local = match (&state.cluster_endpoints, &state.local_endpoints) {
+        (Some(_), Some(_)) => before.flags & LEADS_TO_LOCAL,
+        (None, _) => LEADS_TO_LOCAL,
+        (_, None) => 0,
+    };
+    WantedFrontend {
+        key,
+        flags: before.flags & !LEADS_TO_LOCAL | local,
+        affinity: before.affinity,
+    }
 }
 
 impl Programmed {
@@ -46,9 +66,10 @@ impl Programmed {
                     _ => false,
                 },
             );
-        let frontends: Vec<_> = encode::frontend_keys(state, protocol).collect();
-        let is_right =
-            |key: &FrontendKey| self.frontends.get(key) == Some(&value(service, state, key));
+        let frontends: Vec<_> = encode::frontends(key, state, protocol).collect();
+        let is_right = |wanted: &WantedFrontend| {
+            self.frontends.get(&wanted.key) == Some(&value(service, state, wanted))
+        };
         sets && service.frontends.len() == frontends.len() && frontends.iter().all(is_right)
     }
 }
@@ -59,27 +80,31 @@ impl<M: ServiceMaps> Programmer<M> {
         &mut self,
         service: &mut ProgrammedService,
         state: &ServiceState,
-        wanted: Vec<FrontendKey>,
+        wanted: Vec<WantedFrontend>,
     ) -> Result<(), MapError> {
-        let gone: Vec<FrontendKey> = service
-            .frontends
-            .iter()
-            .filter(|key| !wanted.contains(key) && self.holds(service.number, key))
-            .copied()
+        let keys: Vec<FrontendKey> = wanted.iter().map(|one| one.key).collect();
+        let held = service.frontends.iter().copied();
+        let gone: Vec<FrontendKey> = held
+            .filter(|key| !keys.contains(key) && self.holds(service.number, key))
             .collect();
-        // Those that are given up still lead to the right endpoints until they are removed.
-        for key in wanted.iter().chain(&gone) {
-            let value = value(service, state, key);
-            let before = self.programmed.frontends.get(key);
+        // Those that are given up still lead to endpoints until they are removed.
+        let leading = gone.iter().filter_map(|key| {
+            let before = self.programmed.frontends.get(key)?;
+            Some(given_up(state, *key, before))
+        });
+        let all: Vec<_> = wanted.into_iter().chain(leading).collect();
+        for one in all {
+            let value = value(service, state, &one);
+            let before = self.programmed.frontends.get(&one.key);
             if before != Some(&value) {
                 let added = before.is_none();
-                self.put(Entry::Frontend(*key, value), added)?;
-                self.programmed.frontends.insert(*key, value);
+                self.put(Entry::Frontend(one.key, value), added)?;
+                self.programmed.frontends.insert(one.key, value);
             }
         }
         self.given_up
             .extend(gone.into_iter().map(|key| (service.number, key)));
-        service.frontends = wanted;
+        service.frontends = keys;
         Ok(())
     }
 

@@ -2,27 +2,29 @@
 
 use std::{
     cell::Cell,
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
     sync::Arc,
 };
 
 use proptest::prelude::*;
 use proxy_common::{
     address,
+    affinity::{AffinityKey, AffinityValue},
     counters::Event,
     endpoint::{MemberKey, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
+    node::NodeAddressKey,
     socket::{self, Route, ServiceTables},
 };
 use proxy_model::{
     Endpoint, Frontend, FrontendKind, IpFamily, NodeState, ObjectName, Protocol, ServicePortKey,
-    ServiceState, TrafficPolicy,
+    ServiceState, SourceRanges, TrafficPolicy,
+    oracle::{self, Packet, Path, Verdict},
 };
 
 use super::super::{
     capacity::Capacity,
-    encode,
     entry::{Entry, Key, ServiceMaps},
     memory_maps::MemoryMaps,
     program::Programmer,
@@ -54,10 +56,24 @@ impl ServiceTables for View<'_> {
     fn slot(&self, key: &SlotKey) -> Option<SlotValue> {
         read!(self, Slot, *key)
     }
-    fn is_member(&self, set: u32, endpoint: u32) -> bool {
-        self.maps
-            .entries
-            .contains_key(&Key::Member(MemberKey { set, endpoint }))
+    fn is_node_address(&self, key: &NodeAddressKey) -> bool {
+        self.maps.entries.contains_key(&Key::NodeAddress(*key))
+    }
+    fn member(&self, set: u32, endpoint: u32) -> Option<u32> {
+        read!(self, Member, MemberKey { set, endpoint }).map(|value| value.index)
+    }
+    fn affinity(&self, _: &AffinityKey) -> Option<AffinityValue> {
+        None
+    }
+    fn keep(&self, _: &AffinityKey, _: &AffinityValue, _: bool) -> bool {
+        true
+    }
+    fn touch(&self, _: &AffinityKey, _: u64) {}
+    fn client(&self) -> u64 {
+        1
+    }
+    fn now(&self) -> u64 {
+        0
     }
     fn random(&self) -> u32 {
         self.random
@@ -102,12 +118,8 @@ pub fn outcome(maps: &MemoryMaps, key: &FrontendKey) -> Outcome {
     Outcome::OneOf(endpoints)
 }
 
-/// What a Service port wants for its frontends.
-pub fn outcome_of(service: &ServiceState) -> Outcome {
-    let set = match service.internal_policy {
-        TrafficPolicy::Cluster => &service.cluster_endpoints,
-        TrafficPolicy::Local => &service.local_endpoints,
-    };
+/// What a Service port leads to by one of its sets.
+pub fn outcome_of(service: &ServiceState, set: Option<&[Endpoint]>) -> Outcome {
     let endpoints: BTreeSet<_> = set
         .iter()
         .flat_map(|s| s.iter())
@@ -122,23 +134,34 @@ pub fn outcome_of(service: &ServiceState) -> Outcome {
     }
 }
 
-/// Which Service port each frontend belongs to.
-pub fn owners(state: &NodeState) -> BTreeMap<FrontendKey, ServicePortKey> {
-    let mut owners = BTreeMap::new();
-    for (key, service) in &state.services {
-        let protocol = encode::protocol_number(key.protocol).unwrap();
-        for frontend in encode::frontend_keys(service, protocol) {
-            owners.insert(frontend, key.clone());
-        }
-    }
-    owners
+/// What the oracle says of a local socket that dials `key`.
+fn verdict(state: &NodeState, key: &FrontendKey) -> Verdict {
+    let destination = SocketAddr::new(address::to_ip(key.address), key.port);
+    let packet = Packet {
+        source: Ipv4Addr::UNSPECIFIED.into(),
+        destination,
+        protocol: Protocol::Tcp,
+        interface: None,
+    };
+    oracle::verdict(state, &packet, Path::Socket)
 }
 
-/// What `state` wants for a frontend.
+/// Which Service port `state` gives what is dialled.
+pub fn owner(state: &NodeState, key: &FrontendKey) -> Option<ServicePortKey> {
+    verdict(state, key).service
+}
+
+/// What `state` wants for a client that dials `key`.
 pub fn wanted(state: &NodeState, key: &FrontendKey) -> Outcome {
-    owners(state).get(key).map_or(Outcome::Untouched, |owner| {
-        outcome_of(&state.services[owner])
-    })
+    let verdict = verdict(state, key);
+    match verdict.outcome {
+        oracle::Outcome::Forward => {
+            Outcome::OneOf(verdict.targets.iter().map(|one| one.address).collect())
+        }
+        oracle::Outcome::Reject => Outcome::Refused,
+        oracle::Outcome::Drop => Outcome::Unreachable,
+        oracle::Outcome::Pass => Outcome::Untouched,
+    }
 }
 
 pub const ROOM: Capacity = Capacity {
@@ -147,6 +170,7 @@ pub const ROOM: Capacity = Capacity {
     sets: 200,
     slots: 1000,
     members: 1000,
+    node_addresses: 10,
 };
 
 pub fn resume<M: ServiceMaps>(maps: M, capacity: Capacity) -> Programmer<M> {
@@ -157,6 +181,9 @@ pub fn resume<M: ServiceMaps>(maps: M, capacity: Capacity) -> Programmer<M> {
 
 /// As the backend does a whole sync: upserts, then removals.
 pub fn program<M: ServiceMaps>(programmer: &mut Programmer<M>, state: &NodeState) {
+    programmer
+        .remove_node_addresses(&state.node_port_addresses)
+        .unwrap();
     for (key, service) in &state.services {
         programmer.upsert(key, service).unwrap();
     }
@@ -171,6 +198,9 @@ pub fn program<M: ServiceMaps>(programmer: &mut Programmer<M>, state: &NodeState
     for key in gone {
         programmer.remove(&key).unwrap();
     }
+    programmer
+        .add_node_addresses(&state.node_port_addresses)
+        .unwrap();
 }
 
 pub fn key(name: u8) -> ServicePortKey {
@@ -208,20 +238,82 @@ pub fn service(frontend: u8, cluster: &BTreeSet<u8>, local: Option<&BTreeSet<u8>
     }
 }
 
+/// What a Service of a random state has besides its ClusterIP.
+#[derive(Debug, Clone, Copy)]
+pub struct Outside {
+    node_port: bool,
+    balanced: bool,
+    ranged: bool,
+}
+
+fn outside() -> impl Strategy<Value = Outside> {
+    any::<[bool; 3]>().prop_map(|[node_port, balanced, ranged]| Outside {
+        node_port,
+        balanced,
+        ranged,
+    })
+}
+
+/// With external policy Local, and so with a cluster set.
+fn with_outside(mut service: ServiceState, frontend: u8, outside: Outside) -> ServiceState {
+    let mut add = |kind, address, port| {
+        service.frontends.push(Frontend {
+            kind,
+            address,
+            port,
+        });
+    };
+    if outside.balanced {
+        let address = [198, 51, 100, frontend].into();
+        add(FrontendKind::LoadBalancerIp, Some(address), 80);
+    }
+    if outside.node_port {
+        add(FrontendKind::NodePort, None, 30000 + u16::from(frontend));
+    }
+    if outside.balanced || outside.node_port {
+        service.external_policy = TrafficPolicy::Local;
+        let (cluster, local) = (&service.cluster_endpoints, &service.local_endpoints);
+        let any = cluster.clone().or(local.clone());
+        service.cluster_endpoints.clone_from(&any);
+        service.local_endpoints = local.clone().or(any);
+    }
+    if outside.balanced && outside.ranged {
+        service.source_ranges = Some(Arc::new(SourceRanges {
+            ranges: vec!["203.0.113.0/24".parse().unwrap()],
+            own_address: false,
+        }));
+    }
+    service
+}
+
 /// A state of up to four Services with distinct frontends out of five.
 pub fn states() -> impl Strategy<Value = NodeState> {
     let set = || prop::collection::btree_set(1u8..9, 0..5);
-    let one = (set(), prop::option::of(set()), any::<bool>());
+    let one = (
+        set(),
+        prop::option::of(set()),
+        prop::option::weighted(0.7, outside()),
+    );
     (
-        prop::collection::vec(one, 4),
+        prop::collection::vec((one, any::<bool>()), 4),
         Just([1u8, 2, 3, 4, 5]).prop_shuffle(),
+        prop::sample::subsequence(NODE_ADDRESSES.to_vec(), 0..=2),
     )
-        .prop_map(|(services, frontends)| {
-            let mut state = NodeState::default();
-            for (n, (cluster, local, present)) in (0u8..).zip(&services) {
+        .prop_map(|(services, frontends, addresses)| {
+            let mut state = NodeState {
+                node_port_addresses: addresses
+                    .iter()
+                    .map(|address| address.parse().unwrap())
+                    .collect(),
+                ..NodeState::default()
+            };
+            for (n, ((cluster, local, outside), present)) in (0u8..).zip(&services) {
                 if *present {
                     let frontend = frontends[usize::from(n)];
-                    let state_of = service(frontend, cluster, local.as_ref());
+                    let mut state_of = service(frontend, cluster, local.as_ref());
+                    if let Some(outside) = outside {
+                        state_of = with_outside(state_of, frontend, *outside);
+                    }
                     state.services.insert(key(n), Arc::new(state_of));
                 }
             }
@@ -229,16 +321,32 @@ pub fn states() -> impl Strategy<Value = NodeState> {
         })
 }
 
-pub fn all_frontends() -> impl Iterator<Item = FrontendKey> {
-    (1u8..=5).flat_map(|n| {
-        let service = service(n, &BTreeSet::new(), None);
-        encode::frontend_keys(&service, socket::TCP).collect::<Vec<_>>()
-    })
+/// Where NodePorts may answer, ordered.
+const NODE_ADDRESSES: [&str; 2] = ["127.0.0.1", "192.0.2.1"];
+
+/// Everything that clients may dial: ClusterIPs first, then load-balancer IPs and NodePorts on
+/// addresses that are the node's in some states and in none.
+pub fn dialled() -> impl Iterator<Item = FrontendKey> {
+    let key = |address: [u8; 4], port: u16| {
+        let words = address::to_words(&address::from_ip(address.into()));
+        FrontendKey::new(words, port, socket::TCP)
+    };
+    let cluster = (1u8..=5).map(move |n| key([10, 96, 0, n], 80));
+    let balanced = (1u8..=5).map(move |n| key([198, 51, 100, n], 80));
+    let node = [
+        [127, 0, 0, 1],
+        [127, 9, 9, 9],
+        [192, 0, 2, 1],
+        [192, 0, 2, 2],
+    ];
+    let ports =
+        (1u16..=5).flat_map(move |n| node.into_iter().map(move |address| key(address, 30000 + n)));
+    cluster.chain(balanced).chain(ports)
 }
 
 /// The last bytes of the endpoints behind the first frontend.
 pub fn reached(programmer: &Programmer<MemoryMaps>) -> Vec<u8> {
-    match outcome(programmer.maps(), &all_frontends().next().unwrap()) {
+    match outcome(programmer.maps(), &dialled().next().unwrap()) {
         Outcome::OneOf(endpoints) => endpoints
             .iter()
             .map(|at| address::from_ip(at.ip())[15])
