@@ -1,78 +1,37 @@
-//! The eBPF dataplane: puts its parts in order, and nothing else.
+//! The eBPF dataplane.
 //!
 //! ```text
 //! NodeState, ChangeSet ──> program (order of writes) ──> maps ──> kernel programs
 //!                             ▲                           │
 //!                          programmed <── adopt <── entries      on start, after an error
 //! ```
-//! Pure: `encode`, `program`, `tables`, `capacity`, `adopt`, `compare`, `numbers`, `describe`,
-//! `render`. They talk to the kernel: `pins`, `cgroup`, `load`, `links`, `repair`, `cleanup`,
-//! `kernel_maps`, `held_maps`, `figures`, `in_force`, `probe`, `syscalls`, `rights`.
+//!
+//! Everything here is pure and works on any system, so that `render` does; only `kernel` talks
+//! to a kernel.
 
 mod adopt;
 mod capacity;
-mod cgroup;
-mod cleanup;
 mod compare;
 mod describe;
 mod encode;
 mod entry;
-mod error;
-mod figures;
-mod held_maps;
-mod in_force;
-mod kernel_maps;
-mod links;
-mod load;
+#[cfg(target_os = "linux")]
+mod kernel;
 mod memory_maps;
 mod numbers;
-mod pins;
-mod probe;
 mod program;
 mod programmed;
 mod render;
-mod repair;
-mod rights;
-mod syscalls;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    time::{Duration, Instant},
+#[cfg(target_os = "linux")]
+pub use kernel::{
+    Cleanup, EbpfBackend, OpenError, Options, cleanup, figures_described, is_programmed, probe,
 };
-
-use aya_log::EbpfLogger;
-pub use cleanup::{Cleanup, cleanup};
-pub use error::OpenError;
-use error::with_causes;
-pub use figures::described as figures_described;
-pub use in_force::is_programmed;
-pub use probe::probe;
-use proxy_common::names::MAPS;
-use proxy_model::{
-    Backend, Capability, ChangeSet, Difference, FatalCause, Figure, NodeState, RepairReport,
-    ServiceFailure, SyncError, SyncReport,
-};
+use proxy_model::Capability;
 pub use render::render;
-
-use crate::logging::milliseconds;
-
-use self::{
-    capacity::Capacity,
-    cgroup::Cgroup,
-    held_maps::HeldMap,
-    kernel_maps::KernelMaps,
-    links::HeldLink,
-    load::Loaded,
-    pins::PinDir,
-    tables::{Outcome, Tables},
-};
-
-/// How long to wait before what the maps hold is read back and a sync is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What socket hooks cannot do: they meet sockets of this node's processes, not packets.
 pub const LACKS: &[Capability] = &[
@@ -83,220 +42,3 @@ pub const LACKS: &[Capability] = &[
     Capability::Masquerade,
     Capability::StrayTraffic,
 ];
-
-/// What the backend must know.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Where maps and links are pinned; one agent at a time.
-    pub pin_dir: PathBuf,
-    /// The cgroup whose sockets are served; the root of the hierarchy when not given.
-    pub cgroup_path: Option<PathBuf>,
-    /// Entries by map name, for those that shall differ from the defaults.
-    pub map_sizes: BTreeMap<String, u32>,
-    /// Whether the programs write debug lines.
-    pub kernel_log: bool,
-}
-
-/// The eBPF dataplane.
-pub struct EbpfBackend {
-    pins: PinDir,
-    cgroup: Cgroup,
-    loaded: Loaded,
-    maps: Vec<HeldMap>,
-    tables: Tables<KernelMaps>,
-    capacity: Capacity,
-    /// Empty until the first sync attaches.
-    links: Vec<HeldLink>,
-    /// When the backend was opened; taken by the first sync that attaches.
-    opened: Option<Instant>,
-}
-
-impl EbpfBackend {
-    /// Locks the pins and loads the programs. What serves already goes on as it is: programs are
-    /// attached by the first sync, after the maps are right.
-    pub fn open(options: &Options) -> Result<Self, OpenError> {
-        let opened = Instant::now();
-        rights::check()?;
-        let cgroup = Cgroup::open(options.cgroup_path.as_deref())?;
-        let pins = PinDir::open(&options.pin_dir)?;
-        let mut loaded = load::load(&pins, &options.map_sizes, options.kernel_log)?;
-        let maps = held_maps::hold(&loaded.ebpf)?;
-        let tables = KernelMaps::take(&mut loaded.ebpf)?;
-        let capacity = capacity(&options.map_sizes);
-        Ok(Self {
-            pins,
-            cgroup,
-            loaded,
-            maps,
-            tables: Tables::new(tables, capacity),
-            capacity,
-            links: Vec::new(),
-            opened: Some(opened),
-        })
-    }
-
-    /// The programs' debug lines, to be read by the caller; an error where they are off.
-    pub fn take_kernel_log(&mut self) -> Result<EbpfLogger<&'static dyn log::Log>, aya_log::Error> {
-        EbpfLogger::init(&mut self.loaded.ebpf)
-    }
-
-    /// Refuses to replace maps of an earlier run by smaller ones that cannot hold what those serve.
-    fn keep_what_was_served(&self, outcome: &Outcome) -> Result<(), OpenError> {
-        if !self.loaded.rebuilt || outcome.failures.is_empty() {
-            return Ok(());
-        }
-        let served = load::served_before(&self.pins)?;
-        let lost = outcome
-            .failures
-            .iter()
-            .find(|(key, _)| served.contains(*key));
-        lost.map_or(Ok(()), |(key, reason)| {
-            Err(OpenError::Other(format!(
-                "maps of the given sizes cannot hold what is served now, so that stays as it is: \
-                 {key}: {reason}"
-            )))
-        })
-    }
-
-    /// Attaches the programs, in the place of those of an earlier run.
-    fn attach(&mut self, services: usize, opened: Instant) -> Result<(), OpenError> {
-        let directory = self.pins.links();
-        let attached = links::attach(&self.loaded.ebpf, &self.cgroup, &directory)?;
-        if self.loaded.rebuilt {
-            load::settle_rebuilt(&self.pins)?;
-            self.loaded.services = self.pins.services();
-        }
-        self.pins.remove_stale();
-        let memory = self.log_memory();
-        tracing::info!(
-            backend = self.name(),
-            services,
-            cgroup = %self.cgroup.path.display(),
-            pin_dir = %self.pins.path().display(),
-            refusal = self.loaded.refusal,
-            adopted = self.loaded.adopted,
-            programs_swapped = attached.swapped,
-            programs_attached = attached.fresh,
-            maps_kib = memory / 1024,
-            duration_ms = milliseconds(opened.elapsed()),
-            "serving"
-        );
-        self.links = attached.links;
-        Ok(())
-    }
-
-    /// Logs the kernel memory of each map; returns the sum in bytes.
-    fn log_memory(&self) -> u64 {
-        let used: BTreeMap<_, _> = self.tables.programmed().used.by_map().into();
-        let mut sum = 0;
-        for map in &self.maps {
-            let bytes = map.memory().unwrap_or(0);
-            sum += bytes;
-            tracing::debug!(
-                map = map.shape.name,
-                entries = used.get(map.shape.name),
-                kib = bytes / 1024,
-                "map memory"
-            );
-        }
-        sum
-    }
-}
-
-fn later(error: &impl std::fmt::Display) -> SyncError {
-    SyncError::Retry {
-        reason: error.to_string(),
-        after: RETRY_AFTER,
-    }
-}
-
-fn failures(outcome: Outcome) -> Vec<ServiceFailure> {
-    let failures = outcome.failures.into_iter();
-    failures
-        .map(|(key, reason)| ServiceFailure { key, reason })
-        .collect()
-}
-
-impl Backend for EbpfBackend {
-    fn name(&self) -> &'static str {
-        "ebpf"
-    }
-
-    fn lacks(&self) -> &'static [Capability] {
-        LACKS
-    }
-
-    fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
-        let outcome = self
-            .tables
-            .sync(state, change)
-            .map_err(|error| later(&error))?;
-        if let Some(first) = outcome.left_out.first() {
-            tracing::error!(
-                addresses = outcome.left_out.len(),
-                %first,
-                "map NODE_ADDRS is full: NodePorts do not answer on these addresses; raise the \
-                 limit with --map-size NODE_ADDRS=N, or choose fewer with --nodeport-addresses"
-            );
-        }
-        if let Some(opened) = self.opened {
-            self.keep_what_was_served(&outcome)
-                .and_then(|()| self.attach(state.services.len(), opened))
-                .map_err(|error| SyncError::Fatal {
-                    cause: match error {
-                        OpenError::Host(_) => FatalCause::Host,
-                        OpenError::Locked(_) | OpenError::Other(_) => FatalCause::Other,
-                    },
-                    reason: error.to_string(),
-                })?;
-            self.opened = None;
-        }
-        Ok(SyncReport {
-            writes: outcome.writes,
-            failures: failures(outcome),
-        })
-    }
-
-    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, SyncError> {
-        let mut differences = self.host_differences().map_err(|error| later(&error))?;
-        let entries = self.tables.differences(state);
-        differences.extend(entries.map_err(|error| later(&error))?);
-        Ok(differences)
-    }
-
-    fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
-        if self.opened.is_some() {
-            // Nothing is in force yet that could differ.
-            let report = self.sync(state, &state.as_change_set())?;
-            return Ok(RepairReport {
-                writes: report.writes,
-                failures: report.failures,
-                ..RepairReport::default()
-            });
-        }
-        self.mend(state).map_err(|error| later(&error))
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        figures::figures(self)
-    }
-}
-
-/// Entries the maps can hold, with the configured sizes.
-fn capacity(sizes: &BTreeMap<String, u32>) -> Capacity {
-    let entries = |name: &str| {
-        let shape = MAPS
-            .iter()
-            .find(|shape| shape.name == name)
-            .expect("a name of the table");
-        load::entries(shape, sizes) as usize
-    };
-    Capacity {
-        services: entries("SERVICES"),
-        frontends: entries("FRONTENDS"),
-        sets: entries("SETS"),
-        slots: entries("SLOTS"),
-        members: entries("MEMBERS"),
-        node_addresses: entries("NODE_ADDRS"),
-    }
-}

@@ -18,7 +18,8 @@ use proxy_common::{
 };
 use proxy_model::Protocol;
 
-use super::{encode, pins, syscalls};
+use super::{pins, syscalls};
+use crate::backend::ebpf::encode;
 
 /// Whether the dataplane pinned in `pin_dir`, by whichever agent, leads sockets that dial `at` to
 /// an endpoint. `false` where that cannot be told.

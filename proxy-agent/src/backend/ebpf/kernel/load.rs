@@ -16,7 +16,8 @@ use proxy_common::{
 };
 use proxy_model::ServicePortKey;
 
-use super::{OpenError, encode, links, pins, pins::PinDir, syscalls, with_causes};
+use super::{OpenError, links, pins, pins::PinDir, syscalls, with_causes};
+use crate::backend::ebpf::encode;
 
 /// The kernel programs, built from `proxy-ebpf`; empty when the agent was built without them.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/socket.o"));

@@ -3,7 +3,8 @@
 
 use proxy_model::{Difference, NodeState, RepairReport};
 
-use super::{EbpfBackend, OpenError, entry::MapError, failures, links::Mended, pins::repin};
+use super::{EbpfBackend, OpenError, failures, links::Mended, pins::repin};
+use crate::backend::ebpf::entry::MapError;
 
 impl EbpfBackend {
     /// What is wrong with the pins and links; before anything is attached, nothing is.

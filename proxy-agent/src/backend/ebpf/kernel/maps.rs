@@ -18,11 +18,8 @@ use proxy_common::{
     service::{ServiceKey, ServiceValue},
 };
 
-use super::{
-    OpenError,
-    entry::{Entries, Entry, Key, MapError, ServiceMaps},
-    with_causes,
-};
+use super::{OpenError, with_causes};
+use crate::backend::ebpf::entry::{Entries, Entry, Key, MapError, ServiceMaps};
 
 /// Typed handles to the Service maps.
 pub struct KernelMaps {

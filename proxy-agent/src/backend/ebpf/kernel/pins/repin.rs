@@ -9,8 +9,8 @@ use std::{
 
 use proxy_model::{Difference, DifferenceKind};
 
+use super::super::{OpenError, syscalls};
 use super::{PinDir, remove_tree};
-use crate::backend::ebpf::{OpenError, syscalls};
 
 impl PinDir {
     /// Whether the directory that is locked is still where it was.
