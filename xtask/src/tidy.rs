@@ -14,6 +14,7 @@ use xtask::paths;
 mod links;
 mod manifests;
 mod places;
+mod semantics;
 mod sources;
 
 /// What a rule has to say about a file.
@@ -77,6 +78,9 @@ pub(crate) fn check() -> Result<bool> {
             &home,
         ));
         said.extend(manifests::check(&file));
+        if path == semantics::PAGE {
+            said.extend(semantics::check(&file, &paths));
+        }
         said.extend(links::check(&file, |target| root.join(target).exists()));
         findings.extend(said.into_iter().map(|finding| (path.clone(), finding)));
     }
