@@ -14,6 +14,7 @@ pub(crate) const PACKAGE: &str = "proxy-tests";
 /// Suites that need no root and load no program.
 const UNPRIVILEGED: &[&str] = &[
     "api_faults",
+    "kube_proxy",
     "reference",
     "scenarios_model",
     "scenarios_render",
