@@ -17,7 +17,10 @@ use crate::setup::{self, Needs};
 use crate::stop::Stopped;
 use crate::tally::Tally;
 use crate::vm::kernels;
-use crate::{test, tidy, windows};
+use crate::{fuzz, test, tidy, windows};
+
+/// How long each fuzz target runs, in seconds.
+const FUZZING: u32 = 20;
 
 /// A named part of the run. The action says whether it passed, and counts tests.
 type Step = (String, Box<dyn FnOnce(&mut Tally) -> Result<bool>>);
@@ -76,6 +79,7 @@ fn steps() -> Vec<Step> {
         step("documentation builds", |_| done(&mut documentation())),
         step("tests", test::all),
         step("Windows", windows::check),
+        step("fuzzing", |_| fuzz::all(FUZZING)),
     ];
     for line in kernels::Line::ALL {
         let action = move |tally: &mut Tally| test::on_kernel(line, &[], &[], tally);

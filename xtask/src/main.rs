@@ -11,6 +11,7 @@ mod build_ebpf;
 mod cargo;
 mod ci;
 mod docs;
+mod fuzz;
 mod guest;
 mod progress;
 mod setup;
@@ -46,6 +47,8 @@ enum Command {
     Demo(workload::Args),
     /// Run tests: all of them, the quick ones, or those that depend on the kernel on another one
     Test(test::Args),
+    /// Feed arbitrary objects and events to decoding and the model, for a while
+    Fuzz(fuzz::Args),
     /// Build the model and the agent for Windows, and compare what they print under wine
     Windows,
     /// Measure, everything side by side
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => workload::run("demo", &args),
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => workload::run("bench", &args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Windows => windows::run(),
         Command::Ci => Ok(ci::run()),
         Command::Tidy => tidy::run(),

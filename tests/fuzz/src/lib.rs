@@ -1,0 +1,15 @@
+//! What the fuzz targets do with the bytes that a fuzzer invents. A target returns whatever it is
+//! given, or panics: then something is broken.
+//!
+//! ```text
+//! objects   text ──manifests──> ClusterEvent ──> Model ──> state, changes, explain
+//! model     bytes ──events────> ClusterEvent ──> Model ──> state, changes, oracle
+//! ```
+//!
+//! Knows no fuzzer: the programs in `targets/` do.
+
+mod changes;
+mod events;
+pub mod model;
+pub mod objects;
+mod packets;

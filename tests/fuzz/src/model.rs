@@ -1,0 +1,68 @@
+//! Events as a fuzzer invents them: those that no API server would let through as well.
+
+use arbitrary::{Result, Unstructured};
+use proxy_model::{Model, compute};
+
+use crate::{changes::Told, events, packets};
+
+/// More events than this teach a fuzzer nothing new.
+const EVENTS: usize = 64;
+
+/// Reads `data` as settings, events and packets.
+///
+/// # Panics
+///
+/// If the model after the events one by one is not the model after all of them at once, or
+/// anything else is broken.
+pub fn run(data: &[u8]) {
+    // An input that ends early is one that says no more.
+    read(&mut Unstructured::new(data)).unwrap_or_default();
+}
+
+fn read(input: &mut Unstructured<'_>) -> Result<()> {
+    let settings = events::settings(input)?;
+    let mut model = Model::new(settings.clone());
+    let mut told = Told::default();
+    let mut taken = Vec::new();
+    let mut changed = false;
+    while !input.is_empty() && taken.len() < EVENTS {
+        let event = events::event(input)?;
+        changed |= model.apply(event.clone());
+        taken.push(event);
+        if input.ratio(2, 3)? {
+            let before = model.state().clone();
+            told.update(&mut model);
+            assert!(
+                changed || *model.state() == before,
+                "events without effect changed the state"
+            );
+            changed = false;
+        }
+    }
+    told.update(&mut model);
+    let state = model.state();
+    assert_eq!(*state, compute(settings, taken));
+    for packet in packets::to_frontends(state) {
+        packets::judge(state, &packet);
+    }
+    packets::judge(state, &events::packet(input)?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_pass() {
+        let mut seed = 1_u64;
+        let mut byte = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed.to_be_bytes()[0]
+        };
+        for length in 0..400 {
+            let bytes: Vec<u8> = (0..length * 3).map(|_| byte()).collect();
+            run(&bytes);
+        }
+    }
+}

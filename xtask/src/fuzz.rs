@@ -1,0 +1,208 @@
+//! `cargo xtask fuzz`: lets a fuzzer invent input for everything that reads objects.
+//!
+//! The targets are in `tests/fuzz`. They are instrumented as `cargo fuzz` does it, without its
+//! sanitizers: those need a nightly compiler, and what they find is left to Miri and to the few
+//! lines of `unsafe` themselves. So the stable compiler is enough, with one for C++.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use xtask::paths;
+
+use crate::cargo::{self, Executable, Object, cargo};
+use crate::progress;
+
+/// The package of the targets.
+const PACKAGE: &str = "proxy-fuzz";
+
+/// Coverage for the fuzzer, and the operands of comparisons, so that it learns what to write.
+const INSTRUMENTATION: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "--cfg=fuzzing",
+];
+
+/// Longer inputs are slower and say nothing new.
+const LONGEST_INPUT: &str = "-max_len=8192";
+
+/// An input that takes longer is a finding, in seconds: the slowest seed takes a hundredth.
+const SLOW: &str = "-timeout=10";
+
+/// A fuzz target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Target {
+    /// Manifests: reading, converting, the model, explanations
+    Objects,
+    /// Events: the model and the oracle
+    Model,
+}
+
+impl Target {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::Objects, Self::Model];
+
+    /// Its name on the command line, which is that of its program.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Objects => "objects",
+            Self::Model => "model",
+        }
+    }
+
+    /// Where its first inputs come from.
+    fn seeds(self) -> &'static [&'static str] {
+        match self {
+            // A scenario file is an input as it is, and so is a manifest.
+            Self::Objects => &["tests/scenarios", "tests/data"],
+            // Bytes that nobody can write: the fuzzer finds its own within seconds.
+            Self::Model => &[],
+        }
+    }
+}
+
+/// Options of `fuzz`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Which; all, one after the other, if none is named
+    target: Option<Target>,
+    /// How long each target runs
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    seconds: u32,
+    /// Run this one input instead, as a crash left it
+    #[arg(long, value_name = "FILE", requires = "target")]
+    input: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let built = build()?;
+    if let (Some(target), Some(input)) = (args.target, &args.input) {
+        let program = &cargo::the(target.name(), &built)?.path;
+        progress::run(Command::new(program).arg(SLOW).arg(input))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let targets = args.target.map_or(Target::ALL.to_vec(), |one| vec![one]);
+    let mut passed = true;
+    for target in targets {
+        passed &= fuzz(target, &built, args.seconds)?;
+    }
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Every target for so many seconds, for CI.
+pub(crate) fn all(seconds: u32) -> Result<bool> {
+    let built = build()?;
+    let mut passed = true;
+    for target in Target::ALL {
+        passed &= fuzz(target, &built, seconds)?;
+    }
+    Ok(passed)
+}
+
+/// Builds the targets. For a named platform, so that build scripts and macros, which run during
+/// the build, are not instrumented.
+fn build() -> Result<Vec<Executable>> {
+    ensure!(
+        paths::find_on_path("c++").is_some(),
+        "building the fuzzer takes a C++ compiler, and there is no c++: install one (g++ or clang)"
+    );
+    let mut command = cargo("build", Object::Skipped);
+    command
+        .args(["--package", PACKAGE, "--bins", "--features", "fuzzer"])
+        .args(["--profile", "fuzz", "--target", &platform()?])
+        .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTATION.join("\u{1f}"));
+    cargo::build(&mut command)
+}
+
+/// The platform that the compiler builds for by itself.
+fn platform() -> Result<String> {
+    let output = Command::new("rustc")
+        .args(["--print", "host-tuple"])
+        .current_dir(paths::workspace_root())
+        .output()
+        .context("asking rustc for its platform")?;
+    ensure!(
+        output.status.success(),
+        "`rustc --print host-tuple` failed: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Lets the fuzzer work on one target. `Ok(false)` if it found something.
+fn fuzz(target: Target, built: &[Executable], seconds: u32) -> Result<bool> {
+    let name = target.name();
+    let program = &cargo::the(name, built)?.path;
+    let root = paths::workspace_root();
+    // What it learnt stays for the next run.
+    let learnt = root.join("target/fuzz").join(name).join("corpus");
+    let findings = root.join("target/fuzz").join(name).join("findings");
+    for dir in [&learnt, &findings] {
+        std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    }
+    println!("fuzzing {name} for {seconds} s");
+    let mut command = invocation(target, program, &learnt, &findings, seconds);
+    let line = progress::shell_line(&command);
+    let status = command
+        .current_dir(root)
+        .status()
+        .with_context(|| format!("starting `{line}`"))?;
+    if !status.success() {
+        println!(
+            "error: {name}: {status}: the input is in {}; look at it with\n    \
+             cargo xtask fuzz {name} --input FILE\nand make a scenario or a unit test of it",
+            findings.display()
+        );
+    }
+    Ok(status.success())
+}
+
+fn invocation(
+    target: Target,
+    program: &Path,
+    learnt: &Path,
+    findings: &Path,
+    seconds: u32,
+) -> Command {
+    let mut command = Command::new(program);
+    command
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-artifact_prefix={}/", findings.display()))
+        .args([LONGEST_INPUT, SLOW, "-print_final_stats=1", "-verbosity=1"]);
+    if target == Target::Objects {
+        command.arg("-dict=tests/fuzz/objects.dict");
+    }
+    command.arg(learnt).args(target.seeds());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_and_words_are_there() {
+        let root = paths::workspace_root();
+        for target in Target::ALL {
+            for seeds in target.seeds() {
+                assert!(root.join(seeds).is_dir(), "{seeds}");
+            }
+            let (learnt, findings) = (Path::new("/l"), Path::new("/f"));
+            let command = invocation(target, Path::new("/p"), learnt, findings, 7);
+            let line = progress::shell_line(&command);
+            assert!(line.contains("-max_total_time=7 -artifact_prefix=/f/"), "{line}");
+            if let Some((_, rest)) = line.split_once("-dict=") {
+                let dictionary = rest.split(' ').next().unwrap();
+                assert!(root.join(dictionary).is_file(), "{dictionary}");
+            }
+        }
+    }
+}
