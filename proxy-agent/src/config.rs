@@ -19,11 +19,11 @@ use thiserror::Error;
 
 #[cfg(target_os = "linux")]
 pub use self::{
-    asking::{admin_socket, check, wanted_node},
+    asking::{asked, check, wanted_node},
     running::{Run, Source, run},
 };
 use self::{
-    cli::{NodeArgs, PinArgs},
+    cli::{ModelArgs, NodeArgs, PinArgs},
     kube_proxy::{Given, Settings},
 };
 
@@ -69,21 +69,21 @@ pub struct Once {
     pub manifests: Vec<PathBuf>,
     /// The node, and what decides where its traffic goes.
     pub model: proxy_model::Settings,
-    /// What the user should know about the configuration file.
+    /// What the user should know about the configuration.
     pub warnings: Vec<String>,
 }
 
 /// Checks the arguments of a command that computes the state once.
-pub fn once(args: &NodeArgs, file: Option<&Path>) -> Result<Once, ConfigError> {
+pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
     let mut mistakes = Vec::new();
-    let settings = settings(file, &[], &mut mistakes);
-    if args.manifests.is_empty() {
+    let settings = settings(args.config.as_deref(), &args.given(), &mut mistakes);
+    if args.node.manifests.is_empty() {
         mistakes.push(NO_MANIFESTS.to_owned());
     }
-    let node = node_name(args, settings.node_name.clone(), &mut mistakes);
+    let node = node_name(&args.node, settings.node_name.clone(), &mut mistakes);
     if mistakes.is_empty() {
         Ok(Once {
-            manifests: args.manifests.clone(),
+            manifests: args.node.manifests.clone(),
             model: settings.model(node),
             warnings: settings.notices.iter().map(ToString::to_string).collect(),
         })

@@ -11,8 +11,8 @@ use proxy_agent::{
     backend::ebpf,
     cluster::manifests::ManifestError,
     config::{
-        self, ConfigError,
-        cli::{Cli, Command, ExplainArgs, Output, StateArgs},
+        self, ConfigError, Once,
+        cli::{Cli, Command, ExplainArgs, ModelArgs, Output, StateArgs},
     },
     once,
     report::{
@@ -40,8 +40,7 @@ fn main() -> ExitCode {
         Some(Command::State(args)) => state(&args),
         Some(Command::Explain(args)) => explain_packet(&args),
         Some(Command::Check(args)) => return system::check(&args),
-        Some(Command::Render(args)) => config::once(&args.node, None)
-            .map_err(Error::from)
+        Some(Command::Render(args)) => settle(&args.model)
             .and_then(|once| Ok(once::state(once)?))
             .and_then(|state| print(&ebpf::render(&state))),
         Some(Command::Cleanup(args)) => system::cleanup(&args),
@@ -51,10 +50,10 @@ fn main() -> ExitCode {
 }
 
 fn state(args: &StateArgs) -> Result<(), Error> {
-    if args.node.manifests.is_empty() {
+    if args.model.node.manifests.is_empty() {
         return system::ask_state(args);
     }
-    let state = once::state(config::once(&args.node, None)?)?;
+    let state = once::state(settle(&args.model)?)?;
     print(&match args.output {
         Output::Text => report::to_text(&state),
         Output::Json => report::to_json(&state),
@@ -63,19 +62,24 @@ fn state(args: &StateArgs) -> Result<(), Error> {
 
 fn explain_packet(args: &ExplainArgs) -> Result<(), Error> {
     let packet = explain::packet(&args.from, &args.to, args.in_interface.as_deref())?;
-    if args.node.manifests.is_empty() {
+    if args.model.node.manifests.is_empty() {
         return system::ask_explain(args);
     }
-    let once = config::once(&args.node, args.config.as_deref())?;
-    for warning in &once.warnings {
-        eprintln!("proxy-agent: {warning}");
-    }
-    let model = once::model(once)?;
+    let model = once::model(settle(&args.model)?)?;
     let explanation = explain::explain(&model, &packet, args.path.into());
     print(&match args.output {
         Output::Text => explanation.story,
         Output::Json => explanation.to_json(),
     })
+}
+
+/// What a command needs that computes from manifests. Says what is odd about the configuration.
+fn settle(args: &ModelArgs) -> Result<Once, Error> {
+    let once = config::once(args)?;
+    for warning in &once.warnings {
+        eprintln!("proxy-agent: {warning}");
+    }
+    Ok(once)
 }
 
 /// Writes a result; a reader that went away (`| head`) is no error.

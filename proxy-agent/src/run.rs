@@ -26,7 +26,7 @@ use crate::{
     admin::server::Socket,
     backend::{
         check::Check,
-        choice::{Choice, EBPF_LACKS, Mode, NoBackend, choose},
+        choice::{Choice, Mode, NoBackend, choose},
         ebpf::{self, EbpfBackend, OpenError},
     },
     cluster::{
@@ -86,9 +86,13 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     for warning in &config.warnings {
         tracing::warn!(text = warning, "configuration");
     }
+    for note in &config.notes {
+        tracing::info!(text = note, "configuration");
+    }
     let choice = block_in_place(|| choose_backend(&config))?;
     let source = open_source(&config).await?;
     let mut backend = block_in_place(|| EbpfBackend::open(&config.ebpf))?;
+    tell(&choice);
     oom::set_score(config.oom_score_adj);
     if config.ebpf.kernel_log {
         let logger = backend
@@ -139,11 +143,15 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Says which backend serves, and why. With mode auto, this host is looked at before anything is
-/// opened.
+/// Which backend serves, and why. With mode auto, this host is looked at before anything is opened.
 fn choose_backend(config: &Run) -> Result<Choice, NoBackend> {
-    let probe = || Check::run(&config.ebpf).why_not();
-    let choice = choose(config.mode, EBPF_LACKS, probe)?;
+    choose(config.mode, ebpf::LACKS, || {
+        Check::run(&config.ebpf).why_not()
+    })
+}
+
+/// Tells the log which backend serves, and why.
+fn tell(choice: &Choice) {
     for refused in &choice.refused {
         tracing::info!(
             backend = refused.backend,
@@ -159,7 +167,6 @@ fn choose_backend(config: &Run) -> Result<Choice, NoBackend> {
         lacks = lacks.join(", "),
         "backend chosen"
     );
-    Ok(choice)
 }
 
 async fn open_source(config: &Run) -> Result<Source, RunError> {

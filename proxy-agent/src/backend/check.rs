@@ -77,7 +77,7 @@ impl Check {
             name: "ebpf",
             chosen: usable,
             why_not: (!usable).then(|| format!("this host lacks: {}", missing.join(", "))),
-            lacks: Some(Lacks(choice::EBPF_LACKS)),
+            lacks: Some(Lacks(ebpf::LACKS)),
         };
         let others = NOT_YET.map(|name| Candidate {
             name,
@@ -157,7 +157,7 @@ mod tests {
             requirement("BTF", false, false),
         ]);
         assert!(!check.is_usable());
-        let lacks = choice::EBPF_LACKS
+        let lacks = ebpf::LACKS
             .iter()
             .map(|one| format!("  {one:16}  {}\n", one.without()));
         let expected = "\
@@ -187,7 +187,7 @@ What the backend ebpf cannot do yet on any host, and what does not work without 
         assert_eq!(json["requirements"][0]["remedy"], "use a newer one");
         assert_eq!(json["backends"][0]["whyNot"], "this host lacks: kernel");
         let lacks = json["backends"][0]["lacks"].as_array().unwrap();
-        assert_eq!(lacks.len(), choice::EBPF_LACKS.len());
+        assert_eq!(lacks.len(), ebpf::LACKS.len());
         assert_eq!(json["backends"][1]["lacks"], serde_json::Value::Null);
     }
 }

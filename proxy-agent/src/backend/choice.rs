@@ -4,16 +4,6 @@ use proxy_model::Capability;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use thiserror::Error;
 
-/// What the eBPF backend cannot do.
-pub const EBPF_LACKS: &[Capability] = &[
-    Capability::Sctp,
-    Capability::ExternalTraffic,
-    Capability::SourceRanges,
-    Capability::ForeignClients,
-    Capability::Masquerade,
-    Capability::StrayTraffic,
-];
-
 /// What `mode` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {

@@ -4,19 +4,33 @@ use std::path::PathBuf;
 
 use super::{
     ConfigError, absolute_pin_dir,
-    cli::{AskArgs, CheckArgs, NodeArgs, PinArgs},
+    cli::{AskArgs, CheckArgs, ModelArgs, NodeArgs, PinArgs},
 };
 use crate::{admin, backend::ebpf};
 
-/// The socket of the agent that is meant.
-pub fn admin_socket(args: &AskArgs) -> Result<PathBuf, ConfigError> {
-    if let Some(socket) = &args.admin_socket {
-        return Ok(socket.clone());
+/// The socket of the agent that is meant. It has a configuration of its own: flags that would
+/// decide something with manifests are mistakes.
+pub fn asked(args: &AskArgs, model: &ModelArgs) -> Result<PathBuf, ConfigError> {
+    let idle = model.idle_without_manifests().into_iter();
+    let mut mistakes: Vec<_> = idle
+        .map(|flag| {
+            format!(
+                "{flag}: decides nothing here: the running agent answers, with its own \
+                 configuration; give --manifests to compute the state anew, or leave this out"
+            )
+        })
+        .collect();
+    let socket = args.admin_socket.clone().unwrap_or_else(|| {
+        let pins = PinArgs {
+            pin_dir: args.pin_dir.clone(),
+        };
+        admin::socket_path(&absolute_pin_dir(&pins, &mut mistakes))
+    });
+    if mistakes.is_empty() {
+        Ok(socket)
+    } else {
+        Err(ConfigError { mistakes })
     }
-    let pins = PinArgs {
-        pin_dir: args.pin_dir.clone(),
-    };
-    super::pin_dir(&pins).map(|pin_dir| admin::socket_path(&pin_dir))
 }
 
 /// The node that the running agent must be for; `None` if any will do.

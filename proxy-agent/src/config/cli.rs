@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    kube_proxy::{ApiServerArgs, FileArgs, ServingArgs, TrafficArgs},
+    kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
     others::OtherArgs,
 };
 
@@ -64,7 +64,7 @@ pub enum Command {
 }
 
 /// Where cluster objects come from, and for which node.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct NodeArgs {
     /// File or directory (*.yaml, *.yml, *.json) of Services, EndpointSlices, Nodes and `ServiceCIDRs` as kubectl
     /// prints them; may be repeated; watched for changes while running
@@ -87,13 +87,9 @@ pub struct PinArgs {
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The configuration file.
+    /// What decides what becomes of traffic.
     #[command(flatten)]
-    pub file: FileArgs,
-
-    /// Source and node.
-    #[command(flatten)]
-    pub node: NodeArgs,
+    pub model: ModelArgs,
 
     /// The API server.
     #[command(flatten)]
@@ -102,10 +98,6 @@ pub struct RunArgs {
     /// HTTP.
     #[command(flatten)]
     pub serving: ServingArgs,
-
-    /// Masquerading.
-    #[command(flatten)]
-    pub traffic: TrafficArgs,
 
     /// What else kube-proxy takes.
     #[command(flatten)]
@@ -171,9 +163,9 @@ pub struct AskArgs {
 /// Arguments of `state`.
 #[derive(Debug, Args)]
 pub struct StateArgs {
-    /// Source and node.
+    /// What decides what becomes of traffic.
     #[command(flatten)]
-    pub node: NodeArgs,
+    pub model: ModelArgs,
 
     /// The agent to ask.
     #[command(flatten)]
@@ -202,18 +194,13 @@ pub enum Output {
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Source and node.
+    /// What decides what becomes of traffic.
     #[command(flatten)]
-    pub node: NodeArgs,
+    pub model: ModelArgs,
 
     /// The agent to ask.
     #[command(flatten)]
     pub ask: AskArgs,
-
-    /// Configuration that decides what is masqueraded, together with --manifests; a running agent
-    /// uses its own
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
 
     /// Interface that the packet comes in by; none for one that this node sends
     #[arg(long, value_name = "NAME")]
@@ -266,9 +253,9 @@ pub struct CheckArgs {
 /// Arguments of `render`.
 #[derive(Debug, Args)]
 pub struct RenderArgs {
-    /// Source and node.
+    /// What decides what becomes of traffic.
     #[command(flatten)]
-    pub node: NodeArgs,
+    pub model: ModelArgs,
 
     /// The backend
     #[arg(long, value_enum, value_name = "NAME")]

@@ -7,6 +7,7 @@ mod tests;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use proxy_common::names::MAPS;
+use proxy_model::NodePortSelection;
 
 pub use self::sources::Source;
 use super::{ConfigError, absolute_pin_dir, cli::RunArgs, node_name, settings};
@@ -37,6 +38,8 @@ pub struct Run {
     pub oom_score_adj: i32,
     /// What the log should say about the configuration.
     pub warnings: Vec<String>,
+    /// What is worth knowing about it, although it is as usual.
+    pub notes: Vec<String>,
 }
 
 /// Checks the arguments of `run`, and reads the configuration file.
@@ -48,11 +51,11 @@ pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
 
 fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let mut mistakes = Vec::new();
-    let settings = settings(args.file.config.as_deref(), &args.given(), &mut mistakes);
+    let settings = settings(args.model.config.as_deref(), &args.given(), &mut mistakes);
     // A file that cannot be used may well name the source: that is one mistake, not two.
     let elsewhere = in_pod || !mistakes.is_empty();
     let source = sources::choose(args, settings.kubeconfig.clone(), elsewhere, &mut mistakes);
-    let node = node_name(&args.node, settings.node_name.clone(), &mut mistakes);
+    let node = node_name(&args.model.node, settings.node_name.clone(), &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);
     let (Some(source), true) = (source, mistakes.is_empty()) else {
@@ -80,8 +83,19 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
             configuration: settings.effective,
         },
         oom_score_adj: settings.oom_score_adj,
+        notes: notes(&settings.node_ports),
         warnings: settings.notices.iter().map(ToString::to_string).collect(),
     })
+}
+
+/// kube-proxy says this at start, too.
+fn notes(node_ports: &NodePortSelection) -> Vec<String> {
+    let everywhere = "nodePortAddresses: is unset: NodePorts answer on every address of this node; \
+                      --nodeport-addresses=primary leaves only the node's own";
+    match node_ports {
+        NodePortSelection::All => vec![everywhere.to_owned()],
+        NodePortSelection::Primary | NodePortSelection::Cidrs(_) => Vec::new(),
+    }
 }
 
 fn map_sizes(typed: &[String], mistakes: &mut Vec<String>) -> BTreeMap<String, u32> {

@@ -12,7 +12,7 @@ use proxy_agent::{
     },
     config::{
         self,
-        cli::{AskArgs, CheckArgs, ExplainArgs, NodeArgs, Output, PinArgs, RunArgs, StateArgs},
+        cli::{AskArgs, CheckArgs, ExplainArgs, ModelArgs, Output, PinArgs, RunArgs, StateArgs},
     },
     run::{self, RunError},
     start_logging,
@@ -56,7 +56,7 @@ pub fn ask_state(args: &StateArgs) -> Result<(), Error> {
         output: args.output,
         ..Asked::default()
     };
-    ask(&args.ask, &args.node, path, asked)
+    ask(&args.ask, &args.model, path, asked)
 }
 
 /// `explain` by the running agent.
@@ -69,13 +69,13 @@ pub fn ask_explain(args: &ExplainArgs) -> Result<(), Error> {
         path: args.path,
         ..Asked::default()
     };
-    ask(&args.ask, &args.node, "/explain", asked)
+    ask(&args.ask, &args.model, "/explain", asked)
 }
 
 /// Prints the running agent's answer.
-fn ask(agent: &AskArgs, node: &NodeArgs, path: &str, mut asked: Asked) -> Result<(), Error> {
-    let socket = config::admin_socket(agent)?;
-    asked.node = config::wanted_node(node);
+fn ask(agent: &AskArgs, model: &ModelArgs, path: &str, mut asked: Asked) -> Result<(), Error> {
+    let socket = config::asked(agent, model)?;
+    asked.node = config::wanted_node(&model.node);
     let answer = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

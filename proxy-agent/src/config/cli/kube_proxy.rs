@@ -5,17 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::RunArgs;
+use super::{NodeArgs, RunArgs};
 use crate::config::kube_proxy::Given;
-
-/// Where the configuration file is.
-#[derive(Debug, Clone, Default, Args)]
-pub struct FileArgs {
-    /// `KubeProxyConfiguration` (v1alpha1) file, see docs/reference/config.md; a flag that is given
-    /// wins over the file
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-}
 
 /// How the API server is reached.
 #[derive(Debug, Clone, Default, Args)]
@@ -46,9 +37,24 @@ pub struct ServingArgs {
     pub bind_address_hard_fail: Option<bool>,
 }
 
-/// Which traffic comes from pods of this node, and what is masqueraded.
+/// Everything that decides what becomes of traffic, besides the objects of the cluster. The same
+/// for an agent that serves and for commands that compute from manifests.
 #[derive(Debug, Clone, Default, Args)]
-pub struct TrafficArgs {
+pub struct ModelArgs {
+    /// Manifests and node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+
+    /// `KubeProxyConfiguration` (v1alpha1) file, see docs/reference/config.md; a flag that is given
+    /// wins over the file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Which backend serves: `ebpf`, what it can; `auto`, only one that does all that Services
+    /// need; kube-proxy's modes are taken, but eBPF serves in their place [default: `ebpf`]
+    #[arg(long, value_name = "MODE")]
+    pub proxy_mode: Option<String>,
+
     /// Addresses of all pods: one CIDR, or one per family separated by a comma
     #[arg(long, value_name = "CIDRS")]
     pub cluster_cidr: Option<String>,
@@ -70,6 +76,18 @@ pub struct TrafficArgs {
     /// tells what a netfilter proxy would do)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub masquerade_all: Option<bool>,
+
+    /// Where NodePorts answer: `primary` for the Node object's first address of each family, or
+    /// CIDRs that the addresses must be in, separated by commas or repeated; a family without a
+    /// CIDR has all of its addresses. The addresses are those of the host's interfaces; commands
+    /// that compute from manifests take those of the Node object in their place [default: all]
+    #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
+    pub nodeport_addresses: Option<Vec<String>>,
+
+    /// Whether processes of this node reach NodePorts through loopback addresses [default: `true`;
+    /// never with `primary`, and never in the modes `ipvs` and `nftables`]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub iptables_localhost_nodeports: Option<bool>,
 }
 
 impl RunArgs {
@@ -102,17 +120,19 @@ impl RunArgs {
         ];
         own.into_iter()
             .flatten()
-            .chain(self.traffic.given())
+            .chain(self.model.given())
             .chain(self.others.given.iter().cloned())
             .collect()
     }
 }
 
-impl TrafficArgs {
+impl ModelArgs {
     /// Flags that were given and stand for fields of the file.
     pub fn given(&self) -> Vec<Given> {
         const MASQUERADE: &[&str] = &["iptables.masqueradeAll", "nftables.masqueradeAll"];
+        let node_ports = self.nodeport_addresses.as_ref().map(|list| list.join(","));
         let all = [
+            given("--proxy-mode", &["mode"], self.proxy_mode.as_ref()),
             given(
                 "--cluster-cidr",
                 &["clusterCIDR"],
@@ -134,8 +154,28 @@ impl TrafficArgs {
                 self.pod_interface_name_prefix.as_ref(),
             ),
             given("--masquerade-all", MASQUERADE, self.masquerade_all.as_ref()),
+            given(
+                "--nodeport-addresses",
+                &["nodePortAddresses"],
+                node_ports.as_ref(),
+            ),
+            given(
+                "--iptables-localhost-nodeports",
+                &["iptables.localhostNodePorts"],
+                self.iptables_localhost_nodeports.as_ref(),
+            ),
         ];
         all.into_iter().flatten().collect()
+    }
+
+    /// Flags that were given and decide nothing where a running agent answers.
+    pub fn idle_without_manifests(&self) -> Vec<&'static str> {
+        let config = self.config.is_some().then_some("--config");
+        let given = self.given();
+        config
+            .into_iter()
+            .chain(given.iter().map(|given| given.flag))
+            .collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use proxy_model::{
-    NodePortSelection,
+    IpFamily, NodePortSelection,
     oracle::{Detector, Traffic},
 };
 
@@ -40,6 +40,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         check.mistake("bindAddress", text);
     }
     let cluster_cidrs = check.read("clusterCIDR", address::cluster_cidrs);
+    let half = half_selected(cluster_cidrs.as_deref().unwrap_or_default(), &node_ports);
     let detector = check.detector(cluster_cidrs.unwrap_or_default());
 
     let optional = |path| Some(complete.text(path)).filter(|text| !text.is_empty());
@@ -49,6 +50,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     };
     let sync_period = complete.period(&format!("{section}.syncPeriod"));
     typed.notices.extend(notices(complete));
+    typed.notices.extend(half);
     Settings {
         mode,
         kubeconfig: optional("clientConnection.kubeconfig").map(PathBuf::from),
@@ -78,8 +80,8 @@ fn notices(complete: &Complete) -> Vec<Notice> {
     let mode = complete.text("mode");
     if !matches!(mode, "" | "ebpf" | "auto") {
         let text = format!(
-            "\"{mode}\": Culvert serves with eBPF all the same; of this mode it takes the sync period \
-             and masqueradeAll"
+            "\"{mode}\": Culvert serves with eBPF all the same; of this mode it takes the sync \
+             period, masqueradeAll and where NodePorts answer"
         );
         notices.push(Notice::new("mode", text));
     }
@@ -90,6 +92,23 @@ fn notices(complete: &Complete) -> Vec<Notice> {
         notices.push(Notice::new("detectLocalMode", text.to_owned()));
     }
     notices
+}
+
+/// In a cluster of two families, a selection of addresses of one of them leaves the other as it is:
+/// seldom what was meant.
+fn half_selected(cluster_cidrs: &[IpNet], node_ports: &NodePortSelection) -> Option<Notice> {
+    let NodePortSelection::Cidrs(selected) = node_ports else {
+        return None;
+    };
+    let left = cluster_cidrs.iter().map(|cidr| IpFamily::of(cidr.addr()));
+    let has = |family| {
+        let mut families = selected.iter().map(|cidr| IpFamily::of(cidr.addr()));
+        families.any(|one| one == family)
+    };
+    let family = left.into_iter().find(|family| !has(*family))?;
+    let text =
+        format!("holds no {family} CIDR: NodePorts answer on every {family} address of this node");
+    Some(Notice::new("nodePortAddresses", text))
 }
 
 struct Check<'a> {

@@ -186,14 +186,14 @@ fn of_a_field_that_stands_twice_the_last_counts() {
 #[test]
 fn what_is_set_but_not_honoured_is_told() {
     let read = settings(
-        "conntrack: {min: 5}\nnodePortAddresses: [10.0.0.0/8]\nfeatureGates: {A: true}\n\
+        "conntrack: {min: 5}\nnodePortAddresses: [10.0.0.0/8]\nenableProfiling: true\nfeatureGates: {A: true}\n\
          iptables: {minSyncPeriod: 1000ms}\nlogging: {verbosity: 2}\n",
     );
     let told = notices(&read);
     let starts = [
         "featureGates: {\"A\":true} is not honoured: ",
         "logging.verbosity: 2 is not",
-        "nodePortAddresses: ",
+        "enableProfiling: ",
         "conntrack.min: 5 is not",
     ];
     assert_eq!(told.len(), starts.len(), "{told:?}");
@@ -290,6 +290,59 @@ fn a_sync_period_of_zero_is_a_default_in_a_file_and_a_mistake_as_a_flag() {
         Duration::from_secs(30)
     );
     assert!(settle(None, &[zero]).is_err());
+}
+
+#[test]
+fn where_node_ports_answer_follows_from_list_and_mode() {
+    use NodePortSelection::{All, Cidrs, Primary};
+    let range = || Cidrs(vec!["10.0.0.0/8".parse().unwrap()]);
+    for (fields, node_ports, localhost) in [
+        ("", All, true),
+        ("mode: auto", All, true),
+        ("mode: ebpf", All, true),
+        ("mode: iptables", All, true),
+        ("mode: ipvs", All, false),
+        ("mode: nftables", Primary, false),
+        (
+            "mode: nftables\nnodePortAddresses: [10.0.0.0/8]",
+            range(),
+            false,
+        ),
+        ("nodePortAddresses: [primary]", Primary, true),
+        ("nodePortAddresses: []", All, true),
+        (
+            "nodePortAddresses: [10.0.0.0/8]\niptables: {localhostNodePorts: false}",
+            range(),
+            false,
+        ),
+    ] {
+        let read = settings(fields);
+        assert_eq!(read.node_ports, node_ports, "{fields}");
+        assert_eq!(read.localhost_node_ports, localhost, "{fields}");
+    }
+}
+
+#[test]
+fn a_selection_for_one_family_of_two_is_told() {
+    let half = |pods: &str, selected: &str| {
+        let read = settings(&format!(
+            "clusterCIDR: \"{pods}\"\nnodePortAddresses: [{selected}]"
+        ));
+        notices(&read)
+    };
+    let both = "10.0.0.0/8,fd00::/8";
+    assert_eq!(
+        half(both, "192.0.2.0/24"),
+        [
+            "nodePortAddresses: holds no IPv6 CIDR: NodePorts answer on every IPv6 address of this \
+          node"
+        ]
+    );
+    assert_eq!(half(both, "'2001:db8::/32'").len(), 1);
+    assert_eq!(half(both, "192.0.2.0/24, '2001:db8::/32'"), [""; 0]);
+    assert_eq!(half(both, "primary"), [""; 0]);
+    assert_eq!(half("10.0.0.0/8", "192.0.2.0/24"), [""; 0]);
+    assert_eq!(half("", "192.0.2.0/24"), [""; 0]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) fn choose(
     mistakes: &mut Vec<String>,
 ) -> Option<Source> {
     let typed = &args.api_server;
-    if !args.node.manifests.is_empty() {
+    if !args.model.node.manifests.is_empty() {
         for (flag, given) in [
             ("--kubeconfig", typed.kubeconfig.is_some()),
             ("--master", !typed.master.is_empty()),
@@ -43,7 +43,7 @@ pub(super) fn choose(
                 ));
             }
         }
-        return Some(Source::Manifests(args.node.manifests.clone()));
+        return Some(Source::Manifests(args.model.node.manifests.clone()));
     }
     let kubeconfig = typed.kubeconfig.clone().or(configured);
     if kubeconfig.is_none() && typed.master.is_empty() && !elsewhere {

@@ -1,11 +1,12 @@
-//! What `run` makes of flags and files together.
+//! What `run`, and the commands that compute from manifests, make of flags and files together.
 
 use clap::Parser;
 use proxy_model::oracle::{Detector, Traffic};
 
 use super::*;
 use crate::config::{
-    cli::{self, Cli, NodeArgs},
+    asked,
+    cli::{self, AskArgs, Cli, Command, ModelArgs, NodeArgs},
     kube_proxy, once,
 };
 
@@ -94,11 +95,15 @@ fn what_kubeadm_starts_works_as_it_is() {
     assert_eq!(run.sync_period, Duration::from_secs(30));
     assert_eq!(run.warnings, [] as [String; 0]);
     let alone = file(fields);
-    let args = NodeArgs {
-        manifests: vec!["m".into()],
-        node_name: Some("node-a".to_owned()),
+    let args = ModelArgs {
+        node: NodeArgs {
+            manifests: vec!["m".into()],
+            node_name: Some("node-a".to_owned()),
+        },
+        config: Some(alone.path().to_owned()),
+        ..ModelArgs::default()
     };
-    assert_eq!(once(&args, Some(alone.path())).unwrap().model, run.model);
+    assert_eq!(once(&args).unwrap().model, run.model);
 }
 
 #[test]
@@ -116,6 +121,10 @@ fn every_flag_reaches_its_field() {
         "--pod-bridge-interface=br0",
         "--pod-interface-name-prefix=veth",
         "--masquerade-all=true",
+        "--nodeport-addresses=192.0.2.0/24,198.51.100.0/24",
+        "--nodeport-addresses=fd00::/64",
+        "--iptables-localhost-nodeports=false",
+        "--proxy-mode=auto",
         "--oom-score-adj=-5",
     ])
     .unwrap();
@@ -139,6 +148,14 @@ fn every_flag_reaches_its_field() {
             masquerade_all: true,
         }
     );
+    let cidrs = ["192.0.2.0/24", "198.51.100.0/24", "fd00::/64"];
+    assert_eq!(
+        run.model.node_ports,
+        NodePortSelection::Cidrs(cidrs.map(|cidr| cidr.parse().unwrap()).into())
+    );
+    assert!(!run.model.localhost_node_ports);
+    assert_eq!(run.notes, [] as [String; 0]);
+    assert_eq!(run.mode, Mode::Auto);
     assert_eq!(run.oom_score_adj, -5);
     let shown = &run.serving.configuration;
     assert_eq!(shown["detectLocal"]["interfaceNamePrefix"], "veth");
@@ -267,4 +284,79 @@ fn the_file_names_the_node_unless_a_flag_does() {
     let node = |args| run_file(fields, args).unwrap().model.node;
     assert_eq!(&*node(&["--manifests=x"]), "from-file");
     assert_eq!(&*node(&["--manifests=x", "--node-name=flag"]), "flag");
+}
+
+/// The arguments about the model of `state`, `explain` or `render`.
+fn model_args(command: &str, args: &[&str]) -> (ModelArgs, Option<AskArgs>) {
+    let needed: &[&str] = match command {
+        "explain" => &["--from=10.0.0.1", "--to=10.96.0.1:80/tcp"],
+        "render" => &["--backend=ebpf"],
+        _ => &[],
+    };
+    let line = [&["proxy-agent", command], needed, args].concat();
+    match Cli::try_parse_from(line).unwrap().command.unwrap() {
+        Command::State(args) => (args.model, Some(args.ask)),
+        Command::Explain(args) => (args.model, Some(args.ask)),
+        Command::Render(args) => (args.model, None),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_shapes_the_model_is_the_same_for_every_command() {
+    let fields = "nodePortAddresses: [primary]\nclusterCIDR: 10.0.0.0/8\nportRange: 1-2\n\
+                  iptables: {localhostNodePorts: false}\n";
+    let file = file(fields);
+    let args = [
+        "--manifests=m",
+        "--hostname-override=Node-A",
+        "--config",
+        file.path().to_str().unwrap(),
+        "--nodeport-addresses=192.0.2.0/24",
+        "--pod-bridge-interface=br0",
+        "--detect-local-mode=BridgeInterface",
+        "--masquerade-all",
+    ];
+    let run = run_args(&args).unwrap();
+    assert_eq!(&*run.model.node, "node-a");
+    let selection = NodePortSelection::Cidrs(vec!["192.0.2.0/24".parse().unwrap()]);
+    assert_eq!(run.model.node_ports, selection);
+    assert!(!run.model.localhost_node_ports && run.model.traffic.masquerade_all);
+    assert_eq!(run.warnings.len(), 2, "{:?}", run.warnings);
+    for command in ["state", "explain", "render"] {
+        let once = once(&model_args(command, &args).0).unwrap();
+        assert_eq!(once.model, run.model, "{command}");
+        assert_eq!(once.warnings, run.warnings, "{command}");
+    }
+}
+
+#[test]
+fn an_agent_that_runs_has_its_own_configuration() {
+    for command in ["state", "explain"] {
+        let (model, ask) = model_args(command, &["--node-name=n"]);
+        assert!(asked(&ask.unwrap(), &model).is_ok());
+        let (model, ask) = model_args(
+            command,
+            &["--config=f", "--nodeport-addresses=primary", "--pin-dir=p"],
+        );
+        let error = asked(&ask.unwrap(), &model).unwrap_err();
+        let named = ["--config: ", "--nodeport-addresses: ", "--pin-dir p: "];
+        assert_eq!(error.mistakes.len(), named.len(), "{error}");
+        for (mistake, named) in error.mistakes.iter().zip(named) {
+            assert!(mistake.starts_with(named), "{mistake}");
+        }
+    }
+}
+
+#[test]
+fn that_node_ports_answer_everywhere_is_noted_once_and_is_no_warning() {
+    let notes = |args: &[&str]| {
+        let run = run_args(&[&["--manifests=x", "--node-name=n"], args].concat()).unwrap();
+        (run.warnings.len(), run.notes.len())
+    };
+    assert_eq!(notes(&[]), (0, 1));
+    assert_eq!(notes(&["--nodeport-addresses=primary"]), (0, 0));
+    assert_eq!(notes(&["--nodeport-addresses=0.0.0.0/0"]), (0, 0));
+    // kube-proxy's default in this mode; the warning is about the mode.
+    assert_eq!(notes(&["--proxy-mode=nftables"]), (1, 0));
 }
