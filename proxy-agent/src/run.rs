@@ -86,13 +86,13 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     for warning in &config.warnings {
         tracing::warn!(text = warning, "configuration");
     }
-    for note in &config.notes {
-        tracing::info!(text = note, "configuration");
-    }
     let choice = block_in_place(|| choose_backend(&config))?;
     let source = open_source(&config).await?;
     let mut backend = block_in_place(|| EbpfBackend::open(&config.ebpf))?;
     tell(&choice);
+    for note in &config.notes {
+        tracing::info!(text = note, "configuration");
+    }
     oom::set_score(config.oom_score_adj);
     if config.ebpf.kernel_log {
         let logger = backend
