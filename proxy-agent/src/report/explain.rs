@@ -3,6 +3,7 @@
 
 mod nearby;
 mod question;
+mod rule;
 mod story;
 
 use std::net::SocketAddr;

@@ -3,32 +3,57 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use proxy_model::{NodeState, ServicePortKey, ServiceState, oracle::Packet};
+use proxy_model::{
+    IpFamily, NodeState, ServicePortKey, ServiceState,
+    oracle::{Packet, Path},
+};
 
 use super::service_port;
 
 /// What could have been meant, one sentence each; the nearest first.
-pub(super) fn hints(state: &NodeState, packet: &Packet) -> Vec<String> {
+pub(super) fn hints(state: &NodeState, packet: &Packet, path: Path) -> Vec<String> {
     let to = packet.destination;
     let mut hints = other_protocols(state, packet);
     if hints.is_empty() {
         hints.extend(other_ports(state, to.ip()));
     }
     hints.extend(endpoint_of(state, packet));
-    if state.node_port_addresses.contains(&to.ip()) {
-        hints.push(format!(
-            "{} is an address of this node, and there is no NodePort {} for {}.",
-            to.ip(),
-            to.port(),
-            packet.protocol
-        ));
-    } else if state.node.is_host(to.ip()) {
-        hints.push(format!(
-            "{} is an address of this node on which NodePorts do not answer.",
-            to.ip()
-        ));
-    }
+    hints.extend(own_address(state, packet, path));
     hints
+}
+
+/// What NodePorts have to do with it, where this node is what was dialled.
+fn own_address(state: &NodeState, packet: &Packet, path: Path) -> Option<String> {
+    let to = packet.destination;
+    let ip = to.ip();
+    let is_own = state.node.is_host(ip) || state.node_port_addresses.contains(&ip);
+    if !is_own && !ip.is_unspecified() {
+        return None;
+    }
+    let (port, protocol) = (to.port(), packet.protocol);
+    let mut services = state.services.iter();
+    let node_port = services.find(|(key, service)| {
+        let mut frontends = service.frontends.iter();
+        (key.protocol, key.family) == (protocol, IpFamily::of(ip))
+            && frontends.any(|one| (one.address, one.port) == (None, port))
+    });
+    let Some((key, _)) = node_port else {
+        return Some(format!(
+            "{ip} is an address of this node, and there is no NodePort {port} for {protocol}."
+        ));
+    };
+    let key = service_port(key);
+    let why_not = if ip.is_loopback() && path == Path::Packet {
+        "through loopback addresses only processes of this node reach NodePorts, as they dial \
+         (--path socket)"
+    } else if ip.is_loopback() || ip.is_unspecified() {
+        "nodePortAddresses or localhostNodePorts leave out loopback addresses"
+    } else {
+        "nodePortAddresses leave it out"
+    };
+    Some(format!(
+        "NodePort {port} of {key} does not answer on {ip}: {why_not}."
+    ))
 }
 
 fn other_protocols(state: &NodeState, packet: &Packet) -> Vec<String> {

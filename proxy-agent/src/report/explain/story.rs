@@ -2,11 +2,11 @@
 //! considered, and what is wrong with the Service.
 
 use proxy_model::{
-    Diagnostic, Model, NodeState, Role, ServicePortKey, Standing, TrafficPolicy,
-    oracle::{Detector, Masquerade, Outcome, Packet, Path, Reason, Verdict},
+    Diagnostic, Frontend, Model, NodeState, Role, ServicePortKey, Standing, TrafficPolicy,
+    oracle::{Outcome, Packet, Path, Verdict},
 };
 
-use super::{nearby, service_port};
+use super::{nearby, rule, service_port};
 use crate::report::table;
 
 /// More endpoints than this are counted only.
@@ -17,18 +17,24 @@ pub(super) fn tell(model: &Model, packet: &Packet, path: Path, verdict: &Verdict
     let mut lines = vec![headline(state, packet, path, verdict), String::new()];
     if let (Some(key), Some(frontend)) = (&verdict.service, &verdict.frontend) {
         lines.push(format!(
-            "Frontend: {} {} of {}.",
+            "Frontend: {} {} of {}{}.",
             frontend.kind.as_str(),
             frontend,
-            service_port(key)
+            service_port(key),
+            own_address(frontend, packet)
         ));
     } else {
         lines.push("Frontend: none.".to_owned());
-        lines.extend(nearby::hints(state, packet));
+        lines.extend(nearby::hints(state, packet, path));
     }
-    lines.push(format!("Rule: {}", rule(state, packet, verdict)));
+    lines.push(format!("Rule: {}", rule::of(state, packet, path, verdict)));
     if verdict.outcome == Outcome::Forward {
-        lines.push(format!("Source: {}", source(state, packet, path, verdict)));
+        lines.extend(rule::admission(state, packet, verdict));
+        lines.extend(affinity(state, verdict));
+        lines.push(format!(
+            "Source: {}",
+            rule::source(state, packet, path, verdict)
+        ));
     }
     let mut text = lines.join("\n") + "\n";
     if let Some(key) = &verdict.service {
@@ -38,6 +44,27 @@ pub(super) fn tell(model: &Model, packet: &Packet, path: Path, verdict: &Verdict
         text += &diagnostics(model, key);
     }
     text
+}
+
+/// Why a NodePort answers on the address that was dialled.
+fn own_address(frontend: &Frontend, packet: &Packet) -> String {
+    let to = packet.destination.ip();
+    match frontend.address {
+        Some(_) => String::new(),
+        None if to.is_loopback() || to.is_unspecified() => {
+            format!("; processes of this node reach NodePorts through {to}, too")
+        }
+        None => format!("; {to} is an address of this node where NodePorts answer"),
+    }
+}
+
+/// Who comes again may have no choice.
+fn affinity(state: &NodeState, verdict: &Verdict) -> Option<String> {
+    let service = state.services.get(verdict.service.as_ref()?)?;
+    let seconds = service.affinity?;
+    Some(format!(
+        "Affinity: a client that comes again within {seconds} s keeps its endpoint."
+    ))
 }
 
 fn headline(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -> String {
@@ -65,101 +92,6 @@ fn headline(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -
         "{who} to {}/{} on node {} {what}.",
         packet.destination, packet.protocol, state.node.name
     )
-}
-
-fn rule(state: &NodeState, packet: &Packet, verdict: &Verdict) -> String {
-    let to = packet.destination.ip();
-    let policy = match verdict.frontend {
-        Some(frontend) if frontend.kind.is_external() => "externalTrafficPolicy",
-        _ => "internalTrafficPolicy",
-    };
-    let rule = match verdict.reason {
-        Reason::ClusterSet => {
-            format!("{policy} Cluster: all usable endpoints of the cluster")
-        }
-        Reason::LocalSet => format!("{policy} Local: the usable endpoints on this node"),
-        Reason::LocalClient => format!(
-            "{policy} Local, but the client is on this node: all usable endpoints of the cluster"
-        ),
-        Reason::SourceRange => format!(
-            "{} is in none of the loadBalancerSourceRanges",
-            packet.source
-        ),
-        Reason::PacketPathDecides => {
-            "loadBalancerSourceRanges: the source is not known in a socket, so that the packet \
-             path decides"
-                .to_owned()
-        }
-        Reason::NoEndpoints => "the Service has no usable endpoint anywhere".to_owned(),
-        Reason::NoneByPolicy => {
-            format!("{policy} Local, and every usable endpoint is on another node")
-        }
-        Reason::UnknownPort => {
-            format!("{to} is a ClusterIP, but no Service waits on this port")
-        }
-        Reason::Unallocated => {
-            let mut cidrs = state.service_cidrs.iter();
-            let cidr = cidrs.find(|cidr| cidr.contains(&to));
-            let cidr = cidr.map(ToString::to_string).unwrap_or_default();
-            format!("{to} is in {cidr}, where ClusterIPs are taken from, but no Service has it")
-        }
-        Reason::NoFrontend => "no Service that this node serves waits there".to_owned(),
-        Reason::UnseenProtocol => {
-            format!("sockets that use {} are not intercepted", packet.protocol)
-        }
-    };
-    rule + "."
-}
-
-fn source(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -> String {
-    let from = packet.source;
-    if path == Path::Socket {
-        return "is kept: an address that is translated in a socket needs no masquerade."
-            .to_owned();
-    }
-    let mut reasons = verdict.targets.iter().filter_map(|one| one.masquerade);
-    match reasons.next() {
-        Some(Masquerade::All) => "becomes this node: masqueradeAll is set.".to_owned(),
-        Some(Masquerade::NotLocal) => {
-            format!(
-                "becomes this node: {from} {}.",
-                foreign(state, &state.traffic.detector)
-            )
-        }
-        Some(Masquerade::External) => {
-            "becomes this node: externalTrafficPolicy Cluster, and the answer must come back this \
-             way."
-                .to_owned()
-        }
-        Some(Masquerade::Host) => {
-            format!("becomes the address that this node sends from: {from} is its own.")
-        }
-        Some(Masquerade::Hairpin) => {
-            format!("is kept, except that {from} sees this node when it reaches itself (hairpin).")
-        }
-        None => match state.traffic.detector.is_local(&state.node, packet) {
-            Some(_) => format!("is kept: {from} is local."),
-            None => "is kept: nothing says which sources are local.".to_owned(),
-        },
-    }
-}
-
-/// Why a source does not count as a pod of this node.
-fn foreign(state: &NodeState, detector: &Detector) -> String {
-    match detector {
-        Detector::None => "is not local".to_owned(),
-        Detector::ClusterCidr(cidrs) => {
-            format!("is outside the cluster's pod ranges {}", table::list(cidrs))
-        }
-        Detector::NodeCidr => format!(
-            "is outside this node's pod ranges {}",
-            table::list(state.node.pod_cidrs())
-        ),
-        Detector::BridgeInterface(name) => format!("does not arrive on {name}"),
-        Detector::InterfaceNamePrefix(prefix) => {
-            format!("does not arrive on an interface named {prefix}…")
-        }
-    }
 }
 
 /// Every endpoint of the Service port: those that are used, then those left out.

@@ -1,9 +1,11 @@
 //! Answers and stories about one small cluster.
 
+use std::num::{NonZeroU16, NonZeroU32};
+
 use proxy_model::{
-    ClusterEvent, Conditions, Diagnostic, EndpointSlice, IpFamily, Node, Protocol, Service,
-    ServiceCidr, ServiceName, ServicePort, Settings, SliceEndpoint, SliceName, SlicePort,
-    TrafficPolicy,
+    ClusterEvent, Conditions, Diagnostic, EndpointSlice, ExternalAccess, IpFamily, Node,
+    NodePortSelection, Protocol, Service, ServiceCidr, ServiceName, ServicePort, Settings,
+    SliceEndpoint, SliceName, SlicePort, TrafficPolicy,
     oracle::{Detector, Traffic},
 };
 
@@ -69,6 +71,38 @@ fn diagnosed(object: &str) -> ClusterEvent {
 }
 
 fn model(traffic: &Traffic) -> Model {
+    Model::after(settings(traffic), cluster())
+}
+
+fn settings(traffic: &Traffic) -> Settings {
+    Settings {
+        traffic: traffic.clone(),
+        ..Settings::from("node-a")
+    }
+}
+
+/// `shop/lb`, with everything that is for clients outside the cluster.
+fn balanced() -> [ClusterEvent; 2] {
+    let endpoints = [(2, "rs", "node-b")];
+    let [service, slice] = service("lb", "10.96.0.6", "", TrafficPolicy::Cluster, &endpoints);
+    let ClusterEvent::ServiceUpserted(mut service) = service else {
+        panic!("a Service comes first")
+    };
+    service.ports[0].node_port = NonZeroU16::new(30081);
+    service.affinity = NonZeroU32::new(600);
+    service.external = Some(Box::new(ExternalAccess {
+        policy: TrafficPolicy::Local,
+        ips: vec!["198.51.100.9".parse().unwrap()],
+        load_balancer_ips: vec!["198.51.100.7".parse().unwrap()],
+        source_ranges: ["203.0.113.0/24", "192.0.2.0/24"]
+            .map(|range| range.parse().unwrap())
+            .into(),
+        health_check_node_port: None,
+    }));
+    [ClusterEvent::ServiceUpserted(service), slice]
+}
+
+fn cluster() -> Vec<ClusterEvent> {
     use TrafficPolicy::{Cluster, Local};
     let web = [
         (1, "rs", "node-a"),
@@ -98,11 +132,13 @@ fn model(traffic: &Traffic) -> Model {
     events.extend(service("there", "10.96.0.3", "", Local, &web[1..2]));
     events.extend(service("last", "10.96.0.4", "", Cluster, &web[3..]));
     events.extend(service("none", "10.96.0.5", "", Cluster, &[]));
-    let settings = Settings {
-        traffic: traffic.clone(),
-        ..Settings::from("node-a")
-    };
-    Model::after(settings, events)
+    let [mut open, slice] = service("open", "10.96.0.7", "", Cluster, &web[..2]);
+    if let ClusterEvent::ServiceUpserted(open) = &mut open {
+        open.ports[0].node_port = NonZeroU16::new(30080);
+    }
+    events.extend([open, slice]);
+    events.extend(balanced());
+    events
 }
 
 fn ask(traffic: &Traffic, from: &str, to: &str, path: Path) -> Explanation {
@@ -213,7 +249,28 @@ none 10.244.0.9 10.96.0.1:81/tcp packet: but no Service waits on this port
 none 10.244.0.9 10.96.0.1:81/tcp socket: is left alone
 none 10.244.0.9 10.96.0.77:80/tcp packet: is in 10.96.0.0/16, where
 none 10.244.0.9 10.244.0.1:8080/tcp packet: endpoint of shop/here, dialled
-none 10.244.0.9 192.0.2.1:30080/tcp packet: no NodePort 30080
+none 10.244.0.9 192.0.2.1:30090/tcp packet: 192.0.2.1 is an address of this node, and there is no NodePort 30090
+none 10.244.0.9 192.0.2.1:30080/udp packet: no NodePort 30080 for UDP
+none 10.244.0.9 192.0.2.1:30080/tcp packet: NodePort *:30080 of shop/open; 192.0.2.1 is an address of this node where NodePorts answer
+none 10.244.0.9 192.0.2.1:30080/tcp packet: externalTrafficPolicy Cluster: all usable
+none 10.244.0.9 192.0.2.1:30080/tcp packet: becomes this node: externalTrafficPolicy Cluster, and the answer must
+none 10.244.0.9 127.0.0.1:30080/tcp packet: only processes of this node reach NodePorts, as they dial (--path socket)
+none 127.0.0.1 127.0.0.2:30080/tcp socket: processes of this node reach NodePorts through 127.0.0.2, too
+none 127.0.0.1 0.0.0.0:30080/tcp socket: through 0.0.0.0, too
+none 127.0.0.1 127.0.0.1:30090/tcp socket: there is no NodePort 30090
+none 203.0.113.5 192.0.2.1:30081/tcp packet: externalTrafficPolicy Local, and every usable endpoint is on another node
+none 192.0.2.1 192.0.2.1:30081/tcp packet: Local, but the client is this node itself
+none 192.0.2.1 192.0.2.1:30081/tcp packet: becomes this node, on the address that it sends from: 192.0.2.1 is its own
+node 10.244.0.9 198.51.100.9:80/tcp packet: Local, but the client is a pod of this node
+node 10.244.0.9 198.51.100.9:80/tcp packet: ExternalIP 198.51.100.9:80 of shop/lb
+none 10.244.0.9 198.51.100.9:80/tcp socket: Local, but the client is a process of this node
+none 10.244.0.9 10.96.0.6:80/tcp packet: Affinity: a client that comes again within 600 s keeps its endpoint.
+none 10.244.0.9 10.96.0.6:80/tcp socket: within 600 s
+none 10.244.0.9 198.51.100.7:80/tcp packet: 10.244.0.9 is in none of the loadBalancerSourceRanges 192.0.2.0/24, 203.0.113.0/24
+none 10.244.0.9 198.51.100.7:80/tcp socket: the packet path decides
+none 192.0.2.1 198.51.100.7:80/tcp packet: Source ranges: 192.0.2.1 is in 192.0.2.0/24.
+none 192.0.2.1 198.51.100.7:80/tcp packet: LoadBalancerIP 198.51.100.7:80 of shop/lb
+node 10.244.0.2 198.51.100.9:80/tcp packet: 10.244.0.2 sees this node when it reaches itself (hairpin)
 none 10.244.0.9 10.96.0.1:80/sctp socket: not intercepted
 ";
 
@@ -241,6 +298,61 @@ fn stories_say_what_decided() {
         let told = ask(&traffic, from, to, path);
         assert!(told.to_text().contains(part), "{line}\n{}", told.story);
     }
+}
+
+#[test]
+fn a_node_port_that_does_not_answer_on_an_address_is_told() {
+    let settings = Settings {
+        node_ports: NodePortSelection::Cidrs(vec!["198.51.100.0/24".parse().unwrap()]),
+        localhost_node_ports: false,
+        ..settings(&Traffic::default())
+    };
+    let model = Model::after(settings, cluster());
+    for (to, path, part) in [
+        (
+            "192.0.2.1:30080/tcp",
+            Path::Packet,
+            "NodePort 30080 of shop/open does not answer on 192.0.2.1: nodePortAddresses leave it \
+             out.",
+        ),
+        (
+            "127.0.0.1:30080/tcp",
+            Path::Socket,
+            "NodePort 30080 of shop/open does not answer on 127.0.0.1: nodePortAddresses or \
+             localhostNodePorts leave out loopback addresses.",
+        ),
+    ] {
+        let told = explain(&model, &packet("10.244.0.9", to, None).unwrap(), path);
+        assert_eq!(told.answer.outcome, "pass", "{to}");
+        assert!(told.story.contains(part), "{}", told.story);
+    }
+}
+
+#[test]
+fn a_client_that_is_the_load_balancer_ip_itself_may_come() {
+    let told = ask(
+        &Traffic::default(),
+        "198.51.100.7",
+        "198.51.100.7:80/tcp",
+        Path::Packet,
+    );
+    let part = "Local, and every usable endpoint is on another node";
+    assert!(told.story.contains(part), "{}", told.story);
+    // With an endpoint here it is let in, and it is said why.
+    let mut events = cluster();
+    events.extend(balanced().map(|event| match event {
+        ClusterEvent::SliceUpserted(mut slice) => {
+            slice.endpoints[0].node = Some("node-a".into());
+            ClusterEvent::SliceUpserted(slice)
+        }
+        other => other,
+    }));
+    let model = Model::after("node-a", events);
+    let packet = packet("198.51.100.7", "198.51.100.7:80/tcp", None).unwrap();
+    let told = explain(&model, &packet, Path::Packet);
+    let part = "Source ranges: 198.51.100.7 is the load-balancer IP itself, and this node is in one \
+                of 192.0.2.0/24, 203.0.113.0/24.";
+    assert!(told.story.contains(part), "{}", told.story);
 }
 
 #[test]
