@@ -198,7 +198,10 @@ mod tests {
             let (learnt, findings) = (Path::new("/l"), Path::new("/f"));
             let command = invocation(target, Path::new("/p"), learnt, findings, 7);
             let line = progress::shell_line(&command);
-            assert!(line.contains("-max_total_time=7 -artifact_prefix=/f/"), "{line}");
+            assert!(
+                line.contains("-max_total_time=7 -artifact_prefix=/f/"),
+                "{line}"
+            );
             if let Some((_, rest)) = line.split_once("-dict=") {
                 let dictionary = rest.split(' ').next().unwrap();
                 assert!(root.join(dictionary).is_file(), "{dictionary}");
