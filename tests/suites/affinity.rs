@@ -88,15 +88,15 @@ fn a_client_keeps_its_endpoint_of_each_service_port() {
     agent.terminate().unwrap();
 }
 
+/// With eight endpoints, a client that forgets meets another in all but one of 10^18 cases.
+const VISITS: u32 = 20;
+const TIMEOUT: Duration = Duration::from_secs(1);
+
 #[test]
 fn a_client_that_stays_away_for_too_long_is_forgotten() {
     if !requires::met("affinity", PRIVILEGED) {
         return;
     }
-    /// With eight endpoints, a client that forgets meets another in all but one of 10^18 cases.
-    const VISITS: u32 = 20;
-    const TIMEOUT: Duration = Duration::from_secs(1);
-
     let shop = Shop::new().unwrap();
     let manifest = sticky(&ALL, 1);
     let mut agent =
