@@ -97,6 +97,16 @@ impl Cluster {
         self.slices.get(service).into_iter().flat_map(Filed::iter)
     }
 
+    /// Services with a load balancer that serves `address` itself.
+    pub(crate) fn proxied(&self, address: IpAddr) -> impl Iterator<Item = &ServiceName> {
+        let serves = move |service: &&Service| {
+            let external = service.external.as_deref();
+            external.is_some_and(|external| external.proxied_ips.contains(&address))
+        };
+        let services = self.services.values().filter(serves);
+        services.map(|service| &service.name)
+    }
+
     pub(crate) fn claims(&self) -> &Claims {
         &self.claims
     }

@@ -1,7 +1,10 @@
 //! The model's public face: events in, state and changes out. Owns the order of the steps; each
 //! step is a module of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use imbl::OrdMap;
 
@@ -148,6 +151,12 @@ impl Model {
             zone: self.cluster.node().and_then(|node| node.zone.as_deref()),
         };
         standings(&candidates, policy, place)
+    }
+
+    /// Services with a load balancer that serves `address` itself (`ipMode: Proxy`), ordered.
+    /// Looks at all of them.
+    pub fn proxied(&self, address: IpAddr) -> impl Iterator<Item = &ServiceName> {
+        self.cluster.proxied(address)
     }
 
     /// The EndpointSlices that belong to a Service, ordered.

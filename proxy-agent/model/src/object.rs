@@ -44,6 +44,9 @@ pub struct ExternalAccess {
     /// Addresses in `status.loadBalancer.ingress` that nodes must serve: those whose `ipMode` is
     /// VIP or absent (KEP-1860).
     pub load_balancer_ips: Vec<IpAddr>,
+    /// The other addresses there: the load balancer delivers to nodes or pods itself. Only for
+    /// whoever asks why nothing answers on them.
+    pub proxied_ips: Vec<IpAddr>,
     /// `spec.loadBalancerSourceRanges`; none of a family means that all may come.
     pub source_ranges: Vec<IpNet>,
     /// `spec.healthCheckNodePort` of a Service of type `LoadBalancer` whose external policy is

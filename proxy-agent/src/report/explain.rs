@@ -4,15 +4,18 @@
 mod nearby;
 mod question;
 mod rule;
+mod shortfall;
 mod story;
 
 use std::net::SocketAddr;
 
 use proxy_model::{
     Model, ServicePortKey,
-    oracle::{Packet, Path, verdict},
+    oracle::{Packet, Path, Verdict, verdict},
 };
 use serde::{Deserialize, Serialize};
+
+use crate::backend::choice::Choice;
 
 pub use self::question::{QuestionError, destination, packet, source};
 
@@ -50,6 +53,19 @@ pub struct Landing {
 pub fn explain(model: &Model, packet: &Packet, path: Path) -> Explanation {
     let packet = &packet.canonical();
     let verdict = verdict(model.state(), packet, path);
+    told(model, packet, path, &verdict)
+}
+
+/// The same by an agent that serves: its story ends with what the backend cannot do of it yet.
+pub fn explain_served(model: &Model, packet: &Packet, path: Path, backend: &Choice) -> Explanation {
+    let packet = &packet.canonical();
+    let verdict = verdict(model.state(), packet, path);
+    let mut explanation = told(model, packet, path, &verdict);
+    explanation.story += &shortfall::tell(model.state(), packet, path, &verdict, backend);
+    explanation
+}
+
+fn told(model: &Model, packet: &Packet, path: Path, verdict: &Verdict) -> Explanation {
     let landings = verdict.targets.iter().map(|target| Landing {
         address: target.address,
         masquerade: target.masquerade.is_some(),
@@ -60,7 +76,7 @@ pub fn explain(model: &Model, packet: &Packet, path: Path) -> Explanation {
             service: verdict.service.as_ref().map(service_port),
             endpoints: landings.collect(),
         },
-        story: story::tell(model, packet, path, &verdict),
+        story: story::tell(model, packet, path, verdict),
     }
 }
 

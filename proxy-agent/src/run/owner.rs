@@ -19,7 +19,7 @@ use crate::{
     backend::choice::Choice,
     cluster::Message,
     pipeline::Pipeline,
-    report::{AgentFacts, NotProgrammed, explain::explain},
+    report::{AgentFacts, NotProgrammed, explain::explain_served},
     serving::{FiguresWanted, Serving},
 };
 
@@ -180,7 +180,10 @@ impl<B: Backend> Owner<B> {
                 packet,
                 arrival,
                 answer,
-            } => drop(answer.send(explain(self.pipeline.model(), &packet, arrival))),
+            } => {
+                let model = self.pipeline.model();
+                drop(answer.send(explain_served(model, &packet, arrival, &self.facts.choice)));
+            }
         }
     }
 

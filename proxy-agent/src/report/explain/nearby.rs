@@ -4,14 +4,15 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use proxy_model::{
-    IpFamily, NodeState, ServicePortKey, ServiceState,
+    IpFamily, Model, NodeState, ServicePortKey, ServiceState,
     oracle::{Packet, Path},
 };
 
 use super::service_port;
 
 /// What could have been meant, one sentence each; the nearest first.
-pub(super) fn hints(state: &NodeState, packet: &Packet, path: Path) -> Vec<String> {
+pub(super) fn hints(model: &Model, packet: &Packet, path: Path) -> Vec<String> {
+    let state = model.state();
     let to = packet.destination;
     let mut hints = other_protocols(state, packet);
     if hints.is_empty() {
@@ -19,6 +20,12 @@ pub(super) fn hints(state: &NodeState, packet: &Packet, path: Path) -> Vec<Strin
     }
     hints.extend(endpoint_of(state, packet));
     hints.extend(own_address(state, packet, path));
+    hints.extend(model.proxied(to.ip()).map(|service| {
+        format!(
+            "It is an IP of the load balancer of {service} with ipMode Proxy: the load balancer \
+             itself serves it, nodes do not."
+        )
+    }));
     hints
 }
 

@@ -25,7 +25,7 @@ pub(super) fn tell(model: &Model, packet: &Packet, path: Path, verdict: &Verdict
         ));
     } else {
         lines.push("Frontend: none.".to_owned());
-        lines.extend(nearby::hints(state, packet, path));
+        lines.extend(nearby::hints(model, packet, path));
     }
     lines.push(format!("Rule: {}", rule::of(state, packet, path, verdict)));
     if verdict.outcome == Outcome::Forward {

@@ -3,13 +3,14 @@
 use std::num::{NonZeroU16, NonZeroU32};
 
 use proxy_model::{
-    ClusterEvent, Conditions, Diagnostic, EndpointSlice, ExternalAccess, IpFamily, Node,
-    NodePortSelection, Protocol, Service, ServiceCidr, ServiceName, ServicePort, Settings,
+    Capability, ClusterEvent, Conditions, Diagnostic, EndpointSlice, ExternalAccess, IpFamily,
+    Node, NodePortSelection, Protocol, Service, ServiceCidr, ServiceName, ServicePort, Settings,
     SliceEndpoint, SliceName, SlicePort, TrafficPolicy,
     oracle::{Detector, Traffic},
 };
 
 use super::*;
+use crate::backend::choice::{Mode, choose};
 
 /// The Service `shop/{name}` on port 80, called `port`, and its slice. Endpoints are (last octet,
 /// conditions r, s, t, node).
@@ -94,6 +95,7 @@ fn balanced() -> [ClusterEvent; 2] {
         policy: TrafficPolicy::Local,
         ips: vec!["198.51.100.9".parse().unwrap()],
         load_balancer_ips: vec!["198.51.100.7".parse().unwrap()],
+        proxied_ips: vec!["198.51.100.8".parse().unwrap()],
         source_ranges: ["203.0.113.0/24", "192.0.2.0/24"]
             .map(|range| range.parse().unwrap())
             .into(),
@@ -270,6 +272,7 @@ none 10.244.0.9 198.51.100.7:80/tcp packet: 10.244.0.9 is in none of the loadBal
 none 10.244.0.9 198.51.100.7:80/tcp socket: the packet path decides
 none 192.0.2.1 198.51.100.7:80/tcp packet: Source ranges: 192.0.2.1 is in 192.0.2.0/24.
 none 192.0.2.1 198.51.100.7:80/tcp packet: LoadBalancerIP 198.51.100.7:80 of shop/lb
+none 10.244.0.9 198.51.100.8:80/tcp packet: load balancer of shop/lb with ipMode Proxy: the load
 node 10.244.0.2 198.51.100.9:80/tcp packet: 10.244.0.2 sees this node when it reaches itself (hairpin)
 none 10.244.0.9 10.96.0.1:80/sctp socket: not intercepted
 ";
@@ -353,6 +356,49 @@ fn a_client_that_is_the_load_balancer_ip_itself_may_come() {
     let part = "Source ranges: 198.51.100.7 is the load-balancer IP itself, and this node is in one \
                 of 192.0.2.0/24, 203.0.113.0/24.";
     assert!(told.story.contains(part), "{}", told.story);
+}
+
+#[test]
+fn an_agent_says_what_its_backend_does_not_do_of_it() {
+    let lacks = &[Capability::ExternalTraffic, Capability::SourceRanges];
+    let backend = choose(Mode::Ebpf, lacks, Vec::new).unwrap();
+    let traffic = Traffic {
+        detector: Detector::NodeCidr,
+        masquerade_all: false,
+    };
+    let model = model(&traffic);
+    for (from, to, path, expected) in [
+        (
+            "203.0.113.9",
+            "192.0.2.1:30080/tcp",
+            Path::Packet,
+            &lacks[..1],
+        ),
+        ("203.0.113.9", "198.51.100.7:80/tcp", Path::Packet, lacks),
+        (
+            "10.244.0.9",
+            "198.51.100.7:80/tcp",
+            Path::Packet,
+            &lacks[1..],
+        ),
+        ("192.0.2.1", "192.0.2.1:30080/tcp", Path::Packet, &[]),
+        ("203.0.113.9", "192.0.2.1:30080/tcp", Path::Socket, &[]),
+        ("203.0.113.9", "10.96.0.6:80/tcp", Path::Packet, &[]),
+        ("203.0.113.9", "192.0.2.9:80/tcp", Path::Packet, &[]),
+    ] {
+        let packet = packet(from, to, None).unwrap();
+        let told = explain_served(&model, &packet, path, &backend);
+        let plain = explain(&model, &packet, path);
+        assert_eq!(told.answer, plain.answer);
+        let rest = told.story.strip_prefix(&plain.story).unwrap();
+        let lines = expected.iter();
+        let lines = lines.map(|one| format!("  {one}: {}\n", one.without()));
+        let mut lines = lines.collect::<Vec<_>>().concat();
+        if !lines.is_empty() {
+            lines = format!("\nThe backend ebpf does not do so yet:\n{lines}");
+        }
+        assert_eq!(rest, lines, "{from} to {to}");
+    }
 }
 
 #[test]

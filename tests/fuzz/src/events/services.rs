@@ -37,6 +37,7 @@ fn external(input: &mut Unstructured<'_>) -> Result<ExternalAccess> {
         policy: policy(input)?,
         ips: several(input, address)?,
         load_balancer_ips: several(input, address)?,
+        proxied_ips: several(input, address)?,
         source_ranges: several(input, range)?,
         health_check_node_port: maybe(input, port)?.and_then(NonZeroU16::new),
     })

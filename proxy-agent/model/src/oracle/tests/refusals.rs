@@ -23,6 +23,7 @@ fn open(
             policy: external,
             ips: vec!["203.0.113.2".parse().unwrap()],
             load_balancer_ips: vec!["203.0.113.1".parse().unwrap()],
+            proxied_ips: Vec::new(),
             source_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
             health_check_node_port: None,
         }));

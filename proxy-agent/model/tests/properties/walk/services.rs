@@ -91,6 +91,7 @@ fn external() -> impl Strategy<Value = ExternalAccess> {
                 policy,
                 ips: parsed(&ips),
                 load_balancer_ips: parsed(&balanced),
+                proxied_ips: Vec::new(),
                 source_ranges,
                 // As the type promises.
                 health_check_node_port: health

@@ -25,10 +25,12 @@ pub(super) fn external(
         "spec.externalTrafficPolicy",
         report,
     );
+    let (balanced, proxied) = load_balancer_ips(&object.status, cluster_ips, report);
     let external = ExternalAccess {
         policy,
         ips: external_ips(spec, cluster_ips, report),
-        load_balancer_ips: load_balancer_ips(&object.status, cluster_ips, report),
+        load_balancer_ips: balanced,
+        proxied_ips: proxied,
         source_ranges: source_ranges(spec, report),
         health_check_node_port: health_check_node_port(spec, policy, report),
     };
@@ -51,28 +53,32 @@ fn external_ips(
     addresses
 }
 
-/// The addresses of load balancers that nodes serve. With another `ipMode` than VIP the load
-/// balancer delivers to nodes or pods itself (KEP-1860), and a host name is no address at all:
-/// both are nothing to report.
+/// The addresses of load balancers that nodes serve, and those that they do not. With another
+/// `ipMode` than VIP the load balancer delivers to nodes or pods itself (KEP-1860), and a host name
+/// is no address at all: both are nothing to report.
 fn load_balancer_ips(
     status: &object::ServiceStatus,
     cluster_ips: &[IpAddr],
     report: &mut Report,
-) -> Vec<IpAddr> {
-    let mut addresses = Vec::new();
+) -> (Vec<IpAddr>, Vec<IpAddr>) {
+    let (mut served, mut proxied) = (Vec::new(), Vec::new());
     for (index, entry) in status.load_balancer.ingress.iter().enumerate() {
-        let is_vip = non_empty(entry.ip_mode.as_deref()).is_none_or(|mode| mode == "VIP");
-        let Some(text) = non_empty(entry.ip.as_deref()).filter(|_| is_vip) else {
+        let Some(text) = non_empty(entry.ip.as_deref()) else {
             continue;
         };
+        let is_vip = non_empty(entry.ip_mode.as_deref()).is_none_or(|mode| mode == "VIP");
+        if !is_vip {
+            proxied.extend(parse_address(text));
+            continue;
+        }
         match parse_external(text, cluster_ips) {
-            Ok(address) => addresses.push(address),
+            Ok(address) => served.push(address),
             Err(message) => {
                 report.add(format!("status.loadBalancer.ingress[{index}].ip"), message);
             }
         }
     }
-    addresses
+    (served, proxied)
 }
 
 /// The error completes the sentence "field: …".

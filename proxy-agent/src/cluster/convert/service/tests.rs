@@ -325,6 +325,7 @@ fn everything_for_clients_outside_is_taken_over() {
             policy: TrafficPolicy::Local,
             ips: addresses(&["198.51.100.9"]),
             load_balancer_ips: addresses(&["198.51.100.2", "198.51.100.3"]),
+            proxied_ips: addresses(&["198.51.100.1"]),
             source_ranges: vec!["203.0.113.0/24".parse().unwrap()],
             health_check_node_port: NonZeroU16::new(31999),
         })),
