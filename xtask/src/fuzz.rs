@@ -23,7 +23,8 @@ const INSTRUMENTATION: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "--cfg=fuzzing",
+    "--cfg",
+    "fuzzing",
 ];
 
 /// Longer inputs are slower and say nothing new.

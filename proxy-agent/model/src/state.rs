@@ -101,9 +101,10 @@ impl fmt::Display for ServicePortKey {
 pub struct ServiceState {
     /// Addresses that clients dial, ordered and unique. Empty when another Service holds them.
     pub frontends: Vec<Frontend>,
-    /// The set for policy Cluster, ordered and unique; `None` when no frontend uses it.
+    /// The set for policy Cluster, ordered and unique; `None` when no frontend uses it that the
+    /// Service asks for, whether or not it has that frontend.
     pub cluster_endpoints: Option<Arc<[Endpoint]>>,
-    /// The set for policy Local, ordered and unique; `None` when no frontend uses it.
+    /// The set for policy Local, likewise.
     pub local_endpoints: Option<Arc<[Endpoint]>>,
     /// Whether any endpoint of the cluster could serve. With an empty set, false means *reject*
     /// and true means *drop* (the endpoints exist, but policy forbids them from here).
