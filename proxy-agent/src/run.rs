@@ -91,7 +91,7 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     let mut backend = block_in_place(|| EbpfBackend::open(&config.ebpf))?;
     tell(&choice);
     for note in &config.notes {
-        tracing::info!(text = note, "configuration");
+        tracing::info!(text = note, "configuration note");
     }
     oom::set_score(config.oom_score_adj);
     if config.ebpf.kernel_log {

@@ -123,8 +123,8 @@ pub(super) fn refusal(backend: &str, gaps: &Gaps) -> String {
     let missed: Vec<_> = missed.collect();
     format!(
         "mode auto: the backend {backend}, the only one that this host could use, lacks what \
-         Services need: {}; nothing was changed; --proxy-mode {backend} serves what it can, and \
-         `proxy-agent check` says what it lacks",
+         Services need: {}; what serves now stays as it is; --proxy-mode {backend} serves what it \
+         can, and `proxy-agent check` says what it lacks",
         missed.join("; ")
     )
 }

@@ -1,0 +1,138 @@
+//! What the backend cannot do is told, and `mode: auto` wants more than what it can. Needs root
+//! and BPF.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use proxy_tests::{
+    Agent, AgentOptions, Shop,
+    agent::{LIMIT, LogLine},
+    process::Process,
+    requires::{self, PRIVILEGED},
+    shop::small_service,
+};
+use serde_json::{Value, json};
+
+const SUITE: &str = "capabilities";
+const FILE: &str = "web.yaml";
+const PORT: &str = "shop/s1:http/TCP/IPv4";
+
+/// The Service, also on a NodePort.
+fn open_to_all() -> String {
+    let inside = "  ports:\n  - {name: http, port: 80, protocol: TCP}\n";
+    let outside =
+        "  type: NodePort\n  ports:\n  - {name: http, port: 80, protocol: TCP, nodePort: 30080}\n";
+    let text = small_service(1, &[1]);
+    assert!(text.contains(inside), "{text}");
+    text.replace(inside, outside)
+}
+
+fn auto() -> AgentOptions {
+    AgentOptions {
+        arguments: vec!["--proxy-mode=auto".to_owned()],
+        ..AgentOptions::default()
+    }
+}
+
+fn answer(agent: &Agent<'_>, subcommand: &str, arguments: &[&str]) -> String {
+    let mut command = agent.command(subcommand).unwrap();
+    command.args(arguments);
+    let done = Process::run("proxy-agent", command, LIMIT).unwrap();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    done.stdout
+}
+
+fn state(agent: &Agent<'_>) -> Value {
+    serde_json::from_str(&answer(agent, "state", &["-o", "json"])).unwrap()
+}
+
+fn with_message<'a>(log: &'a [LogLine], message: &str) -> Vec<&'a LogLine> {
+    let all = log.iter().filter(|line| line.message() == Some(message));
+    all.collect()
+}
+
+#[test]
+fn a_service_that_needs_more_is_told_by_log_state_and_check() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let files = [(FILE, &*open_to_all())];
+    let mut agent = Agent::start(&shop.world, AgentOptions::default(), &files).unwrap();
+    let log = agent.log();
+    let gaps = with_message(&log, "capability gap");
+    assert_eq!(gaps.len(), 1, "{log:?}");
+    assert_eq!(gaps[0].text("service"), Some(PORT));
+    assert_eq!(gaps[0].text("capability"), Some("external-traffic"));
+    let chosen = with_message(&log, "backend chosen");
+    assert_eq!(chosen[0].text("backend"), Some("ebpf"));
+    assert!(
+        chosen[0]
+            .text("lacks")
+            .unwrap()
+            .contains("external-traffic")
+    );
+
+    let told = state(&agent);
+    assert_eq!(told["services"][0]["missing"], json!(["external-traffic"]));
+    assert_eq!(told["agent"]["suffices"], false);
+    let lacks = told["agent"]["lacks"].as_array().unwrap();
+    let cgroup = shop.world.cgroup().path().display().to_string();
+    let check = answer(&agent, "check", &["--cgroup-path", &cgroup, "-o", "json"]);
+    let check: Value = serde_json::from_str(&check).unwrap();
+    assert_eq!(check["backends"][0]["lacks"].as_array().unwrap(), lacks);
+    let text = answer(&agent, "state", &[]);
+    assert!(
+        text.contains(&format!("{PORT}  external-traffic")),
+        "{text}"
+    );
+
+    agent.apply(FILE, &small_service(1, &[1])).unwrap();
+    let closed = agent.wait_for("capability gap closed").unwrap();
+    assert_eq!(closed.text("service"), Some(PORT));
+    agent.wait_for("synced").unwrap();
+    assert_eq!(state(&agent)["services"][0]["missing"], json!([]));
+}
+
+#[test]
+fn mode_auto_does_not_start_with_a_backend_that_does_not_suffice() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let mut agent = Agent::prepare(&shop.world, auto(), &[(FILE, &*open_to_all())]).unwrap();
+    agent.spawn().unwrap();
+    let (code, log) = agent.wait_for_exit().unwrap();
+    assert_eq!(code, Some(3), "{log:?}");
+    let error = log.last().unwrap().text("error").unwrap();
+    for part in [
+        "mode auto",
+        "ebpf",
+        "external-traffic",
+        PORT,
+        "--proxy-mode ebpf",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(with_message(&log, "serving").len(), 0, "{log:?}");
+}
+
+#[test]
+fn under_mode_auto_a_later_service_that_needs_more_stops_nothing() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let files = [(FILE, &*small_service(1, &[1]))];
+    let mut agent = Agent::start(&shop.world, auto(), &files).unwrap();
+    let told = state(&agent);
+    assert_eq!(told["agent"]["mode"], "auto");
+    assert_eq!(told["agent"]["backend"], "ebpf");
+    assert_eq!(told["agent"]["suffices"], true);
+    assert_eq!(told["agent"]["refused"][0]["backend"], "nftables");
+
+    agent.apply(FILE, &open_to_all()).unwrap();
+    agent.wait_for("backend no longer suffices").unwrap();
+    agent.wait_for("synced").unwrap();
+    assert_eq!(state(&agent)["agent"]["suffices"], false);
+    agent.apply(FILE, &small_service(1, &[1])).unwrap();
+    agent.wait_for("backend suffices again").unwrap();
+}
