@@ -177,7 +177,7 @@ fn invocation(
     command
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/", findings.display()))
-        .args([LONGEST_INPUT, SLOW, "-print_final_stats=1", "-verbosity=1"]);
+        .args([LONGEST_INPUT, SLOW, "-print_final_stats=1", "-verbosity=0"]);
     if target == Target::Objects {
         command.arg("-dict=tests/fuzz/objects.dict");
     }
