@@ -4,8 +4,9 @@
 //! sanitizers: those need a nightly compiler, and what they find is left to Miri and to the few
 //! lines of `unsafe` themselves. So the stable compiler is enough, with one for C++.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use xtask::paths;
@@ -147,23 +148,44 @@ fn fuzz(target: Target, built: &[Executable], seconds: u32) -> Result<bool> {
     let learnt = root.join("target/fuzz").join(name).join("corpus");
     let findings = root.join("target/fuzz").join(name).join("findings");
     for dir in [&learnt, &findings] {
-        std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+        fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     }
     println!("fuzzing {name} for {seconds} s");
     let mut command = invocation(target, program, &learnt, &findings, seconds);
     let line = progress::shell_line(&command);
+    let log = root.join("target/fuzz").join(name).join("log");
+    let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
     let status = command
         .current_dir(root)
+        .stdin(Stdio::null())
+        .stderr(file)
         .status()
         .with_context(|| format!("starting `{line}`"))?;
-    if !status.success() {
+    let said = fs::read(&log).with_context(|| format!("reading {}", log.display()))?;
+    let said = String::from_utf8_lossy(&said);
+    if status.success() {
+        println!("{name}: {} inputs, and nothing found", tried(&said));
+    } else {
         println!(
-            "error: {name}: {status}: the input is in {}; look at it with\n    \
+            "{}\nerror: {name}: {status}: the input is in {}; look at it with\n    \
              cargo xtask fuzz {name} --input FILE\nand make a scenario or a unit test of it",
+            last_lines(&said, 60),
             findings.display()
         );
     }
     Ok(status.success())
+}
+
+/// How many inputs the fuzzer says that it tried.
+fn tried(log: &str) -> &str {
+    let mut lines = log.lines();
+    let count = lines.find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    count.map_or("no", str::trim)
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 fn invocation(
@@ -188,6 +210,14 @@ fn invocation(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_says_how_many_inputs_were_tried() {
+        let log = "Done\nstat::number_of_executed_units: 670981\nstat::peak_rss_mb: 42\n";
+        assert_eq!((tried(log), tried("")), ("670981", "no"));
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(last_lines("a\n", 2), "a");
+    }
 
     #[test]
     fn seeds_and_words_are_there() {
