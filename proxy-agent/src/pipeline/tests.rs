@@ -1,5 +1,7 @@
 //! The pipeline with a backend that does what a test says and remembers what it was asked.
 
+mod gaps;
+
 use std::{
     cell::RefCell,
     io,
@@ -391,99 +393,6 @@ fn a_repair_is_counted_and_logged_and_one_that_fails_is_a_sync_to_be_made() {
     pipeline.advance().unwrap();
     assert_eq!(fake.calls(), [call(true, &["+a"])]);
     assert!(pipeline.in_force());
-}
-
-/// The same Service, with a NodePort.
-fn open_to_all(event: ClusterEvent) -> ClusterEvent {
-    let ClusterEvent::ServiceUpserted(mut service) = event else {
-        panic!("{event:?}")
-    };
-    let number = 30_000 + u16::try_from(service.name.name.len()).unwrap();
-    service.ports[0].node_port = std::num::NonZeroU16::new(number);
-    ClusterEvent::ServiceUpserted(service)
-}
-
-const LACKS: &[Capability] = &[Capability::Sctp, Capability::ExternalTraffic];
-
-fn lines(news: &[&str]) -> Vec<String> {
-    let text = format!("|{}", Capability::ExternalTraffic.without());
-    let line = |line: &&str| line.replace("|TEXT", &text);
-    news.iter().map(line).collect()
-}
-
-#[test]
-fn what_the_backend_lacks_is_logged_when_it_is_missed_and_when_it_no_longer_is() {
-    let fake = Fake::lacking(LACKS);
-    let mut pipeline = pipeline(&fake);
-    let gap = "WARN|capability gap|shop/a/TCP/IPv4|external-traffic|TEXT";
-    let closed = "INFO|capability gap closed|shop/a/TCP/IPv4|external-traffic";
-    for (events, news, suffices) in [
-        (vec![upsert("a", 1)], &[][..], true),
-        (
-            vec![open_to_all(upsert("a", 1))],
-            &[gap, "INFO|synced"],
-            false,
-        ),
-        (vec![], &[], false),
-        // Nothing is said again while it holds.
-        (vec![open_to_all(upsert("a", 2))], &["INFO|synced"], false),
-        (vec![upsert("a", 2)], &[closed, "INFO|synced"], true),
-        (
-            vec![open_to_all(upsert("a", 2))],
-            &[gap, "INFO|synced"],
-            false,
-        ),
-        (vec![delete("a")], &[closed, "INFO|synced"], true),
-    ] {
-        let told = logged(|| assert_eq!(pipeline.take(events).unwrap(), None));
-        assert_eq!(told, lines(news));
-        assert_eq!(pipeline.suffices(), suffices);
-        let missed = pipeline.gaps().filter(|(_, count)| *count > 0);
-        assert_eq!(missed.count(), usize::from(!suffices));
-    }
-}
-
-#[test]
-fn with_mode_auto_nothing_is_programmed_by_a_backend_that_does_not_suffice() {
-    let fake = Fake::lacking(LACKS);
-    start_log();
-    let mut pipeline = fake.pipeline_with(Demand::Everything);
-    let events = vec![upsert("a", 1), open_to_all(upsert("bb", 2))];
-    let fatal = pipeline.take(events).unwrap_err();
-    assert_eq!(fatal.cause, FatalCause::Capability);
-    for part in [
-        "fake",
-        "external-traffic",
-        "shop/bb/TCP/IPv4",
-        "--proxy-mode fake",
-    ] {
-        assert!(fatal.reason.contains(part), "{fatal}");
-    }
-    assert!(!fatal.reason.contains("shop/a"), "{fatal}");
-    assert_eq!(fake.calls(), []);
-}
-
-#[test]
-fn with_mode_auto_a_service_that_comes_later_stops_nothing() {
-    let fake = Fake::lacking(LACKS);
-    start_log();
-    let mut pipeline = fake.pipeline_with(Demand::Everything);
-    fake.answer(retry(Duration::from_secs(1)));
-    let mut advance = |events| {
-        let told = logged(|| assert!(pipeline.take(events).is_ok()));
-        let about = |line: &String| line.contains("suffices");
-        told.into_iter().filter(about).collect::<Vec<_>>()
-    };
-    assert_eq!(advance(vec![upsert("a", 1)]), [""; 0]);
-    let news = advance(vec![open_to_all(upsert("a", 1))]);
-    assert!(
-        news.len() == 1 && news[0].starts_with("WARN|backend no longer suffices|"),
-        "{news:?}"
-    );
-    assert_eq!(advance(vec![open_to_all(upsert("bb", 2))]), [""; 0]);
-    assert_eq!(advance(vec![delete("a")]), [""; 0]);
-    assert_eq!(advance(vec![delete("bb")]), ["INFO|backend suffices again"]);
-    assert_eq!(fake.calls().len(), 5);
 }
 
 #[test]
