@@ -2,8 +2,8 @@
 //! given, or panics: then something is broken.
 //!
 //! ```text
-//! objects   text ──manifests──> ClusterEvent ──> Model ──> state, changes, explain
-//! model     bytes ──events────> ClusterEvent ──> Model ──> state, changes, oracle
+//! objects   text ──manifests──> ClusterEvent ──┐
+//! model     bytes ──events────> ClusterEvent ──┴─> Model ──> state, changes, reports, verdicts
 //! ```
 //!
 //! Knows no fuzzer: the programs in `targets/` do.
@@ -12,4 +12,4 @@ mod changes;
 mod events;
 pub mod model;
 pub mod objects;
-mod packets;
+mod questions;

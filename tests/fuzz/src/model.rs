@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use proxy_model::{Model, compute};
 
-use crate::{changes::Told, events, packets};
+use crate::{changes::Told, events, questions};
 
 /// More events than this teach a fuzzer nothing new.
 const EVENTS: usize = 64;
@@ -40,12 +40,10 @@ fn read(input: &mut Unstructured<'_>) -> Result<()> {
         }
     }
     told.update(&mut model);
-    let state = model.state();
-    assert_eq!(*state, compute(settings, taken));
-    for packet in packets::to_frontends(state) {
-        packets::judge(state, &packet);
-    }
-    packets::judge(state, &events::packet(input)?);
+    assert_eq!(*model.state(), compute(settings, taken));
+    let mut packets = questions::to_frontends(model.state());
+    packets.push(events::packet(input)?);
+    questions::ask(&model, packets);
     Ok(())
 }
 

@@ -5,17 +5,14 @@
 
 use std::{fs, path::Path, sync::OnceLock};
 
-use proxy_agent::{
-    cluster::manifests::{ManifestSource, load_once},
-    report::{self, explain},
-};
+use proxy_agent::cluster::manifests::{ManifestSource, load_once};
 use proxy_model::{
     ClusterEvent, IpNet, Model, Settings, compute,
-    oracle::{Detector, Path as PacketPath, Traffic},
+    oracle::{Detector, Traffic},
 };
 use tempfile::TempDir;
 
-use crate::{changes::Told, packets};
+use crate::{changes::Told, questions};
 
 /// More changes than this teach a fuzzer nothing new.
 const CHANGES: usize = 12;
@@ -47,19 +44,7 @@ pub fn run(data: &[u8]) {
     if let Ok(events) = load_once(vec![dir.path().to_owned()]) {
         assert_eq!(*model.state(), compute(settings(), events));
     }
-    ask(&model);
-}
-
-fn ask(model: &Model) {
-    let state = model.state();
-    report::to_json(state);
-    report::to_text(state);
-    for packet in packets::to_frontends(state) {
-        packets::judge(state, &packet);
-        for path in [PacketPath::Packet, PacketPath::Socket] {
-            explain::explain(model, &packet, path).to_json();
-        }
-    }
+    questions::ask(&model, questions::to_frontends(model.state()));
 }
 
 /// Those that scenarios have, with a detector.

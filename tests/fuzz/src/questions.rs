@@ -1,14 +1,36 @@
-//! Packets worth asking about: to everything that a state serves, from everywhere.
+//! All that people and backends may want to know of a model. No answer may be a panic.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use proxy_agent::{
+    backend::ebpf,
+    report::{self, explain},
+};
 use proxy_model::{
-    NodeState, Protocol,
+    Model, NodeState, Protocol,
     oracle::{Outcome, Packet, Path, verdict},
 };
 
 /// How many frontends of a state are asked about.
 const FRONTENDS: usize = 16;
+
+/// Prints the state in every form, and explains what becomes of `packets`.
+///
+/// # Panics
+///
+/// If a verdict contradicts itself or the state, or anything is broken.
+pub(crate) fn ask(model: &Model, packets: Vec<Packet>) {
+    let state = model.state();
+    report::to_json(state);
+    report::to_text(state);
+    ebpf::render(state);
+    for packet in packets {
+        for path in [Path::Packet, Path::Socket] {
+            judge(state, &packet.canonical(), path);
+            explain::explain(model, &packet, path).to_json();
+        }
+    }
+}
 
 /// Packets to frontends of `state`, and to an address that is nobody's.
 pub(crate) fn to_frontends(state: &NodeState) -> Vec<Packet> {
@@ -41,32 +63,19 @@ pub(crate) fn to_frontends(state: &NodeState) -> Vec<Packet> {
     packets
 }
 
-/// Asks the oracle about `packet`.
-///
-/// # Panics
-///
-/// If the verdict contradicts itself or the state.
-pub(crate) fn judge(state: &NodeState, packet: &Packet) {
-    for path in [Path::Packet, Path::Socket] {
-        let verdict = verdict(state, packet, path);
-        let forwards = verdict.outcome == Outcome::Forward;
-        assert_eq!(
-            forwards,
-            !verdict.targets.is_empty(),
-            "{packet:?}: {verdict:?}"
-        );
-        let Some(key) = &verdict.service else {
-            assert!(!forwards, "{packet:?}: {verdict:?}");
-            continue;
-        };
-        let service = &state.services[key];
-        let frontend = verdict
-            .frontend
-            .expect("a Service is dialled at a frontend");
-        assert!(
-            service.frontends.contains(&frontend),
-            "{packet:?}: {verdict:?}"
-        );
-        assert_eq!(key.protocol, packet.protocol, "{packet:?}: {verdict:?}");
-    }
+fn judge(state: &NodeState, packet: &Packet, path: Path) {
+    let verdict = verdict(state, packet, path);
+    let forwards = verdict.outcome == Outcome::Forward;
+    let said = || format!("{packet:?}: {verdict:?}");
+    assert_eq!(forwards, !verdict.targets.is_empty(), "{}", said());
+    let Some(key) = &verdict.service else {
+        assert!(!forwards, "{}", said());
+        return;
+    };
+    let service = &state.services[key];
+    let frontend = verdict
+        .frontend
+        .expect("a Service is dialled at a frontend");
+    assert!(service.frontends.contains(&frontend), "{}", said());
+    assert_eq!(key.protocol, packet.protocol, "{}", said());
 }
