@@ -21,10 +21,11 @@ pub(super) fn of(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdi
         }
         Reason::LocalSet => format!("{policy} Local: the usable endpoints on this node"),
         Reason::LocalClient => {
+            let is_pod = state.traffic.detector.is_local(&state.node, packet) == Some(true);
             let client = match path {
                 Path::Socket => "a process of this node",
-                Path::Packet if state.node.is_host(packet.source) => "this node itself",
-                Path::Packet => "a pod of this node",
+                Path::Packet if is_pod => "a pod of this node",
+                Path::Packet => "this node itself",
             };
             format!(
                 "{policy} Local, but the client is {client}: all usable endpoints of the cluster"

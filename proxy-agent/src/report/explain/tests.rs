@@ -264,6 +264,7 @@ none 203.0.113.5 192.0.2.1:30081/tcp packet: externalTrafficPolicy Local, and ev
 none 192.0.2.1 192.0.2.1:30081/tcp packet: Local, but the client is this node itself
 none 192.0.2.1 192.0.2.1:30081/tcp packet: becomes this node, on the address that it sends from: 192.0.2.1 is its own
 node 10.244.0.9 198.51.100.9:80/tcp packet: Local, but the client is a pod of this node
+wide 192.0.2.1 198.51.100.9:80/tcp packet: Local, but the client is a pod of this node
 node 10.244.0.9 198.51.100.9:80/tcp packet: ExternalIP 198.51.100.9:80 of shop/lb
 none 10.244.0.9 198.51.100.9:80/tcp socket: Local, but the client is a process of this node
 none 10.244.0.9 10.96.0.6:80/tcp packet: Affinity: a client that comes again within 600 s keeps its endpoint.
@@ -287,6 +288,7 @@ fn stories_say_what_decided() {
         let detector = match traffic {
             "bridge" => Detector::BridgeInterface("cbr0".into()),
             "node" => Detector::NodeCidr,
+            "wide" => Detector::ClusterCidr(vec!["192.0.2.0/24".parse().unwrap()]),
             _ => Detector::None,
         };
         let traffic = Traffic {
