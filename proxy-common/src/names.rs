@@ -34,6 +34,13 @@ pub struct MapShape {
     pub about: &'static str,
 }
 
+impl MapShape {
+    /// Whether the agent alone decides what is in it, entry by entry.
+    pub const fn is_programmed(&self) -> bool {
+        self.kind == HASH
+    }
+}
+
 /// Maps that share an ABI version and a pin directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapGroup {

@@ -7,7 +7,7 @@ use std::{
     fs,
 };
 
-use proxy_common::names::{MAPS, MapGroup, MapShape};
+use proxy_common::names::{MAPS, MapShape};
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
     agent::LogLine,
@@ -25,8 +25,7 @@ fn shape(map: &str) -> &'static MapShape {
 
 /// The Service maps that are no arrays.
 fn service_maps() -> impl Iterator<Item = &'static MapShape> {
-    MAPS.iter()
-        .filter(|shape| shape.group == MapGroup::Services && shape.sizable)
+    MAPS.iter().filter(|shape| shape.is_programmed())
 }
 
 fn service_map(agent: &Agent<'_>, map: &str) -> Pinned {

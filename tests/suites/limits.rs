@@ -9,13 +9,13 @@ use std::{
     os::unix::fs::PermissionsExt as _,
 };
 
-use proxy_common::names::MAPS;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
     agent::LogLine,
     pod::Transport,
     requires::{self, PRIVILEGED},
     shop::{frontend, http, small_service},
+    world::NODE_ADDRESSES,
 };
 
 const FILE: &str = "cluster.yaml";
@@ -43,11 +43,7 @@ fn a_full_map_stops_one_service_and_no_other() {
     if !requires::met("limits", PRIVILEGED) {
         return;
     }
-    for map in MAPS
-        .iter()
-        .filter(|shape| shape.sizable)
-        .map(|shape| shape.name)
-    {
+    for map in ["SERVICES", "FRONTENDS", "SETS", "SLOTS", "MEMBERS"] {
         let per_service = matches!(map, "SERVICES" | "FRONTENDS" | "SETS");
         let entries = if per_service { 2 } else { 4 };
         let shop = Shop::new().unwrap();
@@ -168,6 +164,31 @@ fn what_does_not_fit_at_start_is_told_and_the_rest_is_served() {
     let working = served.iter().filter(|answer| answer.is_ok()).count();
     assert_eq!(working, 1, "{served:?}");
     drop(agent);
+}
+
+/// Two addresses of each family, loopback among them, and room for one.
+#[test]
+fn node_addresses_that_do_not_fit_are_told_and_the_rest_is_served() {
+    if !requires::met("limits", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let options = AgentOptions {
+        arguments: vec!["--map-size=NODE_ADDRS=1".to_owned()],
+        ..AgentOptions::default()
+    };
+    let node_port = "{name: http, port: 80, nodePort: 30080, ";
+    let manifest = small_service(1, &[1]).replace("{name: http, port: 80, ", node_port);
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &manifest)]).unwrap();
+    let mut prober = Prober::start(shop.world.node()).unwrap();
+    let full = |line: &LogLine| line.raw.contains("--map-size NODE_ADDRS=N");
+    assert_eq!(agent.log().iter().filter(|line| full(line)).count(), 1);
+    assert_eq!(answers(&mut prober, 1), Ok(endpoints(&[1])));
+    // The smallest address comes first.
+    let to = SocketAddr::new(NODE_ADDRESSES[0], 30080);
+    let attempts = prober.send(Transport::Tcp, to, 1).unwrap();
+    assert_eq!(attempts[0].answer_as(to), Ok(http(1)));
+    agent.terminate().unwrap();
 }
 
 /// The last step of a start fails, when everything is loaded and programmed already.

@@ -142,8 +142,7 @@ pub fn state(manifest: &str) -> NodeState {
     proxy_model::compute("node-a", load_once(vec![path]).unwrap())
 }
 
-/// The Service maps that are no arrays.
+/// The maps that the agent fills.
 pub fn service_maps() -> impl Iterator<Item = &'static MapShape> {
-    MAPS.iter()
-        .filter(|shape| shape.group == MapGroup::Services && shape.sizable)
+    MAPS.iter().filter(|shape| shape.is_programmed())
 }
