@@ -42,9 +42,9 @@ pub mod service;
 pub mod socket;
 
 /// Version of the Service maps: any change of a key or value in [`frontend`], [`endpoint`],
-/// [`service`], [`node`], [`affinity`] or [`counters`], or of their meaning, raises it. Maps of another version are
-/// rebuilt beside the old ones.
-pub const SERVICES_ABI: u32 = 2;
+/// [`service`], [`node`], [`affinity`] or [`counters`], or of their meaning, raises it once there
+/// is a release. Maps of another version are rebuilt beside the old ones.
+pub const SERVICES_ABI: u32 = 1;
 
 /// Version of the flow maps in [`flow`], which outlive the Service maps: a new program must be
 /// able to read what an older one remembered.

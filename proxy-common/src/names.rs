@@ -59,10 +59,10 @@ const SK_STORAGE: u32 = 24;
 pub const NO_PREALLOC: u32 = 1;
 
 /// Default entries of SERVICES. An empty hash map costs 16 bytes for each entry it could hold, so
-/// these defaults (twice the largest cluster Kubernetes is tested with) take about 12 MiB.
+/// these defaults (twice the largest cluster Kubernetes is tested with) take about 15 MiB.
 pub const SERVICES: u32 = 1 << 16;
-/// Default entries of FRONTENDS.
-pub const FRONTENDS: u32 = 1 << 16;
+/// Default entries of FRONTENDS: ClusterIP, NodePort, and two more addresses for each Service port.
+pub const FRONTENDS: u32 = 4 * SERVICES;
 /// Default entries of SETS: two for each Service port.
 pub const SETS: u32 = 2 * SERVICES;
 /// Default entries of SLOTS: one for each endpoint of a Service port, two for one that is in both
@@ -184,6 +184,10 @@ pub const SOCKET_PROGRAMS: [&str; 9] = [
     "culvert_conn4",
     "culvert_conn6",
 ];
+
+/// Global that the loader sets to the cookie of the node's network namespace; 0 for the initial
+/// one.
+pub const HOST_NETNS: &str = "HOST_NETNS";
 
 /// Global that the loader sets to 1 where the kernel has `bpf_set_retval` in these programs
 /// (6.1), so that a refusal names its reason instead of EPERM.

@@ -21,10 +21,11 @@ pub struct NodeAddressValue {
     pub present: u32,
 }
 
-/// The address under which NODE_ADDRS has what a socket dials: the kernel takes the unspecified
-/// address for loopback, and every address of 127.0.0.0/8 is loopback.
+/// The address under which NODE_ADDRS has what a socket dials, and whether it is loopback, which
+/// is another host in each network namespace. The kernel takes the unspecified address for
+/// loopback, and every address of 127.0.0.0/8 is loopback.
 #[inline(always)]
-pub fn as_dialled(dialled: &Address) -> NodeAddressKey {
+pub fn as_dialled(dialled: &Address) -> (NodeAddressKey, bool) {
     let [a, b, c, last] = address::to_words(dialled);
     let mapped = address::mapped_words(0)[2];
     let words = if a | b != 0 {
@@ -36,9 +37,11 @@ pub fn as_dialled(dialled: &Address) -> NodeAddressKey {
     } else {
         [a, b, c, last]
     };
-    NodeAddressKey {
-        address: address::from_words(words),
-    }
+    let loopback = words[0] | words[1] == 0
+        && ((words[2] == mapped && words[3].to_ne_bytes()[0] == 127)
+            || (words[2] == 0 && words[3] == 1_u32.to_be()));
+    let address = address::from_words(words);
+    (NodeAddressKey { address }, loopback)
 }
 
 #[cfg(test)]
@@ -61,7 +64,11 @@ mod tests {
             ("fd00::ffff:127.0.0.1", "fd00::ffff:127.0.0.1"),
         ] {
             let form = |text: &str| address::from_ip(text.parse().unwrap());
-            assert_eq!(as_dialled(&form(dialled)).address, form(found), "{dialled}");
+            let key = NodeAddressKey {
+                address: form(found),
+            };
+            let loopback = matches!(found, "127.0.0.1" | "::1");
+            assert_eq!(as_dialled(&form(dialled)), (key, loopback), "{dialled}");
         }
     }
 }

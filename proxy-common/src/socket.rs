@@ -50,6 +50,8 @@ pub trait ServiceTables {
     fn touch(&self, key: &AffinityKey, now: u64);
     /// Who dials: the cookie of the network namespace.
     fn client(&self) -> u64;
+    /// Whether that is the node's own network namespace.
+    fn is_host(&self) -> bool;
     /// Nanoseconds since boot.
     fn now(&self) -> u64;
     /// A uniformly distributed number.
@@ -165,7 +167,9 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpo
 /// none of the node's, or there is no such NodePort.
 #[inline(always)]
 fn node_port<T: ServiceTables>(tables: &T, key: &FrontendKey) -> Option<(FrontendValue, bool)> {
-    if !tables.is_node_address(&node::as_dialled(&key.address)) {
+    let (address, loopback) = node::as_dialled(&key.address);
+    // A pod's loopback addresses are its own.
+    if !tables.is_node_address(&address) || (loopback && !tables.is_host()) {
         return None;
     }
     let key = key.of_node_port();

@@ -68,6 +68,11 @@ pub static PEERS: Array<Peer, { flow::PEERS as usize }> = Array::new();
 #[btf_map]
 pub static FLOWS: SkStorage<Flows> = SkStorage::new();
 
+/// Set by the loader: whose loopback addresses are the node's. 0 stands for the initial network
+/// namespace.
+#[unsafe(no_mangle)]
+pub static HOST_NETNS: Global<u64> = Global::new(0);
+
 /// Set by the loader; read-only and frozen, so that the verifier removes what it rules out.
 #[unsafe(no_mangle)]
 pub static HAS_SET_RETVAL: Global<u8> = Global::new(0);

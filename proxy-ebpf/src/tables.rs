@@ -105,6 +105,16 @@ impl ServiceTables for Kernel<'_> {
     }
 
     #[inline(always)]
+    fn is_host(&self) -> bool {
+        let host = match maps::HOST_NETNS.load() {
+            // SAFETY: the helper takes no context for the initial network namespace.
+            0 => unsafe { bpf_get_netns_cookie(core::ptr::null_mut()) },
+            cookie => cookie,
+        };
+        self.client() == host
+    }
+
+    #[inline(always)]
     fn now(&self) -> u64 {
         // SAFETY: the helper has no precondition.
         unsafe { bpf_ktime_get_boot_ns() }

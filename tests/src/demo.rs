@@ -103,6 +103,7 @@ fn advice(need: Need) -> &'static str {
             "It takes Linux 5.10 or later with BPF, and a mounted cgroup v2 hierarchy; containers \
              usually have neither: run it on the host, or in a virtual machine."
         }
+        Need::NetnsCookie => "It takes Linux 5.14 or later.",
         Need::Tool(_) => "Install it and try again; `cargo xtask setup` installs what is missing.",
     }
 }

@@ -18,6 +18,8 @@ pub enum Need {
     Root,
     /// A kernel that lets us use BPF, and a cgroup v2 hierarchy.
     Bpf,
+    /// A kernel that tells the cookie of a network namespace (Linux 5.14).
+    NetnsCookie,
     /// A program on the PATH.
     Tool(&'static str),
 }
@@ -27,6 +29,7 @@ impl fmt::Display for Need {
         match self {
             Self::Root => f.pad("root"),
             Self::Bpf => f.pad("bpf"),
+            Self::NetnsCookie => f.pad("netns-cookie"),
             Self::Tool(name) => f.pad(name),
         }
     }
@@ -72,6 +75,7 @@ fn missing(need: Need) -> Option<String> {
         Need::Root if is_root() => None,
         Need::Root => Some("this process is not root".to_owned()),
         Need::Bpf => missing_bpf(),
+        Need::NetnsCookie => missing_netns_cookie(),
         Need::Tool(name) if is_on_path(name) => None,
         Need::Tool(name) => Some(format!("there is no {name} on the PATH")),
     }
@@ -94,6 +98,18 @@ fn missing_bpf() -> Option<String> {
         return Some(format!("this kernel has no {}", crate::bpffs::MOUNT_POINT));
     }
     bpf::missing().map(|error| format!("the bpf system call fails: {error}"))
+}
+
+/// It came with the kernel that also has this way to ask: a version is all there is to see without
+/// a socket option that no library knows.
+fn missing_netns_cookie() -> Option<String> {
+    let name = nix::sys::utsname::uname().ok()?;
+    let release = name.release().to_str()?;
+    let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
+        return None;
+    };
+    ((major, minor) < (5, 14)).then(|| format!("Linux {release} has none"))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ fn service_maps() -> impl Iterator<Item = &'static MapShape> {
 }
 
 fn service_map(agent: &Agent<'_>, map: &str) -> Pinned {
-    Pinned::open(&agent.pins().path().join("services-v2").join(map)).unwrap()
+    Pinned::open(&agent.pins().path().join("services-v1").join(map)).unwrap()
 }
 
 /// How many entries each Service map has.
@@ -293,7 +293,7 @@ fn what_others_pinned_in_the_same_directory_stays() {
         "flows-v0-next",
         "maps/inner",
         "services-v0/inner",
-        "services-v2x",
+        "services-v1x",
     ];
     let goes = ["flows-v0", "services-v0-old", "services-v77-next"];
     for path in stays.iter().chain(&goes) {

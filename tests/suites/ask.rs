@@ -129,7 +129,7 @@ fn a_difference_in_the_kernel_is_shown_and_a_hangup_mends_it() {
         "{text}"
     );
 
-    let sets = agent.pins().path().join("services-v2/SETS");
+    let sets = agent.pins().path().join("services-v1/SETS");
     let sets = Pinned::open(&sets).unwrap();
     let key = sets.keys(4).unwrap().remove(0);
     sets.delete(&key).unwrap();

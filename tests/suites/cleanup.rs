@@ -60,7 +60,7 @@ fn cleanup_removes_programs_maps_and_pins() {
     });
     let maps = MAPS.map(|shape| {
         let group = match shape.group {
-            MapGroup::Services => "services-v2",
+            MapGroup::Services => "services-v1",
             MapGroup::Flows => "flows-v1",
         };
         Pinned::open(&pins.join(group).join(shape.name))
@@ -148,7 +148,7 @@ fn cleanup_removes_what_a_crash_left_half_made() {
         link.with_file_name(format!("{}-next", SOCKET_PROGRAMS[0])),
     )
     .unwrap();
-    fs::rename(pins.join("flows-v1"), pins.join("services-v2-next")).unwrap();
+    fs::rename(pins.join("flows-v1"), pins.join("services-v1-next")).unwrap();
     fs::create_dir(pins.join("services-v0")).unwrap();
     agent.cleanup().unwrap();
 }
@@ -163,7 +163,7 @@ fn cleanup_removes_nothing_where_no_pins_can_be() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let maps = dir.path().join("services-v2");
+    let maps = dir.path().join("services-v1");
     fs::create_dir(&maps).unwrap();
     fs::write(maps.join("file"), "precious").unwrap();
     let done = cleanup(dir.path());
@@ -175,7 +175,7 @@ fn cleanup_removes_nothing_where_no_pins_can_be() {
     // Nor where it depends on the working directory what is meant.
     let mut command = Command::new(agent::path().unwrap());
     command
-        .args(["cleanup", "--pin-dir", "services-v2"])
+        .args(["cleanup", "--pin-dir", "services-v1"])
         .current_dir(dir.path());
     let done = Process::run("proxy-agent", command, LIMIT).unwrap();
     assert!(maps.join("file").exists(), "{done:?}");
@@ -201,11 +201,11 @@ fn cleanup_leaves_and_names_what_is_not_culverts() {
         "links/other",
         "other",
         "other/inner",
-        "services-v2",
-        "services-v2/inner",
-        "services-v2x",
+        "services-v1",
+        "services-v1/inner",
+        "services-v1x",
     ];
-    for path in ["other/inner", "services-v2/inner", "services-v2x"] {
+    for path in ["other/inner", "services-v1/inner", "services-v1x"] {
         fs::create_dir_all(pins.join(path)).unwrap();
     }
     fs::rename(
@@ -219,7 +219,7 @@ fn cleanup_leaves_and_names_what_is_not_culverts() {
     let done = cleanup(pins);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(agent.pins().entries(), foreign.map(PathBuf::from));
-    for path in ["links/other", "other", "services-v2/inner", "services-v2x"] {
+    for path in ["links/other", "other", "services-v1/inner", "services-v1x"] {
         let path = pins.join(path).display().to_string();
         assert!(done.stdout.contains(&path), "{path}: {done:?}");
     }
@@ -228,7 +228,7 @@ fn cleanup_leaves_and_names_what_is_not_culverts() {
     assert!(done.stdout.starts_with("no pins of Culvert's"), "{done:?}");
 
     fs::remove_file(pins.join(link)).unwrap();
-    for path in ["other/inner", "other", "services-v2/inner", "services-v2x"] {
+    for path in ["other/inner", "other", "services-v1/inner", "services-v1x"] {
         fs::remove_dir(pins.join(path)).unwrap();
     }
 }

@@ -33,7 +33,7 @@ fn every_program_loads_and_is_attached() {
     for shape in &MAPS {
         assert!(shape.name.len() <= 15, "{}", shape.name);
         let group = match shape.group {
-            MapGroup::Services => "services-v2",
+            MapGroup::Services => "services-v1",
             MapGroup::Flows => "flows-v1",
         };
         let map = Pinned::open(&agent.pins().path().join(group).join(shape.name)).unwrap();

@@ -37,7 +37,7 @@ fn an_agent_that_is_sent_sighup_mends_and_tells_what_differs() {
     let link = pins.join("links/culvert_conn4");
     Pinned::open(&link).unwrap().detach().unwrap();
     fs::remove_file(pins.join("flows-v1/PEERS")).unwrap();
-    let slots = Pinned::open(&pins.join("services-v2/SLOTS")).unwrap();
+    let slots = Pinned::open(&pins.join("services-v1/SLOTS")).unwrap();
     slots
         .delete_some(rig::shape("SLOTS").key_size as usize, 2)
         .unwrap();

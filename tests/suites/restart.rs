@@ -204,7 +204,7 @@ fn maps_of_another_shape_are_rebuilt_and_no_request_fails() {
     let mut agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
     let mut prober = Prober::start(&shop.client).unwrap();
     start_loads(&mut prober, 1);
-    let services = agent.pins().path().join("services-v2");
+    let services = agent.pins().path().join("services-v1");
 
     // Another size.
     agent.kill().unwrap();

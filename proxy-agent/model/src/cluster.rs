@@ -11,8 +11,8 @@ use std::{
 use ipnet::IpNet;
 
 use crate::{
-    ClusterEvent, Diagnostic, EndpointSlice, Node, Service, ServiceCidr, ServiceName, SliceName,
-    claims::Claims, filed::Filed,
+    ClusterEvent, Diagnostic, EndpointSlice, IpFamily, Node, Service, ServiceCidr, ServiceName,
+    SliceName, claims::Claims, filed::Filed, settings::first_of,
 };
 
 /// Folded cluster objects.
@@ -221,8 +221,9 @@ impl Cluster {
             return false;
         }
         let decisive = |node: Option<&Node>| {
-            node.map(|node| (node.zone.clone(), node.addresses.clone()))
-                .unwrap_or_default()
+            let addresses = node.map_or(&[][..], |node| &node.addresses);
+            let first = [IpFamily::V4, IpFamily::V6].map(|family| first_of(family, addresses));
+            (node.and_then(|node| node.zone.clone()), first)
         };
         if decisive(self.node.as_deref()) != decisive(node.as_ref()) {
             // Topology and source ranges follow from these: any Service may be another one now.

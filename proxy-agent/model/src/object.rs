@@ -149,7 +149,8 @@ pub struct Node {
     pub zone: Option<Arc<str>>,
     /// `spec.podCIDRs`: where the addresses of its pods come from.
     pub pod_cidrs: Vec<IpNet>,
-    /// `status.addresses` that are IP addresses and reach the node itself, in the object's order.
+    /// `status.addresses` that are IP addresses and reach the node itself: internal ones first, otherwise
+    /// in the object's order.
     pub addresses: Vec<IpAddr>,
     /// Whether load balancers may send it new connections (KEP-3836): it is not being deleted,
     /// and no autoscaler is about to (taint `ToBeDeletedByClusterAutoscaler`).

@@ -59,24 +59,28 @@ fn dialled<'a>(
         })
     };
     waits(Some(to.ip())).or_else(|| {
-        let on_node = has_node_ports(state, to.ip(), path);
+        let on_node = has_node_ports(state, packet, path);
         on_node.then(|| waits(None)).flatten()
     })
 }
 
-/// Whether NodePorts answer on `address`.
-fn has_node_ports(state: &NodeState, address: IpAddr, path: Path) -> bool {
-    let own = match (path, address) {
+/// Whether NodePorts answer where `packet` is sent to.
+fn has_node_ports(state: &NodeState, packet: &Packet, path: Path) -> bool {
+    let to = packet.destination.ip();
+    let own = match to {
         // The kernel takes the unspecified address for loopback.
-        (Path::Socket, IpAddr::V4(v4)) if v4.is_loopback() || v4.is_unspecified() => {
-            Ipv4Addr::LOCALHOST.into()
-        }
-        (Path::Socket, IpAddr::V6(v6)) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        // Packets to loopback addresses cannot be led elsewhere without opening this node to its
-        // neighbours (CVE-2020-8558).
-        (Path::Packet, address) if address.is_loopback() => return false,
-        _ => address,
+        IpAddr::V4(v4) if v4.is_loopback() || v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(v6) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        _ => to,
     };
+    if own.is_loopback() {
+        // Packets to loopback addresses cannot be led elsewhere without opening this node to its
+        // neighbours (CVE-2020-8558), and a pod's loopback addresses are its own.
+        let from_node = path == Path::Socket && state.node.is_host(packet.source);
+        if !from_node {
+            return false;
+        }
+    }
     state.node_port_addresses.contains(&own)
 }
 

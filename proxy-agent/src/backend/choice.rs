@@ -87,7 +87,8 @@ pub fn choose(
             if !supported {
                 return Err(NoBackend(refused));
             }
-            "this host supports it, and it did all that Services needed at start".to_owned()
+            "this host supports it; what Services need is looked at before anything is programmed"
+                .to_owned()
         }
     };
     Ok(Choice {
@@ -150,7 +151,7 @@ mod tests {
         let json = serde_json::to_value(&choice).unwrap();
         let expected = serde_json::json!({
             "mode": "auto", "backend": "ebpf",
-            "reason": "this host supports it, and it did all that Services needed at start",
+            "reason": "this host supports it; what Services need is looked at before anything is programmed",
             "lacks": [{"capability": "sctp", "without": "SCTP ports are not served"}],
             "refused": [{"backend": "nftables", "reason": "not part of this version"}],
         });

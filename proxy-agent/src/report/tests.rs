@@ -332,8 +332,8 @@ external-traffic: NodePorts, external and load-balancer IPs answer processes of 
     let last = "backend ebpf, objects from manifests, revision 3 after 70 events\n";
     assert!(text.ends_with(last), "{text}");
     let text = agent_to_text(&small(), &facts(Mode::Auto));
-    let why = "70 events\nmode auto: this host supports it, and it did all that Services needed \
-               at start\n  not nftables: not part of this version\n";
+    let why = "70 events\nmode auto: this host supports it; what Services need is looked at \
+               before anything is programmed\n  not nftables: not part of this version\n";
     assert!(text.ends_with(why), "{text}");
 }
 

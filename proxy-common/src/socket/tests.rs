@@ -16,6 +16,7 @@ struct Tables {
     /// Another connection of the client that comes first.
     rival: Cell<Option<u32>>,
     no_memory: bool,
+    is_host: bool,
     now: Cell<u64>,
     sets: HashMap<u32, SetValue>,
     slots: HashMap<SlotKey, SlotValue>,
@@ -72,6 +73,9 @@ impl ServiceTables for Tables {
     }
     fn client(&self) -> u64 {
         7
+    }
+    fn is_host(&self) -> bool {
+        self.is_host
     }
     fn now(&self) -> u64 {
         self.now.get()
@@ -305,7 +309,9 @@ fn a_node_port_is_found_on_the_addresses_of_the_node_only() {
     let of_node = key().of_node_port();
     tables.node_port = tables.frontend.take().map(|value| value.sealed(&of_node));
     assert_eq!(route(&tables, &key(), None), Route::Untouched);
-    tables.node_addresses.push(node::as_dialled(&key().address));
+    tables
+        .node_addresses
+        .push(node::as_dialled(&key().address).0);
     assert_eq!(number(route(&tables, &key(), None)), Some(10));
     // The value of another key, as if the element had been given away.
     tables.node_port = tables.node_port.map(|value| value.sealed(&key()));
@@ -316,7 +322,9 @@ fn a_node_port_is_found_on_the_addresses_of_the_node_only() {
 #[test]
 fn a_frontend_of_the_very_address_comes_before_a_node_port() {
     let mut tables = tables();
-    tables.node_addresses.push(node::as_dialled(&key().address));
+    tables
+        .node_addresses
+        .push(node::as_dialled(&key().address).0);
     tables.node_port = Some(frontend(0, 0, 0));
     assert_eq!(number(route(&tables, &key(), None)), Some(10));
 }
@@ -336,4 +344,21 @@ fn without_memory_to_keep_it_a_client_is_served_all_the_same() {
     };
     assert_eq!(number(route(&tables, &key(), None)), Some(10));
     assert_eq!(tables.gave_up.get(), 0);
+}
+
+#[test]
+fn loopback_is_the_nodes_for_the_node_only() {
+    let mut tables = tables();
+    let dialled = FrontendKey {
+        address: address::from_ip("127.0.0.5".parse().unwrap()),
+        ..key()
+    };
+    let of_node = dialled.of_node_port();
+    tables.node_port = tables.frontend.take().map(|value| value.sealed(&of_node));
+    tables
+        .node_addresses
+        .push(node::as_dialled(&dialled.address).0);
+    assert_eq!(route(&tables, &dialled, None), Route::Untouched, "a pod");
+    tables.is_host = true;
+    assert_eq!(number(route(&tables, &dialled, None)), Some(10));
 }

@@ -16,6 +16,7 @@ use proxy_model::{
 };
 
 use super::{Outcome, PacketLine, Probe, packets::Fate};
+use crate::world::NODE_ADDRESSES;
 
 /// What real traffic did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,10 +146,12 @@ fn of_probe(state: &NodeState, probe: &Probe) -> Verdict {
 /// What a local process sends when it dials.
 pub fn packet_of(probe: &Probe) -> Packet {
     Packet {
-        // Not known yet when a socket hook decides.
-        source: match probe.to.ip() {
-            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        // All that a socket hook knows of it is whether it is the node itself.
+        source: match (probe.source.as_str(), probe.to.ip()) {
+            ("node", IpAddr::V4(_)) => NODE_ADDRESSES[0],
+            ("node", IpAddr::V6(_)) => NODE_ADDRESSES[1],
+            (_, IpAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
+            (_, IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
         },
         destination: probe.to,
         protocol: if probe.transport.is_udp() {
@@ -173,7 +176,9 @@ fn allows(state: &NodeState, verdict: &Verdict, probe: &Probe, seen: &Seen) -> b
         (oracle::Outcome::Drop, _) => failed(&["EHOSTUNREACH", "EPERM"]),
         (oracle::Outcome::Pass, Seen::Answers(answers)) => *answers == [probe.to].into(),
         // Only the node itself is there to refuse.
-        (oracle::Outcome::Pass, Seen::Failed(_)) if state.node.is_host(probe.to.ip()) => {
+        (oracle::Outcome::Pass, Seen::Failed(_))
+            if state.node.is_host(probe.to.ip()) || probe.to.ip().is_unspecified() =>
+        {
             failed(&["ECONNREFUSED"])
         }
         (oracle::Outcome::Pass, Seen::Failed(_)) => failed(&["ENETUNREACH"]),

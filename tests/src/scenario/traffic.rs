@@ -18,6 +18,7 @@ use super::{
 use crate::{
     agent::{Agent, AgentOptions},
     pod::{Attempt, Listen, Prober, Server},
+    requires::{self, Need},
     world::{Host, World},
 };
 
@@ -73,6 +74,9 @@ pub fn run(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
                 .with_context(|| format!("step {}", index + 1))?;
         }
         for probe in &step.probes {
+            if needs_cookie(probe) && !requires::met("traffic", &[Need::NetnsCookie]) {
+                continue;
+            }
             let seen = witness.check(probe);
             let judged = seen.and_then(|seen| judge.observation(&states[index], probe, &seen));
             if let Err(error) = judged {
@@ -104,6 +108,12 @@ fn manifest(step: &Step, index: usize) -> String {
          metadata: {{name: step-{index}, namespace: scenario-step}}\n\
          spec: {{clusterIP: 10.111.0.{index}, clusterIPs: [10.111.0.{index}], ports: [{{port: 1}}]}}\n"
     )
+}
+
+/// Whether the probe tells the loopback addresses of a test's node from those of its pods.
+fn needs_cookie(probe: &Probe) -> bool {
+    let to = probe.to.ip().to_canonical();
+    probe.source == "node" && (to.is_loopback() || to.is_unspecified())
 }
 
 struct Witness<'a> {

@@ -116,7 +116,7 @@ fn a_service_that_did_not_fit_is_tried_again() {
     let two = state(&[small_service(1, &[1]), small_service(2, &[2])].concat());
     let one = state(&small_service(1, &[1]));
     backend.sync(&one, &one.as_change_set()).unwrap();
-    let map = Pinned::open(&pins.path().join("services-v2/FRONTENDS")).unwrap();
+    let map = Pinned::open(&pins.path().join("services-v1/FRONTENDS")).unwrap();
     map.write(&[9; 20], &[9; 20]).unwrap();
     let mut prober = Prober::start(&shop.client).unwrap();
     let mut change = two.as_change_set();
@@ -153,7 +153,7 @@ fn others_that_fill_a_map_make_way() {
     .unwrap();
     let state = state(&small_service(1, &[1]));
     backend.sync(&state, &state.as_change_set()).unwrap();
-    let map = Pinned::open(&pins.path().join("services-v2/FRONTENDS")).unwrap();
+    let map = Pinned::open(&pins.path().join("services-v1/FRONTENDS")).unwrap();
     let size = shape("FRONTENDS").key_size as usize;
     map.delete_some(size, 1).unwrap();
     for other in [8, 9] {

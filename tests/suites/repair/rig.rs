@@ -97,7 +97,7 @@ impl Rig {
 
     pub fn directory(&self, group: MapGroup) -> PathBuf {
         self.pins.path().join(match group {
-            MapGroup::Services => "services-v2",
+            MapGroup::Services => "services-v1",
             MapGroup::Flows => "flows-v1",
         })
     }

@@ -104,7 +104,7 @@ fn frontends<'a>(
             for frontend in &service.frontends {
                 let answers = match frontend.address {
                     Some(address) => exact && address == to.ip(),
-                    None => !exact && has_node_ports(state, to.ip(), path),
+                    None => !exact && has_node_ports(state, packet, path),
                 };
                 let fits = key.protocol == packet.protocol
                     && key.family == IpFamily::of(to.ip())
@@ -118,8 +118,10 @@ fn frontends<'a>(
     found
 }
 
-/// All loopback addresses are one to sockets, and none to packets.
-fn has_node_ports(state: &NodeState, address: IpAddr, path: Path) -> bool {
+/// All loopback addresses are one to sockets of the node, and none to others and to packets.
+fn has_node_ports(state: &NodeState, packet: &Packet, path: Path) -> bool {
+    let address = packet.destination.ip();
+    let is_node = packet.source.is_loopback() || state.node.host_addresses.contains(&packet.source);
     let own = |address: &str| {
         state
             .node_port_addresses
@@ -128,6 +130,7 @@ fn has_node_ports(state: &NodeState, address: IpAddr, path: Path) -> bool {
     let is_loopback = address.is_loopback() || address.is_unspecified();
     match (path, is_loopback) {
         (Path::Packet, true) => false,
+        (Path::Socket, true) if !is_node => false,
         (Path::Socket, true) if address.is_ipv4() => own("127.0.0.1"),
         (Path::Socket, true) => own("::1"),
         (_, false) => state.node_port_addresses.contains(&address),

@@ -10,6 +10,7 @@ mod in_force;
 mod links;
 mod load;
 mod maps;
+mod netns;
 mod pins;
 mod probe;
 mod repair;

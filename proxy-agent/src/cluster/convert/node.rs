@@ -41,19 +41,23 @@ fn pod_cidrs(spec: &object::NodeSpec, report: &mut Report) -> Vec<IpNet> {
     ranges(texts, report, |index| format!("spec.podCIDRs[{index}]"))
 }
 
-/// The addresses that reach the node itself; names are no business of a proxy.
+/// The addresses that reach the node itself, internal ones first: the first of a family is the
+/// node's address, as for kube-proxy. Names are no business of a proxy.
 fn addresses(objects: &[object::NodeAddress], report: &mut Report) -> Vec<IpAddr> {
-    let mut addresses = Vec::new();
+    let (mut internal, mut external) = (Vec::new(), Vec::new());
     for (index, object) in objects.iter().enumerate() {
-        if !matches!(object.r#type.as_deref(), Some("InternalIP" | "ExternalIP")) {
-            continue;
-        }
+        let addresses = match object.r#type.as_deref() {
+            Some("InternalIP") => &mut internal,
+            Some("ExternalIP") => &mut external,
+            _ => continue,
+        };
         match parse_address(object.address.as_deref().unwrap_or_default()) {
             Ok(address) => addresses.push(address),
             Err(message) => report.add(format!("status.addresses[{index}].address"), message),
         }
     }
-    addresses
+    internal.append(&mut external);
+    internal
 }
 
 /// Converts a `ServiceCIDR`. One without a name is ignored.
@@ -156,7 +160,8 @@ mod tests {
         );
         assert_eq!(
             node.addresses,
-            ["192.0.2.1", "fd00::1"].map(|address| address.parse::<IpAddr>().unwrap())
+            ["fd00::1", "192.0.2.1"].map(|address| address.parse::<IpAddr>().unwrap()),
+            "internal ones first"
         );
         assert_eq!(
             fields(&converted.diagnostics),

@@ -44,8 +44,10 @@ pub(super) fn cluster_cidrs(text: &str) -> Result<Vec<IpNet>, String> {
 
 /// One CIDR.
 pub(super) fn cidr(text: &str) -> Result<IpNet, String> {
-    text.parse()
-        .map_err(|_| format!("must be a CIDR such as 10.244.0.0/16, but is \"{text}\""))
+    let is_mapped =
+        |cidr: &IpNet| matches!(cidr.network(), IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+    let cidr = text.parse().ok().filter(|cidr| !is_mapped(cidr));
+    cidr.ok_or_else(|| format!("must be a CIDR such as 10.244.0.0/16, but is \"{text}\""))
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ fn own_address(state: &NodeState, packet: &Packet, path: Path) -> Option<String>
     let why_not = if ip.is_loopback() && path == Path::Packet {
         "through loopback addresses only processes of this node reach NodePorts, as they dial \
          (--path socket)"
+    } else if (ip.is_loopback() || ip.is_unspecified()) && !state.node.is_host(packet.source) {
+        "a pod's loopback addresses are its own"
     } else if ip.is_loopback() || ip.is_unspecified() {
         "nodePortAddresses or localhostNodePorts leave out loopback addresses"
     } else {

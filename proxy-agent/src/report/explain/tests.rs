@@ -323,8 +323,8 @@ fn a_node_port_that_does_not_answer_on_an_address_is_told() {
         (
             "127.0.0.1:30080/tcp",
             Path::Socket,
-            "NodePort 30080 of shop/open does not answer on 127.0.0.1: nodePortAddresses or \
-             localhostNodePorts leave out loopback addresses.",
+            "NodePort 30080 of shop/open does not answer on 127.0.0.1: a pod's loopback addresses \
+             are its own.",
         ),
     ] {
         let told = explain(&model, &packet("10.244.0.9", to, None).unwrap(), path);

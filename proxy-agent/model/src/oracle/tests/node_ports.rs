@@ -91,10 +91,12 @@ fn an_address_of_the_node_that_a_service_names_comes_before_node_ports() {
     }
     let events = web(cluster, cluster).into_iter().chain([named, slice]);
     let state = state(Settings::from("here"), events);
-    let ask = |to| told(&verdict(&state, &packet(POD, to), Path::Socket));
-    assert_eq!(ask("192.0.2.1:30080/tcp"), "forward 10.0.0.2:38080");
-    assert_eq!(
-        ask("127.0.0.1:30080/tcp"),
-        "forward 10.0.0.1:8080 10.0.1.1:8080"
-    );
+    let ask = |from, to| told(&verdict(&state, &packet(from, to), Path::Socket));
+    let named = "forward 10.0.0.2:38080";
+    assert_eq!(ask(POD, "192.0.2.1:30080/tcp"), named);
+    let node_port = "forward 10.0.0.1:8080 10.0.1.1:8080";
+    assert_eq!(ask("192.0.2.1", "127.0.0.1:30080/tcp"), node_port);
+    // A pod's loopback addresses are its own.
+    assert_eq!(ask(POD, "127.0.0.1:30080/tcp"), "pass");
+    assert_eq!(ask(POD, "0.0.0.0:30080/tcp"), "pass");
 }

@@ -11,12 +11,12 @@ use aya::{
     maps::{HashMap, Map, MapData, MapError, MapInfo},
 };
 use proxy_common::{
-    names::{HAS_SET_RETVAL, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS},
+    names::{HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS},
     service::{ServiceKey, ServiceValue},
 };
 use proxy_model::ServicePortKey;
 
-use super::{OpenError, links, pins, pins::PinDir, syscalls, with_causes};
+use super::{OpenError, links, netns, pins, pins::PinDir, syscalls, with_causes};
 use crate::backend::ebpf::encode;
 
 /// The kernel programs, built from `proxy-ebpf`; empty when the agent was built without them.
@@ -114,9 +114,11 @@ fn load_object(
     has_set_retval: u8,
 ) -> Result<Ebpf, OpenError> {
     let level = if kernel_log { LOG_DEBUG } else { LOG_OFF };
+    let host_netns = netns::host();
     let mut loader = EbpfLoader::new();
     loader
         .override_global(HAS_SET_RETVAL, &has_set_retval, true)
+        .override_global(HOST_NETNS, &host_netns, true)
         .override_global(aya_log::LEVEL, &level, true);
     if !kernel_log {
         loader.map_max_entries("AYA_LOGS", SMALLEST_RING);

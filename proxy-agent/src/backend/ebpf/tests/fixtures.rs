@@ -72,6 +72,9 @@ impl ServiceTables for View<'_> {
     fn client(&self) -> u64 {
         1
     }
+    fn is_host(&self) -> bool {
+        true
+    }
     fn now(&self) -> u64 {
         0
     }
@@ -138,7 +141,7 @@ pub fn outcome_of(service: &ServiceState, set: Option<&[Endpoint]>) -> Outcome {
 fn verdict(state: &NodeState, key: &FrontendKey) -> Verdict {
     let destination = SocketAddr::new(address::to_ip(key.address), key.port);
     let packet = Packet {
-        source: Ipv4Addr::UNSPECIFIED.into(),
+        source: Ipv4Addr::LOCALHOST.into(),
         destination,
         protocol: Protocol::Tcp,
         interface: None,

@@ -83,8 +83,10 @@ fn led_to(state: &NodeState, holder: &ServicePortKey, key: &FrontendKey) -> Vec<
     let Some(service) = state.services.get(holder) else {
         return Vec::new();
     };
-    if owner(state, key).as_ref() == Some(holder) {
-        return vec![wanted(state, key)];
+    let wanted = wanted(state, key);
+    // One that is left alone is served, or the other way round, a write before its sets change.
+    if owner(state, key).as_ref() == Some(holder) && wanted != Outcome::Untouched {
+        return vec![wanted];
     }
     let sets = [&service.cluster_endpoints, &service.local_endpoints];
     sets.into_iter()

@@ -113,7 +113,7 @@ fn parse_external(text: &str, cluster_ips: &[IpAddr]) -> Result<IpAddr, String> 
 fn source_ranges(spec: &object::ServiceSpec, report: &mut Report) -> Vec<IpNet> {
     let mut ranges = Vec::new();
     for (index, text) in spec.load_balancer_source_ranges.iter().enumerate() {
-        if let Ok(range) = text.trim().parse() {
+        if let Some(range) = text.trim().parse().ok().filter(|range| !is_mapped(range)) {
             ranges.push(range);
         } else {
             let message = format!("{text:?} is no CIDR such as 203.0.113.0/24: nobody matches it");
@@ -122,6 +122,11 @@ fn source_ranges(spec: &object::ServiceSpec, report: &mut Report) -> Vec<IpNet> 
         }
     }
     ranges
+}
+
+/// Whether it is a range of IPv4 addresses written as IPv6 ones: no packet has such a source.
+fn is_mapped(range: &IpNet) -> bool {
+    matches!(range.network(), IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
 
 /// Ranges that no client is in.

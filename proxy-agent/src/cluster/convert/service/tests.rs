@@ -355,13 +355,12 @@ fn a_health_check_port_is_for_load_balancers_with_policy_local() {
 
 #[test]
 fn a_range_that_cannot_be_read_lets_nobody_in() {
-    let spec = json!({"loadBalancerSourceRanges": ["everyone"]});
-    let ranges = convert(web(&spec))
-        .value
-        .unwrap()
-        .external
-        .unwrap()
-        .source_ranges;
-    let texts: Vec<_> = ranges.iter().map(ToString::to_string).collect();
-    assert_eq!(texts, ["0.0.0.0/32", "::/128"]);
+    // IPv4 written as IPv6 would be no range of IPv4, and let all of it in.
+    for text in ["everyone", "::ffff:10.0.0.0/104"] {
+        let converted = convert(web(&json!({"loadBalancerSourceRanges": [text]})));
+        assert_eq!(converted.diagnostics.len(), 1, "{text}");
+        let ranges = converted.value.unwrap().external.unwrap().source_ranges;
+        let texts: Vec<_> = ranges.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["0.0.0.0/32", "::/128"], "{text}");
+    }
 }
