@@ -34,6 +34,13 @@ pub(super) struct Limits {
     pub(super) bind_again: Duration,
 }
 
+impl Limits {
+    /// A place for each connection that there may be at once.
+    pub(super) fn places(&self) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(self.connections))
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -80,7 +87,7 @@ impl Server {
     /// again and again, or is an error under `hard_fail`.
     pub(super) async fn start(self, hard_fail: bool) -> Result<(), ServingError> {
         match TcpListener::bind(self.address).await {
-            Ok(listener) => drop(tokio::spawn(accept(listener, self.pages, self.limits))),
+            Ok(listener) => drop(tokio::spawn(self.accept(listener))),
             Err(source) if hard_fail => {
                 return Err(ServingError {
                     what: self.what,
@@ -100,11 +107,16 @@ impl Server {
                 tokio::spawn(async move {
                     let listener = self.bind_at_last().await;
                     tracing::info!(what = self.what, address = %self.address, "address bound");
-                    accept(listener, self.pages, self.limits).await;
+                    self.accept(listener).await;
                 });
             }
         }
         Ok(())
+    }
+
+    async fn accept(self, listener: TcpListener) {
+        let places = self.limits.places();
+        accept(listener, self.pages, self.limits, places).await;
     }
 
     async fn bind_at_last(&self) -> TcpListener {
@@ -118,8 +130,13 @@ impl Server {
 }
 
 /// Serves whoever connects, until dropped: connections that are open then go on to their end.
-pub(super) async fn accept(listener: TcpListener, pages: Router, limits: Limits) {
-    let places = Arc::new(Semaphore::new(limits.connections));
+/// `places` is how many there may be, of this listener and of all that share it.
+pub(super) async fn accept(
+    listener: TcpListener,
+    pages: Router,
+    limits: Limits,
+    places: Arc<Semaphore>,
+) {
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
         match listener.accept().await {

@@ -24,7 +24,7 @@ fn server(address: SocketAddr, limits: Limits) -> Server {
 async fn serve(limits: Limits) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(accept(listener, server(address, limits).pages, limits));
+    tokio::spawn(server(address, limits).accept(listener));
     address
 }
 

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
     net::SocketAddr,
+    sync::Arc,
 };
 
 use axum::Router;
@@ -15,6 +16,7 @@ use proxy_model::{HealthCheckKey, IpFamily};
 use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpSocket},
+    sync::Semaphore,
     task::JoinHandle,
 };
 
@@ -46,6 +48,8 @@ enum Standing {
 pub(super) struct Listeners<P> {
     pages: P,
     limits: Limits,
+    /// Connections that there may be at once, on all ports together: anybody may open some.
+    connections: Arc<Semaphore>,
     places: BTreeMap<Place, Standing>,
 }
 
@@ -54,6 +58,7 @@ impl<P: Fn(&HealthCheckKey, u16) -> Router> Listeners<P> {
     pub(super) fn new(pages: P, limits: Limits) -> Self {
         Self {
             pages,
+            connections: limits.places(),
             limits,
             places: BTreeMap::new(),
         }
@@ -103,7 +108,12 @@ impl<P: Fn(&HealthCheckKey, u16) -> Router> Listeners<P> {
                     tracing::info!(%service, port, address = %address.ip(), "health check node port served");
                 }
                 let pages = (self.pages)(key, port);
-                let task = tokio::spawn(http::accept(listener, pages, self.limits));
+                let task = tokio::spawn(http::accept(
+                    listener,
+                    pages,
+                    self.limits,
+                    Arc::clone(&self.connections),
+                ));
                 Standing::Listening(task)
             }
             Err(error) if is_unneeded(&error, *address) => Standing::Unneeded,
