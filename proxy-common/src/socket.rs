@@ -3,7 +3,7 @@
 //! memory, between any two writes of the agent.
 
 use crate::{
-    affinity::{self, AffinityKey, AffinityValue, Known},
+    affinity::{self, AffinityKey, AffinityValue, LOOK_AGAIN},
     counters::Event,
     endpoint::{Endpoint, SetValue, SlotKey, SlotValue, pick},
     frontend::{ENDPOINTS_EXIST, FrontendKey, FrontendValue, LEFT_ALONE},
@@ -126,36 +126,23 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpo
             }
             _ => {}
         }
-        let client = AffinityKey {
-            client: if frontend.affinity == 0 {
-                0
-            } else {
-                tables.client()
-            },
-            service: frontend.service,
-            padding: 0,
-        };
-        let known = if frontend.affinity == 0 {
-            Known::Nothing
+        // The endpoint that it must be; 0 for any.
+        let (number, index);
+        if frontend.affinity == 0 {
+            (number, index) = (0, pick(tables.random(), set.count));
         } else {
-            affinity::look_up(tables, &client, set_id, frontend.affinity)
-        };
-        let index = match known {
-            Known::Uses { index, .. } => index,
-            Known::Outdated | Known::Nothing => pick(tables.random(), set.count),
-            Known::Torn => continue,
-        };
+            let (service, seconds) = (frontend.service, frontend.affinity);
+            let slot = affinity::slot_of_client(tables, service, seconds, set_id, set.count);
+            if slot == LOOK_AGAIN {
+                continue;
+            }
+            (number, index) = ((slot >> 32) as u32, slot as u32);
+        }
         let Some(slot) = tables.slot(&SlotKey { set: set_id, index }) else {
             continue;
         };
-        if !slot.holds_for(set_id) {
+        if !slot.holds_for(set_id) || (number != 0 && slot.endpoint != number) {
             continue;
-        }
-        if frontend.affinity != 0 {
-            let last_attempt = attempt > REPETITIONS;
-            if !keep(tables, &client, known, slot.endpoint, last_attempt) {
-                continue;
-            }
         }
         return Route::Endpoint(slot.endpoint());
     }
@@ -175,35 +162,6 @@ fn node_port<T: ServiceTables>(tables: &T, key: &FrontendKey) -> Option<(Fronten
     let key = key.of_node_port();
     let frontend = tables.frontend(&key)?;
     Some((frontend, frontend.holds_for(&key)))
-}
-
-/// Notes that the client is led to `endpoint`. False if it must be looked up again: its endpoint
-/// moved to another slot meanwhile, or another of its connections was quicker.
-#[inline(always)]
-fn keep<T: ServiceTables>(
-    tables: &T,
-    client: &AffinityKey,
-    known: Known,
-    endpoint: u32,
-    last_attempt: bool,
-) -> bool {
-    let fresh = match known {
-        Known::Uses {
-            endpoint: used,
-            idle,
-            ..
-        } => {
-            if idle {
-                tables.touch(client, tables.now());
-            }
-            return used == endpoint;
-        }
-        Known::Outdated => false,
-        Known::Nothing | Known::Torn => true,
-    };
-    let value = AffinityValue::new(client, endpoint, tables.now());
-    // Where there is no memory to keep it, the client is served all the same.
-    tables.keep(client, &value, fresh) || last_attempt
 }
 
 #[cfg(test)]
