@@ -27,9 +27,13 @@ struct Followed {
     go_on: SyncSender<()>,
 }
 
-/// Runs `test` beside a thread in `netns` that tells each list, and then waits until told to look
-/// for the next one.
-fn follow(netns: &NetNs, test: impl FnOnce(&Followed)) {
+/// Runs `test` with a [`namespace`], beside a thread in it that tells each list, and then waits until
+/// told to look for the next one. The first list has been told.
+fn follow(test: impl FnOnce(&NetNs, &Followed)) {
+    if !requires::met("host", NEEDS) {
+        return;
+    }
+    let netns = &namespace();
     let (sender, lists) = mpsc::channel();
     let (go_on, going) = mpsc::sync_channel(1);
     thread::scope(|scope| {
@@ -56,7 +60,8 @@ fn follow(netns: &NetNs, test: impl FnOnce(&Followed)) {
         });
         // Moved in, so that the thread ends with the test, however that ends.
         let followed = Followed { lists, go_on };
-        test(&followed);
+        assert_eq!(followed.next(), ["127.0.0.1", "::1"]);
+        test(netns, &followed);
     });
 }
 
@@ -93,12 +98,7 @@ fn namespace() -> NetNs {
 
 #[test]
 fn addresses_of_both_families_are_told_as_they_come_and_go() {
-    if !requires::met("host", NEEDS) {
-        return;
-    }
-    let netns = namespace();
-    follow(&netns, |followed| {
-        assert_eq!(followed.next(), ["127.0.0.1", "::1"]);
+    follow(|netns, followed| {
         netns
             .ip("address add 10.1.2.3/24 dev d0\naddress add fd00:1::3/64 dev d0\n")
             .unwrap();
@@ -115,12 +115,7 @@ fn addresses_of_both_families_are_told_as_they_come_and_go() {
 
 #[test]
 fn a_list_that_is_the_same_is_not_told_again() {
-    if !requires::met("host", NEEDS) {
-        return;
-    }
-    let netns = namespace();
-    follow(&netns, |followed| {
-        assert_eq!(followed.next(), ["127.0.0.1", "::1"]);
+    follow(|netns, followed| {
         // What is said while nobody looks: none of it changes what counts.
         netns
             .ip("address add fe80::5/64 dev d0\n\
@@ -139,12 +134,7 @@ fn a_list_that_is_the_same_is_not_told_again() {
 
 #[test]
 fn a_flood_that_no_buffer_holds_ends_in_the_right_list() {
-    if !requires::met("host", NEEDS) {
-        return;
-    }
-    let netns = namespace();
-    follow(&netns, |followed| {
-        assert_eq!(followed.next(), ["127.0.0.1", "::1"]);
+    follow(|netns, followed| {
         // Nobody reads meanwhile: the kernel has to throw notifications away. The list is longer
         // than one answer of the kernel, too.
         let mut script = String::new();

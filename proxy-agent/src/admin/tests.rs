@@ -17,16 +17,8 @@ use crate::{
 
 fn facts(synced: bool) -> AgentFacts {
     AgentFacts {
-        choice: choose(Mode::Ebpf, &[], Vec::new).unwrap(),
-        suffices: true,
-        source: "manifests".to_owned(),
         synced,
-        in_force: true,
-        revision: 3,
-        events: 70,
-        last_sync: None,
-        repaired: 0,
-        not_programmed: vec![],
+        ..AgentFacts::in_order(choose(Mode::Ebpf, &[], Vec::new).unwrap())
     }
 }
 

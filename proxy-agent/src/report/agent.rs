@@ -36,6 +36,25 @@ pub struct AgentFacts {
     pub not_programmed: Vec<NotProgrammed>,
 }
 
+#[cfg(test)]
+impl AgentFacts {
+    /// Of an agent in good order that serves manifests.
+    pub fn in_order(choice: Choice) -> Self {
+        Self {
+            choice,
+            suffices: true,
+            source: "manifests".to_owned(),
+            synced: true,
+            in_force: true,
+            revision: 3,
+            events: 70,
+            last_sync: None,
+            repaired: 0,
+            not_programmed: vec![],
+        }
+    }
+}
+
 /// A Service port that is not programmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NotProgrammed {

@@ -287,16 +287,8 @@ fn facts(mode: Mode) -> AgentFacts {
         vec![("ebpf", None), nftables]
     };
     AgentFacts {
-        choice: choose(mode, LACKS, probe).unwrap(),
         suffices: false,
-        source: "manifests".to_owned(),
-        synced: true,
-        in_force: true,
-        revision: 3,
-        events: 70,
-        last_sync: None,
-        repaired: 0,
-        not_programmed: vec![],
+        ..AgentFacts::in_order(choose(mode, LACKS, probe).unwrap())
     }
 }
 

@@ -8,15 +8,26 @@ use crate::{ExternalAccess, IpNet, Model, Settings};
 
 /// A Service with every kind of frontend: an endpoint here, one elsewhere.
 pub(super) fn web(internal: TrafficPolicy, external: TrafficPolicy) -> [ClusterEvent; 2] {
-    let ports = [(Protocol::Tcp, 80)];
     let endpoints = [("10.0.0.1", "here"), ("10.0.1.1", "there")];
-    let [mut service, slice] = service("web", "10.96.0.1", &ports, internal, &endpoints);
+    restricted_web(internal, external, &[], &endpoints)
+}
+
+/// The same with these source ranges and endpoints.
+pub(super) fn restricted_web(
+    internal: TrafficPolicy,
+    external: TrafficPolicy,
+    ranges: &[&str],
+    endpoints: &[(&str, &str)],
+) -> [ClusterEvent; 2] {
+    let ports = [(Protocol::Tcp, 80)];
+    let [mut service, slice] = service("web", "10.96.0.1", &ports, internal, endpoints);
     if let ClusterEvent::ServiceUpserted(service) = &mut service {
         service.ports[0].node_port = NonZeroU16::new(30080);
         service.external = Some(Box::new(ExternalAccess {
             policy: external,
             ips: vec!["203.0.113.2".parse().unwrap()],
             load_balancer_ips: vec!["203.0.113.1".parse().unwrap()],
+            source_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
             ..ExternalAccess::default()
         }));
     }

@@ -1,9 +1,10 @@
 //! Packets that go nowhere: who may not come, and what is said when there is no endpoint.
 
-use std::num::NonZeroU16;
-
-use super::*;
-use crate::{ExternalAccess, Settings};
+use super::{
+    external::{restricted_web, state},
+    *,
+};
+use crate::Settings;
 
 const CLUSTER_IP: &str = "10.96.0.1:80";
 const EXTERNAL: [&str; 3] = ["192.0.2.1:30080", "203.0.113.1:80", "203.0.113.2:80"];
@@ -15,26 +16,6 @@ fn open(
     ranges: &[&str],
     endpoints: &[(&str, &str)],
 ) -> NodeState {
-    let ports = [(Protocol::Tcp, 80)];
-    let [mut service, slice] = service("web", "10.96.0.1", &ports, internal, endpoints);
-    if let ClusterEvent::ServiceUpserted(service) = &mut service {
-        service.ports[0].node_port = NonZeroU16::new(30080);
-        service.external = Some(Box::new(ExternalAccess {
-            policy: external,
-            ips: vec!["203.0.113.2".parse().unwrap()],
-            load_balancer_ips: vec!["203.0.113.1".parse().unwrap()],
-            proxied_ips: Vec::new(),
-            source_ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
-            health_check_node_port: None,
-        }));
-    }
-    let node = ClusterEvent::NodeUpserted(Node {
-        name: "here".into(),
-        zone: None,
-        pod_cidrs: vec!["10.0.0.0/24".parse().unwrap()],
-        addresses: vec!["192.0.2.1".parse().unwrap()],
-        eligible: true,
-    });
     let settings = Settings {
         traffic: Traffic {
             detector: Detector::NodeCidr,
@@ -42,7 +23,10 @@ fn open(
         },
         ..Settings::from("here")
     };
-    compute(settings, [node, service, slice])
+    state(
+        settings,
+        restricted_web(internal, external, ranges, endpoints),
+    )
 }
 
 fn outcome(state: &NodeState, from: &str, to: &str, path: Path) -> (Outcome, Reason) {
