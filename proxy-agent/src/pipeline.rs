@@ -31,9 +31,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 const MOST_UNSETTLED: usize = 100_000;
 
 /// State, and the backend that makes it true.
-pub struct Pipeline<B> {
+pub struct Pipeline {
     model: Model,
-    backend: B,
+    backend: Box<dyn Backend>,
     /// The backend does not hold the state of the last update: the next sync is a whole one.
     behind: bool,
     /// Whether a sync ever succeeded.
@@ -74,9 +74,9 @@ pub struct Fatal {
     pub reason: String,
 }
 
-impl<B: Backend> Pipeline<B> {
+impl Pipeline {
     /// A pipeline that has synced nothing yet.
-    pub fn new(model: Model, backend: B, demand: Demand) -> Self {
+    pub fn new(model: Model, backend: Box<dyn Backend>, demand: Demand) -> Self {
         let gaps = Gaps::new(backend.lacks());
         Self {
             model,
@@ -197,9 +197,7 @@ impl<B: Backend> Pipeline<B> {
             let reason = "the last sync failed, so the kernel is known to differ; see the log";
             return Err(reason.to_owned());
         }
-        self.backend
-            .differences(self.model.state())
-            .map_err(|error| error.to_string())
+        self.backend.differences(self.model.state())
     }
 
     /// When to try again after `error`.
@@ -227,8 +225,8 @@ impl<B: Backend> Pipeline<B> {
     }
 
     /// The backend, to ask.
-    pub fn backend(&self) -> &B {
-        &self.backend
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
     }
 
     /// How often the state in force changed.

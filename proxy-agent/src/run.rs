@@ -126,7 +126,7 @@ pub async fn run(config: Run) -> Result<(), RunError> {
         Mode::Auto => Demand::Everything,
         Mode::Unset | Mode::Ebpf | Mode::Other(_) => Demand::WhatItCan,
     };
-    let pipeline = Pipeline::new(Model::new(config.model), backend, demand);
+    let pipeline = Pipeline::new(Model::new(config.model), Box::new(backend), demand);
     let owner = Owner::new(pipeline, serving, choice, name);
     let inbox = Inbox {
         messages,

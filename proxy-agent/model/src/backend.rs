@@ -1,7 +1,10 @@
 //! The contract between the pipeline and a dataplane.
 
+mod boxed;
 mod difference;
 mod figure;
+#[cfg(test)]
+mod tests;
 
 use std::{fmt, time::Duration};
 
@@ -13,7 +16,12 @@ pub use figure::{Figure, FigureKind};
 
 /// A dataplane implementation: turns node-local state into kernel objects.
 ///
-/// Synchronous: the caller decides on which thread it blocks. One caller at a time.
+/// Synchronous: the caller decides on which thread it blocks. One caller at a time. [`name`],
+/// [`lacks`] and [`sync`] make a backend; the rest is for those that can read back what they wrote.
+///
+/// [`name`]: Backend::name
+/// [`lacks`]: Backend::lacks
+/// [`sync`]: Backend::sync
 pub trait Backend: Send {
     /// The name that `--backend` takes.
     fn name(&self) -> &'static str;
@@ -28,12 +36,31 @@ pub trait Backend: Send {
     /// and after any error it is the whole state. Idempotent. A backend may ignore `change`.
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError>;
 
-    /// Compares the dataplane with `state` and writes nothing. Empty when all is as it should be.
-    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, SyncError>;
+    /// Compares the dataplane with `state` and writes nothing. Empty when all is as it should be;
+    /// an error says why that cannot be told.
+    ///
+    /// As it stands here, for a backend that cannot read back what it wrote, it always is one.
+    fn differences(&mut self, _state: &NodeState) -> Result<Vec<Difference>, String> {
+        Err(format!(
+            "the backend {} cannot compare what it wrote with the state: whether they differ is \
+             not known; a repair writes everything anew",
+            self.name()
+        ))
+    }
 
     /// Compares the dataplane with `state`, the state of the last successful [`Backend::sync`],
     /// and writes only what differs. Services that could not be programmed are tried again.
-    fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError>;
+    ///
+    /// As it stands here, it syncs the whole state and names no difference: that needs one who
+    /// can compare.
+    fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
+        let report = self.sync(state, &state.as_change_set())?;
+        Ok(RepairReport {
+            writes: report.writes,
+            failures: report.failures,
+            ..RepairReport::default()
+        })
+    }
 
     /// What is worth watching: sizes, memory, what the dataplane counted. Cheap enough to be asked
     /// for every few seconds.

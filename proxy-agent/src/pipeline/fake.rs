@@ -95,13 +95,13 @@ impl Fake {
     }
 
     /// A pipeline of node-a with this backend.
-    pub fn pipeline(&self) -> Pipeline<Self> {
+    pub fn pipeline(&self) -> Pipeline {
         self.pipeline_with(Demand::WhatItCan)
     }
 
     /// The same, with a demand.
-    pub fn pipeline_with(&self, demand: Demand) -> Pipeline<Self> {
-        Pipeline::new(Model::new("node-a"), self.clone(), demand)
+    pub fn pipeline_with(&self, demand: Demand) -> Pipeline {
+        Pipeline::new(Model::new("node-a"), Box::new(self.clone()), demand)
     }
 }
 
@@ -131,7 +131,7 @@ impl Backend for Fake {
         answer.unwrap_or_else(|| Ok(SyncReport::default()))
     }
 
-    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, SyncError> {
+    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, String> {
         Ok(Vec::new())
     }
 

@@ -19,12 +19,12 @@ use super::{
     *,
 };
 
-fn pipeline(fake: &Fake) -> Pipeline<Fake> {
+fn pipeline(fake: &Fake) -> Pipeline {
     start_log();
     fake.pipeline()
 }
 
-impl Pipeline<Fake> {
+impl Pipeline {
     /// Folds events and brings them into force; says when to try again.
     fn take(&mut self, events: Vec<ClusterEvent>) -> Result<Option<Duration>, Fatal> {
         let update = |event| Update {
@@ -141,7 +141,7 @@ fn after_a_failed_sync_the_next_is_whole_until_one_succeeds() {
 fn waits_double_up_to_the_longest_and_start_anew_after_a_success() {
     let fake = Fake::default();
     let mut pipeline = pipeline(&fake);
-    let waits = |pipeline: &mut Pipeline<Fake>, count| -> Vec<u64> {
+    let waits = |pipeline: &mut Pipeline, count| -> Vec<u64> {
         let mut wait = || {
             fake.answer(retry(Duration::from_secs(1)));
             pipeline.take(vec![]).unwrap().unwrap().as_secs()
@@ -334,7 +334,7 @@ fn triggers_are_kept_until_what_they_stand_for_is_in_force() {
     let mut pipeline = pipeline(&fake);
     pipeline.take(vec![upsert("a", 1)]).unwrap();
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
-    let fold = |pipeline: &mut Pipeline<Fake>, event| {
+    let fold = |pipeline: &mut Pipeline, event| {
         let trigger = Some(at);
         pipeline.fold(vec![Update { event, trigger }]);
         pipeline.advance().unwrap().sync

@@ -1,14 +1,12 @@
 //! Tells health and metrics what the owner did. Decides nothing.
 
-use proxy_model::Backend;
-
 use crate::{
     pipeline::{Advance, Pipeline, Repair},
     serving::{HealthChecks, Serving, Sync},
 };
 
 /// An advance is over.
-pub fn advanced<B: Backend>(serving: &Serving, advance: &Advance, pipeline: &Pipeline<B>) {
+pub fn advanced(serving: &Serving, advance: &Advance, pipeline: &Pipeline) {
     let metrics = &serving.metrics;
     metrics.events(
         advance.events,
@@ -42,7 +40,7 @@ pub fn advanced<B: Backend>(serving: &Serving, advance: &Advance, pipeline: &Pip
 }
 
 /// A comparison is over.
-pub fn repaired<B: Backend>(serving: &Serving, repair: &Repair, pipeline: &Pipeline<B>) {
+pub fn repaired(serving: &Serving, repair: &Repair, pipeline: &Pipeline) {
     match repair.retry {
         None => serving.compared(&repair.differences),
         Some(_) => serving.failed(),
@@ -50,7 +48,7 @@ pub fn repaired<B: Backend>(serving: &Serving, repair: &Repair, pipeline: &Pipel
     counted(serving, pipeline);
 }
 
-fn counted<B: Backend>(serving: &Serving, pipeline: &Pipeline<B>) {
+fn counted(serving: &Serving, pipeline: &Pipeline) {
     let not_programmed = pipeline.not_programmed().map(|(key, _)| key);
     serving.metrics.state(pipeline.state(), not_programmed);
     serving.metrics.gaps(pipeline.gaps());

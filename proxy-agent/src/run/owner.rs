@@ -6,7 +6,6 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use proxy_model::Backend;
 use tokio::{
     sync::mpsc,
     task::block_in_place,
@@ -27,8 +26,8 @@ use crate::{
 const MOST_TOGETHER: usize = 64;
 
 /// State, backend, and all that listens to them.
-pub struct Owner<B> {
-    pipeline: Pipeline<B>,
+pub struct Owner {
+    pipeline: Pipeline,
     serving: Arc<Serving>,
     facts: Facts,
 }
@@ -55,14 +54,9 @@ pub struct Inbox {
     pub orders: mpsc::Receiver<Order>,
 }
 
-impl<B: Backend> Owner<B> {
+impl Owner {
     /// An owner that has heard nothing yet.
-    pub fn new(
-        pipeline: Pipeline<B>,
-        serving: Arc<Serving>,
-        choice: Choice,
-        source: String,
-    ) -> Self {
+    pub fn new(pipeline: Pipeline, serving: Arc<Serving>, choice: Choice, source: String) -> Self {
         Self {
             pipeline,
             serving,

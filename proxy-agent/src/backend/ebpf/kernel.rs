@@ -224,10 +224,10 @@ impl Backend for EbpfBackend {
         })
     }
 
-    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, SyncError> {
-        let mut differences = self.host_differences().map_err(|error| later(&error))?;
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, String> {
+        let mut differences = self.host_differences().map_err(|error| error.to_string())?;
         let entries = self.tables.differences(state);
-        differences.extend(entries.map_err(|error| later(&error))?);
+        differences.extend(entries.map_err(|error| error.to_string())?);
         Ok(differences)
     }
 

@@ -1,0 +1,31 @@
+//! A backend in a box is a backend: whoever chooses one at run time need not be generic over it.
+
+use super::{Backend, Difference, Figure, RepairReport, SyncError, SyncReport};
+use crate::{Capability, ChangeSet, NodeState};
+
+// Every method is handed on, those with a default too: what the backend itself says counts.
+impl<B: Backend + ?Sized> Backend for Box<B> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        (**self).lacks()
+    }
+
+    fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
+        (**self).sync(state, change)
+    }
+
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, String> {
+        (**self).differences(state)
+    }
+
+    fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
+        (**self).repair(state)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        (**self).figures()
+    }
+}
