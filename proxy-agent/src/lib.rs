@@ -28,6 +28,8 @@ pub mod report;
 pub mod run;
 #[cfg(target_os = "linux")]
 pub mod serving;
+#[cfg(target_os = "linux")]
+mod sinks;
 
 #[cfg(target_os = "linux")]
 pub use logging::{LogForm, LogLevelError, start as start_logging};

@@ -1,5 +1,6 @@
-//! The sole owner of the state: folds events into the model, recomputes what they touch, and
-//! hands the change to the backend. Says what came of it; does not know who counts it.
+//! The sole owner of the state: folds events into the model, settles what follows from them, and
+//! hands the change to the backend. Says what came of it; does not know who counts it, nor who
+//! else wants the state.
 
 #[cfg(test)]
 pub(crate) mod fake;
@@ -10,11 +11,11 @@ mod outcome;
 mod tests;
 mod told;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use proxy_model::{
-    Backend, Capability, ChangeSet, Difference, FatalCause, Model, NodeState, ServicePortKey,
-    SyncError, SyncReport,
+    Backend, Capability, ChangeSet, Difference, FatalCause, IpFamily, Model, NodeState,
+    ServicePortKey, SyncError, SyncReport,
 };
 use thiserror::Error;
 
@@ -44,6 +45,11 @@ pub struct Pipeline {
     revision: u64,
     /// Events that changed something since the state was brought up to date.
     unsettled: usize,
+    /// How the state differs from that of the last sync. Means nothing while the backend is
+    /// behind, which needs the whole.
+    unsynced: ChangeSet,
+    /// How long the state took since the last sync.
+    settling: Duration,
     /// What the next successful sync brings into force.
     pending: Pending,
     told: Told,
@@ -86,6 +92,8 @@ impl Pipeline {
             failures: 0,
             revision: 0,
             unsettled: 0,
+            unsynced: ChangeSet::default(),
+            settling: Duration::ZERO,
             pending: Pending::default(),
             told: Told::default(),
             gaps,
@@ -95,7 +103,7 @@ impl Pipeline {
         }
     }
 
-    /// Folds updates without a sync: the cluster is not known as a whole yet.
+    /// Folds updates. Nothing follows from them before [`Self::settle`].
     pub fn fold(&mut self, updates: Vec<Update>) {
         for update in updates {
             self.pending.events += 1;
@@ -107,36 +115,50 @@ impl Pipeline {
         }
         if self.behind && self.unsettled > MOST_UNSETTLED {
             // The next sync is a whole one and needs no change.
-            self.settle();
+            self.bring_up_to_date();
         }
     }
 
     /// Brings the state up to date with what was folded, and tells the log what is wrong with it.
-    fn settle(&mut self) -> ChangeSet {
+    /// Returns when the cluster changed what is settled now and was not before.
+    pub fn settle(&mut self) -> Vec<(IpFamily, SystemTime)> {
+        self.bring_up_to_date();
+        std::mem::take(&mut self.pending.unsettled_triggers)
+    }
+
+    fn bring_up_to_date(&mut self) {
+        let started = Instant::now();
         self.unsettled = 0;
         let change = self.model.update();
         log::news(self.told.diagnostics(&self.model.state().diagnostics));
         log::news(self.gaps.take(&change.changes));
-        change
+        if self.in_force() {
+            self.unsynced = change;
+        } else if !change.is_empty() {
+            // Whoever missed a change gets everything: two of them in a row are not in order.
+            self.behind = true;
+        }
+        self.settling += started.elapsed();
     }
 
-    /// Brings what was folded into force. [`Advance::retry`] says when to call again if the
+    /// Brings what was settled into force. [`Advance::retry`] says when to call again if the
     /// backend must be tried again.
     pub fn advance(&mut self) -> Result<Advance, Fatal> {
         let started = Instant::now();
         let mut advance = self.pending.counted();
-        let mut change = self.settle();
+        let mut change = std::mem::take(&mut self.unsynced);
         self.look_at_gaps()?;
         if self.behind {
             change = self.model.state().as_change_set();
         }
+        let settling = std::mem::take(&mut self.settling);
         if change.is_empty() {
             // What the triggers stand for was in force already.
             self.pending.triggers.clear();
             return Ok(advance);
         }
         let result = self.backend.sync(self.model.state(), &change);
-        let took = started.elapsed();
+        let took = settling + started.elapsed();
         advance.sync = Some(match result {
             Ok(report) => {
                 self.behind = false;
@@ -163,7 +185,7 @@ impl Pipeline {
     /// Compares the kernel with the state, and mends what differs. `None` while a sync is
     /// still to be made: that reads the maps back itself.
     pub fn repair(&mut self) -> Result<Option<Repair>, Fatal> {
-        if self.behind {
+        if !self.in_force() {
             return Ok(None);
         }
         let started = Instant::now();
@@ -193,7 +215,7 @@ impl Pipeline {
 
     /// How the kernel differs from the state, without mending it.
     pub fn differences(&mut self) -> Result<Vec<Difference>, String> {
-        if self.behind {
+        if !self.in_force() {
             let reason = "the last sync failed, so the kernel is known to differ; see the log";
             return Err(reason.to_owned());
         }
@@ -236,7 +258,7 @@ impl Pipeline {
 
     /// Whether the state is in force, as far as is known.
     pub fn in_force(&self) -> bool {
-        !self.behind
+        !self.behind && self.unsynced.is_empty()
     }
 
     /// Service ports that are not programmed, and why.

@@ -37,6 +37,7 @@ use crate::{
     kernel_log, memory, oom,
     pipeline::{Demand, Pipeline},
     serving::{Serving, ServingError},
+    sinks::Sinks,
 };
 
 pub use crate::pipeline::Fatal;
@@ -127,7 +128,7 @@ pub async fn run(config: Run) -> Result<(), RunError> {
         Mode::Unset | Mode::Ebpf | Mode::Other(_) => Demand::WhatItCan,
     };
     let pipeline = Pipeline::new(Model::new(config.model), Box::new(backend), demand);
-    let owner = Owner::new(pipeline, serving, choice, name);
+    let owner = Owner::new(pipeline, Sinks::default(), serving, choice, name);
     let inbox = Inbox {
         messages,
         queries,

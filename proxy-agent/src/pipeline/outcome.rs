@@ -71,9 +71,11 @@ pub(super) struct Pending {
     endpoint_changes: u64,
     /// A failed sync keeps them: the time until they are in force goes on.
     pub(super) triggers: Vec<(IpFamily, SystemTime)>,
+    /// Those of them that came since the state was settled.
+    pub(super) unsettled_triggers: Vec<(IpFamily, SystemTime)>,
 }
 
-/// While no sync succeeds, more triggers than this are not kept.
+/// While no sync succeeds, or nothing is settled, more triggers than this are not kept.
 const MOST_TRIGGERS: usize = 10_000;
 
 impl Pending {
@@ -83,10 +85,12 @@ impl Pending {
             Kind::Service => self.service_changes += 1,
             Kind::Endpoints(family) => {
                 self.endpoint_changes += 1;
-                if let (Some(family), Some(trigger)) = (family, trigger)
-                    && self.triggers.len() < MOST_TRIGGERS
-                {
-                    self.triggers.push((family, trigger));
+                if let (Some(family), Some(trigger)) = (family, trigger) {
+                    for kept in [&mut self.triggers, &mut self.unsettled_triggers] {
+                        if kept.len() < MOST_TRIGGERS {
+                            kept.push((family, trigger));
+                        }
+                    }
                 }
             }
             Kind::Other => {}

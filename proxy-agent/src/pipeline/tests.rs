@@ -32,6 +32,7 @@ impl Pipeline {
             trigger: None,
         };
         self.fold(events.into_iter().map(update).collect());
+        self.settle();
         Ok(self.advance()?.retry())
     }
 }
@@ -321,6 +322,7 @@ fn events_that_change_something_are_counted_by_kind() {
         trigger: None,
     };
     pipeline.fold(events.map(update).into());
+    pipeline.settle();
     let advance = pipeline.advance().unwrap();
     assert_eq!(advance.events, 5);
     assert_eq!((advance.service_changes, advance.endpoint_changes), (1, 2));
@@ -337,6 +339,7 @@ fn triggers_are_kept_until_what_they_stand_for_is_in_force() {
     let fold = |pipeline: &mut Pipeline, event| {
         let trigger = Some(at);
         pipeline.fold(vec![Update { event, trigger }]);
+        assert_eq!(pipeline.settle(), [(IpFamily::V4, at)]);
         pipeline.advance().unwrap().sync
     };
     // A slice without ports changes no Service port: nothing is programmed, nothing observed.
@@ -360,6 +363,42 @@ fn with_port(event: ClusterEvent) -> proxy_model::EndpointSlice {
         port: 8080,
     }];
     slice
+}
+
+#[test]
+fn what_is_settled_is_not_lost_on_a_backend_that_does_not_take_it_at_once() {
+    let fake = Fake::default();
+    let mut pipeline = pipeline(&fake);
+    let settle = |pipeline: &mut Pipeline, event| {
+        let trigger = None;
+        pipeline.fold(vec![Update { event, trigger }]);
+        pipeline.settle();
+    };
+    pipeline.take(vec![upsert("a", 1)]).unwrap();
+    fake.calls();
+    settle(&mut pipeline, upsert("b", 2));
+    // The state is there, and not in force: nothing can be compared with it.
+    assert_eq!(pipeline.state().services.len(), 2);
+    assert!(!pipeline.in_force());
+    assert!(pipeline.repair().unwrap().is_none());
+    // Nothing new, so the change stays what it was.
+    pipeline.settle();
+    pipeline.advance().unwrap();
+    assert_eq!(fake.calls(), [call(false, &["+b"])]);
+    assert!(pipeline.in_force());
+    // Two changes, of which the second undoes a part of the first.
+    settle(&mut pipeline, upsert("c", 3));
+    settle(&mut pipeline, delete("c"));
+    pipeline.advance().unwrap();
+    assert_eq!(fake.calls(), [call(true, &["+a", "+b"])]);
+    // While the backend fails, the state goes on.
+    fake.answer(retry(Duration::from_secs(1)));
+    pipeline.take(vec![upsert("d", 4)]).unwrap();
+    settle(&mut pipeline, upsert("e", 5));
+    assert_eq!(pipeline.state().services.len(), 4);
+    pipeline.advance().unwrap();
+    let all = ["+a", "+b", "+d", "+e"];
+    assert_eq!(fake.calls(), [call(false, &["+d"]), call(true, &all)]);
 }
 
 #[test]
@@ -416,6 +455,7 @@ fn while_nothing_is_synced_what_events_touched_is_not_piled_up() {
     // Up to date, and still nothing is programmed.
     assert_eq!(pipeline.state().services.len(), 1);
     assert_eq!(fake.calls(), []);
+    assert_eq!(pipeline.settle().len(), 10_000);
     let advance = pipeline.advance().unwrap();
     assert_eq!(fake.calls(), [call(true, &["+a"])]);
     assert_eq!(advance.events, 2 + MOST_UNSETTLED as u64);

@@ -20,6 +20,7 @@ use crate::{
     pipeline::Pipeline,
     report::{AgentFacts, NotProgrammed, explain::explain_served},
     serving::{FiguresWanted, Serving},
+    sinks::Sinks,
 };
 
 /// Batches that are taken together at most, so that a flood does not put off the first of it.
@@ -28,6 +29,7 @@ const MOST_TOGETHER: usize = 64;
 /// State, backend, and all that listens to them.
 pub struct Owner {
     pipeline: Pipeline,
+    sinks: Sinks,
     serving: Arc<Serving>,
     facts: Facts,
 }
@@ -56,9 +58,16 @@ pub struct Inbox {
 
 impl Owner {
     /// An owner that has heard nothing yet.
-    pub fn new(pipeline: Pipeline, serving: Arc<Serving>, choice: Choice, source: String) -> Self {
+    pub fn new(
+        pipeline: Pipeline,
+        sinks: Sinks,
+        serving: Arc<Serving>,
+        choice: Choice,
+        source: String,
+    ) -> Self {
         Self {
             pipeline,
+            sinks,
             serving,
             facts: Facts {
                 choice,
@@ -100,9 +109,13 @@ impl Owner {
                         let Ok(message) = inbox.messages.try_recv() else { break };
                         self.take(message);
                     }
-                    // A backend that just failed is left alone for as long as it asked for.
-                    if retry.is_none() {
-                        retry = self.advance()?;
+                    // A part of the cluster would make Services that are in force vanish.
+                    if self.facts.synced {
+                        self.settle();
+                        // A backend that just failed is left alone for as long as it asked for.
+                        if retry.is_none() {
+                            retry = self.advance()?;
+                        }
                     }
                 }
                 Some(query) = inbox.queries.recv() => self.answer(query),
@@ -133,12 +146,15 @@ impl Owner {
         }
     }
 
-    /// Brings what was taken into force. Returns when to do so again by itself.
+    /// Brings the state up to date with what was taken, and hands it to whoever listens: before
+    /// the backend, which may take its time or fail.
+    fn settle(&mut self) {
+        let triggers = block_in_place(|| self.pipeline.settle());
+        self.sinks.publish(self.pipeline.state(), &triggers);
+    }
+
+    /// Brings the state into force. Returns when to do so again by itself.
     fn advance(&mut self) -> Result<Option<Instant>, RunError> {
-        if !self.facts.synced {
-            // A part of the cluster would make Services that are in force vanish.
-            return Ok(None);
-        }
         self.serving.queued();
         let advance = block_in_place(|| self.pipeline.advance())?;
         self.facts.events += advance.events;

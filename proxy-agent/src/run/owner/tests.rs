@@ -1,9 +1,10 @@
 //! The loop with a backend that does what a test says.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::SystemTime};
 
 use proxy_model::{
-    ClusterEvent, Difference, DifferenceKind, Protocol, Service, ServiceName, ServicePort,
+    ClusterEvent, Conditions, Diagnostic, Difference, DifferenceKind, EndpointSlice, IpFamily,
+    NodeState, Protocol, Service, ServiceName, ServicePort, SliceEndpoint, SliceName, SlicePort,
     SyncError, TrafficPolicy,
 };
 use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
@@ -14,6 +15,7 @@ use crate::{
     cluster::Update,
     pipeline::fake::Fake,
     serving,
+    sinks::Sink,
 };
 
 /// How long anything may take; far above what it needs.
@@ -21,8 +23,23 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Longer than any test.
 const NEVER: Duration = Duration::from_hours(1);
 
+/// States that were published: the names of their Services, and how many triggers came with them.
+struct Published(mpsc::UnboundedSender<(Vec<String>, usize)>);
+
+impl Sink for Published {
+    fn publish(&mut self, state: &NodeState, triggers: &[(IpFamily, SystemTime)]) {
+        let names = state
+            .services
+            .keys()
+            .map(|key| key.service.name.to_string());
+        // A test that is over wants no more.
+        drop(self.0.send((names.collect(), triggers.len())));
+    }
+}
+
 struct Running {
     fake: Fake,
+    published: mpsc::UnboundedReceiver<(Vec<String>, usize)>,
     serving: Arc<Serving>,
     messages: mpsc::Sender<Message>,
     queries: mpsc::Sender<Query>,
@@ -44,7 +61,9 @@ impl Running {
             .await
             .unwrap();
         let source = "a test".to_owned();
-        let owner = Owner::new(fake.pipeline(), Arc::clone(&serving), choice, source);
+        let (sink, published) = mpsc::unbounded_channel();
+        let sinks = Sinks::new(vec![Box::new(Published(sink))]);
+        let owner = Owner::new(fake.pipeline(), sinks, Arc::clone(&serving), choice, source);
         let (messages, messages_) = mpsc::channel(8);
         let (queries, queries_) = mpsc::channel(8);
         let (orders, orders_) = mpsc::channel(1);
@@ -57,6 +76,7 @@ impl Running {
         let task = tokio::spawn(owner.run(inbox, sync_period, |_| {}));
         Self {
             fake,
+            published,
             serving,
             messages,
             queries,
@@ -91,6 +111,12 @@ impl Running {
             }
         };
         timeout(LIMIT, look).await.expect("it did not come to that")
+    }
+
+    /// The next state that is published.
+    async fn published(&mut self) -> (Vec<String>, usize) {
+        let next = timeout(LIMIT, self.published.recv()).await;
+        next.expect("a state should be published").unwrap()
     }
 
     async fn stop(self) -> Fake {
@@ -246,6 +272,79 @@ async fn under_load_the_source_waits_and_the_latest_of_thousands_of_events_is_on
             (false, all)
         ]
     );
+}
+
+fn names(services: &[u8]) -> Vec<String> {
+    services.iter().map(|number| format!("s{number}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_is_published_before_the_backend_has_it_and_whatever_becomes_of_that() {
+    let mut running = Running::start(NEVER).await;
+    let held = running.fake.hold();
+    running.fake.answer(Err(SyncError::Retry {
+        reason: "writing SETS: busy".to_owned(),
+        after: NEVER,
+    }));
+    running.tell(&[1]).await;
+    running.until(|facts| facts.events == 1).await;
+    assert!(running.published.try_recv().is_err());
+    running.messages.send(Message::Synced).await.unwrap();
+    block_in_place(|| held.entered());
+    // The backend stands still.
+    assert_eq!(running.published().await, (names(&[1]), 0));
+    drop(held);
+    // It failed, and is left alone for a long time.
+    running.tell(&[2]).await;
+    assert_eq!(running.published().await, (names(&[1, 2]), 0));
+    // What changes nothing is nothing to publish; what only people want to know is.
+    running.tell(&[2]).await;
+    let trigger = Some(SystemTime::UNIX_EPOCH);
+    let odd = vec![Update {
+        event: ClusterEvent::Diagnosed {
+            object: "Service shop/s1".into(),
+            diagnostics: vec![Diagnostic {
+                object: "Service shop/s1".into(),
+                field: "spec".to_owned(),
+                message: "odd".to_owned(),
+            }],
+        },
+        trigger,
+    }];
+    running.messages.send(Message::Updates(odd)).await.unwrap();
+    assert_eq!(running.published().await, (names(&[1, 2]), 0));
+    let mut slice = EndpointSlice {
+        name: SliceName::new("shop", "s1-x"),
+        service: ServiceName::new("shop", "s1"),
+        family: IpFamily::V4,
+        ports: vec![SlicePort {
+            name: "".into(),
+            protocol: Protocol::Tcp,
+            port: 8080,
+        }],
+        endpoints: vec![],
+    };
+    slice.endpoints.push(SliceEndpoint {
+        address: IpAddr::from([10, 244, 0, 1]),
+        conditions: Conditions {
+            ready: true,
+            serving: true,
+            terminating: false,
+        },
+        node: None,
+        hints: None,
+    });
+    let event = ClusterEvent::SliceUpserted(slice);
+    let update = vec![Update { event, trigger }];
+    running
+        .messages
+        .send(Message::Updates(update))
+        .await
+        .unwrap();
+    assert_eq!(running.published().await, (names(&[1, 2]), 1));
+    assert!(!running.snapshot().await.agent.in_force);
+    let calls = running.stop().await.calls();
+    assert_eq!(calls, [(true, vec!["+s1".to_owned()])]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
