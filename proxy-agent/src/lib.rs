@@ -29,7 +29,7 @@ pub mod run;
 #[cfg(target_os = "linux")]
 pub mod serving;
 #[cfg(target_os = "linux")]
-mod sinks;
+pub mod sinks;
 
 #[cfg(target_os = "linux")]
 pub use logging::{LogForm, LogLevelError, start as start_logging};

@@ -12,7 +12,7 @@ mod owner;
 mod signals;
 mod source;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use proxy_model::{FrontendKind, Model, NodeState, Protocol};
 use thiserror::Error;
@@ -37,7 +37,10 @@ use crate::{
     kernel_log, memory, oom,
     pipeline::{Demand, Pipeline},
     serving::{Serving, ServingError},
-    sinks::Sinks,
+    sinks::{
+        Sinks,
+        file::{Ending, FileSink, Output},
+    },
 };
 
 pub use crate::pipeline::Fatal;
@@ -47,6 +50,8 @@ pub use crate::pipeline::Fatal;
 const BATCHES: usize = 64;
 /// Questions that wait for an answer.
 const QUERIES: usize = 16;
+/// How long the agent waits in the end for the last state to be written.
+const LAST_STATE: Duration = Duration::from_secs(2);
 
 /// Why the agent stopped, or did not start.
 #[derive(Debug, Error)]
@@ -127,8 +132,9 @@ pub async fn run(config: Run) -> Result<(), RunError> {
         Mode::Auto => Demand::Everything,
         Mode::Unset | Mode::Ebpf | Mode::Other(_) => Demand::WhatItCan,
     };
+    let (sinks, ending) = open_sinks(config.output)?;
     let pipeline = Pipeline::new(Model::new(config.model), Box::new(backend), demand);
-    let owner = Owner::new(pipeline, Sinks::default(), serving, choice, name);
+    let owner = Owner::new(pipeline, sinks, serving, choice, name);
     let inbox = Inbox {
         messages,
         queries,
@@ -139,9 +145,23 @@ pub async fn run(config: Run) -> Result<(), RunError> {
         warn_of_circle(state, &servers);
         memory::give_back();
     };
-    let signal = owner.run(inbox, config.sync_period, first).await?;
-    tracing::info!("{signal}: stopping; the dataplane stays");
+    let ended = owner.run(inbox, config.sync_period, first).await;
+    if let Some(ending) = ending {
+        block_in_place(|| ending.wait(LAST_STATE));
+    }
+    tracing::info!("{}: stopping; the dataplane stays", ended?);
     Ok(())
+}
+
+/// Where the state goes besides the backend, and what to wait for in the end.
+fn open_sinks(output: Option<Output>) -> Result<(Sinks, Option<Ending>), RunError> {
+    let Some(output) = output else {
+        return Ok((Sinks::default(), None));
+    };
+    let name = output.to_string();
+    let (file, ending) = FileSink::start(output)
+        .map_err(|error| RunError::Io(format!("starting to write the state to {name}: {error}")))?;
+    Ok((Sinks::new(vec![Box::new(file)]), Some(ending)))
 }
 
 /// Which backend serves, and why. With mode auto, this host is looked at before anything is opened.

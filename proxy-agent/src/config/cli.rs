@@ -1,5 +1,6 @@
 //! What can be typed. `docs/reference/cli.md` is generated from it.
 
+mod agent;
 mod kube_proxy;
 pub mod others;
 
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    agent::{LogArgs, LogFormat, SinkArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
     others::OtherArgs,
 };
@@ -128,24 +130,13 @@ pub struct RunArgs {
     #[arg(long)]
     pub kernel_log: bool,
 
-    /// Form of the log on standard error: text on a terminal, otherwise JSON lines
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "auto")]
-    pub log_format: LogFormat,
+    /// Where the state goes besides.
+    #[command(flatten)]
+    pub sinks: SinkArgs,
 
-    /// Least severe level that is logged; also takes tracing filter directives
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub log_level: String,
-}
-
-/// Form of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Text on a terminal, otherwise JSON.
-    Auto,
-    /// Lines for people.
-    Text,
-    /// A JSON object a line.
-    Json,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Which running agent to ask.

@@ -1,5 +1,6 @@
 //! What `run` means: everything that the agent needs to serve.
 
+mod sinks;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use crate::{
     admin,
     backend::{choice::Mode, ebpf},
     serving,
+    sinks::file::Output,
 };
 
 /// What `run` needs.
@@ -32,6 +34,8 @@ pub struct Run {
     pub sync_period: Duration,
     /// Where `state` and `explain` ask.
     pub admin_socket: PathBuf,
+    /// The file that holds the newest state, if one is wanted.
+    pub output: Option<Output>,
     /// What is served over HTTP.
     pub serving: serving::Options,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
@@ -58,6 +62,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let node = node_name(&args.model.node, settings.node_name.clone(), &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);
+    let output = sinks::output(&args.sinks, &mut mistakes);
     let (Some(source), true) = (source, mistakes.is_empty()) else {
         return Err(ConfigError { mistakes });
     };
@@ -76,6 +81,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
             kernel_log: args.kernel_log,
         },
         sync_period: settings.sync_period,
+        output,
         serving: serving::Options {
             healthz: settings.healthz,
             metrics: settings.metrics,

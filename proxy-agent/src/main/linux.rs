@@ -23,7 +23,7 @@ use crate::{HOST_CANNOT, end, print};
 
 /// Serves until stopped.
 pub fn run(args: &RunArgs) -> ExitCode {
-    let form = match start_logging(args.log_format, &args.log_level) {
+    let form = match start_logging(args.log.log_format, &args.log.log_level) {
         Ok(form) => form,
         Err(error) => return end(Err(error.into())),
     };

@@ -360,3 +360,23 @@ fn that_node_ports_answer_everywhere_is_noted_once_and_is_no_warning() {
     // kube-proxy's default in this mode; the warning is about the mode.
     assert_eq!(notes(&["--proxy-mode=nftables"]), (1, 0));
 }
+
+#[test]
+fn the_state_goes_to_a_regular_file_or_to_standard_output() {
+    let run = |output: &str| {
+        run_args(&["--manifests=x", "--node-name=n", "-o", output]).map(|run| run.output)
+    };
+    assert_eq!(run("-").unwrap(), Some(Output::Stdout));
+    let new = "no-such-directory/state.json";
+    assert_eq!(run(new).unwrap(), Some(Output::File(new.into())));
+    let directory = tempfile::tempdir().unwrap();
+    for (path, part) in [
+        (directory.path().to_str().unwrap(), "no regular file"),
+        ("/dev/stdout", "- for standard output"),
+        ("/", "must name a file"),
+    ] {
+        let text = run(path).unwrap_err().to_string();
+        assert!(text.starts_with("--output-file "), "{text}");
+        assert!(text.contains(part), "{text}");
+    }
+}

@@ -1,0 +1,25 @@
+//! Where the flags want the state to go besides the backend.
+
+use std::path::Path;
+
+use crate::{
+    config::cli::SinkArgs,
+    sinks::file::{Output, cannot_replace},
+};
+
+/// The file that is to hold the state, if one is.
+pub(super) fn output(args: &SinkArgs, mistakes: &mut Vec<String>) -> Option<Output> {
+    let path = args.output_file.as_deref()?;
+    if path == Path::new("-") {
+        return Some(Output::Stdout);
+    }
+    let mut mistake = |text: &str| {
+        mistakes.push(format!("--output-file {}: {text}", path.display()));
+    };
+    if path.file_name().is_none() {
+        mistake("must name a file");
+    } else if let Some(reason) = cannot_replace(path) {
+        mistake(&reason);
+    }
+    Some(Output::File(path.to_owned()))
+}

@@ -1,0 +1,206 @@
+//! A file that holds the newest state as JSON, for whoever reads files better than sockets. Written
+//! by a thread of its own: a disk that hangs, or a pipe that nobody reads, holds up nothing else.
+//! Knows nothing of the state but its JSON.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt, fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use proxy_model::{IpFamily, NodeState};
+
+use super::Sink;
+use crate::report;
+
+/// Where the state is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// To standard output, one state after the other.
+    Stdout,
+    /// Into this file, which holds one state as a whole at any time.
+    File(PathBuf),
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("standard output"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Takes states on their way to a file. States that come faster than they can be written are left
+/// out, but never the last one.
+pub struct FileSink(Arc<Newest>);
+
+/// The end of the writing, to wait for.
+pub struct Ending(Receiver<()>);
+
+impl FileSink {
+    /// Starts to write to `output`.
+    pub fn start(output: Output) -> io::Result<(Self, Ending)> {
+        Self::start_with(move |state, told| {
+            told.tell(&output, write(&output, &report::to_json(state)));
+        })
+    }
+
+    /// The same, with what is done with each state.
+    fn start_with(
+        mut write: impl FnMut(&NodeState, &mut Told) + Send + 'static,
+    ) -> io::Result<(Self, Ending)> {
+        let newest = Arc::<Newest>::default();
+        let (ended, end) = mpsc::channel::<()>();
+        let source = Arc::clone(&newest);
+        thread::Builder::new()
+            .name("output".to_owned())
+            .spawn(move || {
+                // Its end is what is waited for.
+                let _ended = ended;
+                let mut told = Told::default();
+                while let Some(state) = source.next() {
+                    write(&state, &mut told);
+                }
+            })?;
+        Ok((Self(newest), Ending(end)))
+    }
+}
+
+impl Sink for FileSink {
+    fn publish(&mut self, state: &NodeState, _: &[(IpFamily, SystemTime)]) {
+        self.0.change(|place| place.state = Some(state.clone()));
+    }
+}
+
+impl Drop for FileSink {
+    fn drop(&mut self) {
+        self.0.change(|place| place.closed = true);
+    }
+}
+
+impl Ending {
+    /// Waits until the last state is written, which needs the sink to be dropped; no longer than
+    /// `limit`. Blocks.
+    pub fn wait(self, limit: Duration) {
+        // Nothing is ever sent: this ends with the thread, or with the time.
+        let Err(_) = self.0.recv_timeout(limit) else {
+            return;
+        };
+    }
+}
+
+/// A place for one state.
+#[derive(Default)]
+struct Newest {
+    place: Mutex<Place>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Place {
+    state: Option<NodeState>,
+    closed: bool,
+}
+
+impl Newest {
+    fn change(&self, change: impl FnOnce(&mut Place)) {
+        change(&mut self.place());
+        self.changed.notify_one();
+    }
+
+    /// The newest state, once there is one that was not taken; `None` if there will be no more.
+    fn next(&self) -> Option<NodeState> {
+        let empty = |place: &mut Place| place.state.is_none() && !place.closed;
+        let place = self.changed.wait_while(self.place(), empty);
+        place.unwrap_or_else(PoisonError::into_inner).state.take()
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        // Each change is one assignment: a panic elsewhere leaves nothing half done.
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the log was told last.
+#[derive(Debug, Default)]
+struct Told {
+    failure: Option<String>,
+}
+
+impl Told {
+    /// Tells the log what came of writing: a failure when it comes or has another reason, and the
+    /// end of it. Returns whether there was something to tell.
+    fn tell(&mut self, output: &Output, result: Result<(), String>) -> bool {
+        match (result, &self.failure) {
+            (Ok(()), None) => false,
+            (Ok(()), Some(_)) => {
+                tracing::info!(file = %output, "state written again");
+                self.failure = None;
+                true
+            }
+            (Err(reason), Some(before)) if reason == *before => false,
+            (Err(reason), _) => {
+                tracing::error!(file = %output, reason, "state not written");
+                self.failure = Some(reason);
+                true
+            }
+        }
+    }
+}
+
+fn write(output: &Output, json: &str) -> Result<(), String> {
+    match output {
+        Output::Stdout => {
+            let mut stdout = io::stdout().lock();
+            let written = stdout.write_all(json.as_bytes());
+            written
+                .and_then(|()| stdout.flush())
+                .map_err(|error| format!("writing: {error}; the next state is tried again"))
+        }
+        Output::File(path) => replace(path, json),
+    }
+}
+
+/// Puts `json` in the place of what `path` holds. Whoever reads sees one or the other.
+fn replace(path: &Path, json: &str) -> Result<(), String> {
+    if let Some(reason) = cannot_replace(path) {
+        return Err(reason);
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // Beside the file: only within a file system is renaming one step. What an agent that was
+    // killed left there is overwritten.
+    let staged = path.with_file_name(format!(".{name}.new"));
+    fs::write(&staged, json)
+        .map_err(|error| {
+            format!(
+                "writing {}: {error}; make sure that the directory is there, and writable for the \
+                 agent",
+                staged.display()
+            )
+        })
+        .and_then(|()| {
+            fs::rename(&staged, path)
+                .map_err(|error| format!("renaming {}: {error}", staged.display()))
+        })
+}
+
+/// Why nothing may be put in the place of what is at `path`: a device or a pipe would be gone, a
+/// link would no longer lead anywhere.
+pub fn cannot_replace(path: &Path) -> Option<String> {
+    let found = fs::symlink_metadata(path).ok()?;
+    (!found.is_file()).then(|| {
+        "something that is no regular file is there, and must not be replaced; name another file, \
+         or - for standard output"
+            .to_owned()
+    })
+}

@@ -1,0 +1,113 @@
+//! Which states reach the file, and what becomes of it when they cannot.
+
+use std::{
+    os::unix::{fs::symlink, net::UnixListener},
+    sync::mpsc::{Sender, channel},
+};
+
+use proxy_model::{Model, compute};
+
+use super::*;
+
+/// How long anything may take; far above what it needs.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The state of a node of this name; there is no more in it.
+fn state(node: &str) -> NodeState {
+    compute(node, [])
+}
+
+/// Writes states of these nodes to a file, and waits for the end.
+fn write_all(path: &Path, nodes: &[&str]) {
+    let (mut sink, ending) = FileSink::start(Output::File(path.to_owned())).unwrap();
+    for node in nodes {
+        sink.publish(&state(node), &[]);
+    }
+    drop(sink);
+    ending.wait(LIMIT);
+}
+
+#[test]
+fn the_file_holds_the_last_state_as_state_prints_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.json");
+    fs::write(&path, "of an earlier agent").unwrap();
+    write_all(&path, &["node-a", "node-b", "node-c"]);
+    let written = fs::read_to_string(&path).unwrap();
+    assert_eq!(written, report::to_json(&state("node-c")));
+    // Nothing else is left in the directory.
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn while_one_state_is_written_only_the_newest_of_those_that_come_waits() {
+    let (entered, begun) = channel();
+    let (go_on, may_go_on): (Sender<()>, _) = channel();
+    let (mut sink, ending) = FileSink::start_with(move |state, _| {
+        entered.send(state.node.name.to_string()).unwrap();
+        may_go_on.recv().unwrap();
+    })
+    .unwrap();
+    sink.publish(&state("first"), &[]);
+    assert_eq!(begun.recv_timeout(LIMIT).unwrap(), "first");
+    for node in ["second", "third", "last"] {
+        sink.publish(&state(node), &[]);
+    }
+    // Nobody is to come any more, and what came is written all the same.
+    drop(sink);
+    go_on.send(()).unwrap();
+    assert_eq!(begun.recv_timeout(LIMIT).unwrap(), "last");
+    go_on.send(()).unwrap();
+    ending.wait(LIMIT);
+    assert!(begun.recv_timeout(LIMIT).is_err(), "there was one more");
+}
+
+#[test]
+fn a_writer_that_hangs_is_not_waited_for() {
+    let (go_on, may_go_on) = channel::<()>();
+    let (mut sink, ending) = FileSink::start_with(move |_, _| {
+        assert!(may_go_on.recv().is_err());
+    })
+    .unwrap();
+    sink.publish(Model::new("node-a").state(), &[]);
+    drop(sink);
+    ending.wait(Duration::ZERO);
+    drop(go_on);
+}
+
+#[test]
+fn a_failure_is_told_once_and_the_next_state_is_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("missing/state.json");
+    let output = Output::File(path.clone());
+    let mut told = Told::default();
+    let mut attempt = || told.tell(&output, replace(&path, "{}"));
+    assert!(attempt());
+    assert!(!attempt());
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(attempt(), "another reason");
+    fs::remove_dir(&path).unwrap();
+    assert!(attempt(), "the end of it");
+    assert!(!attempt());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
+}
+
+#[test]
+fn only_a_regular_file_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    let link = directory.path().join("link");
+    fs::write(&file, "kept").unwrap();
+    symlink(&file, &link).unwrap();
+    let socket = directory.path().join("socket");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    for path in [&link, &socket, &directory.path().to_owned()] {
+        let reason = replace(path, "{}").unwrap_err();
+        assert!(reason.contains("no regular file"), "{reason}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(cannot_replace(&file), None);
+    assert_eq!(cannot_replace(&directory.path().join("none")), None);
+}
