@@ -11,3 +11,5 @@ pub mod choice;
     )
 )]
 pub mod ebpf;
+#[cfg(target_os = "linux")]
+pub mod none;

@@ -20,7 +20,7 @@ use thiserror::Error;
 #[cfg(target_os = "linux")]
 pub use self::{
     asking::{asked, check, wanted_node},
-    running::{Run, Source, run},
+    running::{Agent, Run, Source, brain, run},
 };
 use self::{
     cli::{ModelArgs, NodeArgs, PinArgs},

@@ -1,12 +1,14 @@
-//! `run`: source -> pipeline -> backend, until a signal. Leaves the dataplane in place.
+//! `run`: source -> pipeline -> backend, until a signal. Leaves the dataplane in place. `brain`: the
+//! same without a dataplane.
 //!
 //! ```text
-//! source ──Message──┐
+//! source ──Message──┐            ┌──> sinks
 //! admin ───Query────┼─> owner { pipeline } ──> backend
-//! signals, timers ──┘        └──> serving (metrics, health)
+//! signals, timers ──┘            └──> serving (metrics, health)
 //! ```
 
 mod addresses;
+mod dataplane;
 mod observed;
 mod owner;
 mod signals;
@@ -19,23 +21,25 @@ use thiserror::Error;
 use tokio::{sync::mpsc, task::block_in_place};
 
 use self::{
+    dataplane::{Dataplane, choose_backend},
+    observed::Observer,
     owner::{Inbox, Owner},
+    signals::Order,
     source::Source,
 };
 use crate::{
-    admin::server::Socket,
+    admin::server::{Socket, SocketError},
     backend::{
-        check::Check,
-        choice::{Choice, Mode, NoBackend, choose},
-        ebpf::{self, EbpfBackend, OpenError},
+        choice::NoBackend,
+        ebpf::{self, OpenError},
     },
     cluster::{
         kube::{self, ConnectError},
         manifests::{ManifestError, WatchError},
     },
-    config::{self, Run},
-    kernel_log, memory, oom,
-    pipeline::{Demand, Pipeline},
+    config::{self, Agent, Run},
+    memory, oom,
+    pipeline::Pipeline,
     serving::{Serving, ServingError},
     sinks::{
         Sinks,
@@ -87,33 +91,53 @@ pub enum RunError {
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn run(config: Run) -> Result<(), RunError> {
+    let orders = begin(&config.agent)?;
+    let choice = block_in_place(|| choose_backend(&config))?;
+    let pin_dir = config.ebpf.pin_dir.clone();
+    let programmed = move |address| ebpf::is_programmed(&pin_dir, address, Protocol::Tcp);
+    let source = open_source(&config.agent, programmed).await?;
+    let dataplane = block_in_place(|| Dataplane::open(&config, choice))?;
+    // The lock of the pin directory is the socket's as well: whatever is there is left over.
+    let socket = Socket::open(&config.agent.admin_socket);
+    live(config.agent, source, dataplane, socket, orders).await
+}
+
+/// Computes the state for backends elsewhere, until SIGTERM or SIGINT.
+pub async fn brain(config: Agent) -> Result<(), RunError> {
+    let orders = begin(&config)?;
+    // Whether the address of the API server is served here, this process cannot know.
+    let source = open_source(&config, |_| false).await?;
+    let socket = Socket::open_unless_served(&config.admin_socket).await;
+    live(config, source, Dataplane::none(), socket, orders).await
+}
+
+/// What comes before anything else: signals, and what is to be said of the configuration.
+fn begin(config: &Agent) -> Result<mpsc::Receiver<Order>, RunError> {
     memory::few_arenas();
     let orders = signals::listen()?;
     for warning in &config.warnings {
         tracing::warn!(text = warning, "configuration");
     }
-    let choice = block_in_place(|| choose_backend(&config))?;
-    let source = open_source(&config).await?;
-    let mut backend = block_in_place(|| EbpfBackend::open(&config.ebpf))?;
-    tell(&choice);
+    Ok(orders)
+}
+
+/// The life of an agent whose parts are ready.
+async fn live(
+    config: Agent,
+    source: Source,
+    dataplane: Dataplane,
+    socket: Result<Socket, SocketError>,
+    orders: mpsc::Receiver<Order>,
+) -> Result<(), RunError> {
+    dataplane.tell();
     for note in &config.notes {
         tracing::info!(text = note, "configuration note");
     }
     oom::set_score(config.oom_score_adj);
-    if config.ebpf.kernel_log {
-        let logger = backend
-            .take_kernel_log()
-            .map_err(|error| RunError::Io(format!("reading the kernel programs' log: {error}")))?;
-        tokio::spawn(async {
-            // Serving goes on without: these lines are there to look on, not to work.
-            let Err(error) = kernel_log::forward(logger).await;
-            tracing::error!(%error, "kernel programs' log lost; restart the agent to read it again");
-        });
-    }
     let (sender, messages) = mpsc::channel(BATCHES);
     // Kept here too: the owner listens to it whether or not there is a socket.
     let (asking, queries) = mpsc::channel(QUERIES);
-    match Socket::open(&config.admin_socket) {
+    match socket {
         Ok(socket) => drop(tokio::spawn(socket.serve(asking.clone()))),
         // Serving goes on: only `state` and `explain` cannot ask this agent.
         Err(error) => tracing::error!(%error, "admin socket not opened"),
@@ -122,19 +146,27 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     let (serving, figures) = Serving::start(
         &config.serving,
         config.sync_period,
-        &choice,
+        &dataplane.choice,
         source.numbers(),
     )
     .await?;
     addresses::follow(&sender).await;
     tokio::spawn(source.run(sender));
-    let demand = match config.mode {
-        Mode::Auto => Demand::Everything,
-        Mode::Unset | Mode::Ebpf | Mode::Other(_) => Demand::WhatItCan,
-    };
     let (sinks, ending) = open_sinks(config.output)?;
-    let pipeline = Pipeline::new(Model::new(config.model), Box::new(backend), demand);
-    let owner = Owner::new(pipeline, sinks, serving, choice, name);
+    let here = dataplane.on_this_host;
+    let node_ports = here.then(|| config.model.node_ports.clone());
+    let model = Model::new(config.model);
+    let pipeline = Pipeline::new(model, dataplane.backend, dataplane.demand);
+    let owner = Owner::new(
+        pipeline,
+        sinks,
+        Observer {
+            serving,
+            node_ports,
+        },
+        dataplane.choice,
+        name,
+    );
     let inbox = Inbox {
         messages,
         queries,
@@ -145,11 +177,14 @@ pub async fn run(config: Run) -> Result<(), RunError> {
         warn_of_circle(state, &servers);
         memory::give_back();
     };
-    let ended = owner.run(inbox, config.sync_period, first).await;
+    let sync_period = here.then_some(config.sync_period);
+    let ended = owner.run(inbox, sync_period, first).await;
     if let Some(ending) = ending {
         block_in_place(|| ending.wait(LAST_STATE));
     }
-    tracing::info!("{}: stopping; the dataplane stays", ended?);
+    let signal = ended?;
+    let rest = if here { "; the dataplane stays" } else { "" };
+    tracing::info!("{signal}: stopping{rest}");
     Ok(())
 }
 
@@ -164,46 +199,20 @@ fn open_sinks(output: Option<Output>) -> Result<(Sinks, Option<Ending>), RunErro
     Ok((Sinks::new(vec![Box::new(file)]), Some(ending)))
 }
 
-/// Which backend serves, and why. With mode auto, this host is looked at before anything is opened.
-fn choose_backend(config: &Run) -> Result<Choice, NoBackend> {
-    choose(config.mode, ebpf::LACKS, || {
-        Check::run(&config.ebpf).why_not()
-    })
-}
-
-/// Tells the log which backend serves, and why.
-fn tell(choice: &Choice) {
-    for refused in &choice.refused {
-        tracing::info!(
-            backend = refused.backend,
-            reason = refused.reason,
-            "backend refused"
-        );
-    }
-    let lacks: Vec<_> = choice.lacks.iter().map(|one| one.as_str()).collect();
-    tracing::info!(
-        backend = choice.backend,
-        mode = choice.mode,
-        reason = choice.reason,
-        lacks = lacks.join(", "),
-        "backend chosen"
-    );
-}
-
-async fn open_source(config: &Run) -> Result<Source, RunError> {
+async fn open_source(
+    config: &Agent,
+    already_programmed: impl Fn(SocketAddr) -> bool + Send + Sync + 'static,
+) -> Result<Source, RunError> {
     match &config.source {
         config::Source::Manifests(paths) => Source::manifests(paths.clone()),
         config::Source::ApiServer {
             kubeconfig,
             masters,
         } => {
-            let pin_dir = config.ebpf.pin_dir.clone();
             let options = kube::Options {
                 kubeconfig: kubeconfig.clone(),
                 masters: masters.iter().map(ToString::to_string).collect(),
-                already_programmed: Arc::new(move |address| {
-                    ebpf::is_programmed(&pin_dir, address, Protocol::Tcp)
-                }),
+                already_programmed: Arc::new(already_programmed),
                 ..kube::Options::new(Arc::clone(&config.model.node))
             };
             let source = kube::Source::new(options).await?;

@@ -17,7 +17,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::{
-    net::UnixListener,
+    net::{UnixListener, UnixStream},
     sync::{mpsc, oneshot},
 };
 
@@ -84,6 +84,19 @@ impl Socket {
         })
     }
 
+    /// The same where no lock tells whether what is there is of an agent that is gone: refuses to
+    /// take the place of one that answers.
+    pub async fn open_unless_served(path: &Path) -> Result<Self, SocketError> {
+        if UnixStream::connect(path).await.is_ok() {
+            return Err(SocketError {
+                what: "will not take the place of the agent that answers on",
+                path: path.to_owned(),
+                error: io::Error::other("name another socket with --admin-socket"),
+            });
+        }
+        Self::open(path)
+    }
+
     /// Answers until `queries` has no receiver and the task is dropped.
     pub async fn serve(self, queries: mpsc::Sender<Query>) {
         let listener = Listener(self);
@@ -112,7 +125,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 struct Listener(Socket);
 
 impl axum::serve::Listener for Listener {
-    type Io = tokio::net::UnixStream;
+    type Io = UnixStream;
     type Addr = tokio::net::unix::SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {

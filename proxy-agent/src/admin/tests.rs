@@ -153,6 +153,19 @@ async fn a_socket_that_was_left_behind_is_replaced() {
     task.abort();
 }
 
+#[tokio::test]
+async fn without_a_lock_a_socket_that_answers_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("brain.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let socket = Socket::open_unless_served(&path).await.unwrap();
+    let task = tokio::spawn(socket.serve(answering(true)));
+    let error = Socket::open_unless_served(&path).await.unwrap_err();
+    assert!(error.to_string().contains("--admin-socket"), "{error}");
+    assert!(ask(&path, "/state", &Asked::default()).await.is_ok());
+    task.abort();
+}
+
 #[test]
 fn the_socket_is_found_by_the_pin_directory() {
     let of = |pin_dir: &str| socket_path(Path::new(pin_dir)).display().to_string();

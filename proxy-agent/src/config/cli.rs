@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    agent::{LogArgs, LogFormat, SinkArgs},
+    agent::{AgentArgs, BrainArgs, LogArgs, LogFormat, SinkArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
     others::OtherArgs,
 };
@@ -51,6 +51,8 @@ Exit codes:
 pub enum Command {
     /// Serve Services until stopped; what is programmed stays in the kernel afterwards
     Run(Box<RunArgs>),
+    /// Compute what this node must do, and program nothing: for backends elsewhere
+    Brain(Box<BrainArgs>),
     /// Print the node-local state: the running agent's, or what manifests lead to
     State(StateArgs),
     /// Say what happens to a packet, and why: asks the running agent, or computes it from manifests
@@ -89,25 +91,9 @@ pub struct PinArgs {
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// What decides what becomes of traffic.
+    /// What every agent takes.
     #[command(flatten)]
-    pub model: ModelArgs,
-
-    /// The API server.
-    #[command(flatten)]
-    pub api_server: ApiServerArgs,
-
-    /// HTTP.
-    #[command(flatten)]
-    pub serving: ServingArgs,
-
-    /// What else kube-proxy takes.
-    #[command(flatten)]
-    pub others: OtherArgs,
-
-    /// How often the kernel is compared with the desired state, such as 1m30s [default: 30s]
-    #[arg(long, visible_alias = "iptables-sync-period", value_name = "DURATION")]
-    pub sync_period: Option<String>,
+    pub agent: AgentArgs,
 
     /// Pins.
     #[command(flatten)]
@@ -129,14 +115,6 @@ pub struct RunArgs {
     /// Log a line for every decision of the kernel programs; costs time on every connect
     #[arg(long)]
     pub kernel_log: bool,
-
-    /// Where the state goes besides.
-    #[command(flatten)]
-    pub sinks: SinkArgs,
-
-    /// The log.
-    #[command(flatten)]
-    pub log: LogArgs,
 }
 
 /// Which running agent to ask.

@@ -1,17 +1,22 @@
-//! What `run` means: everything that the agent needs to serve.
+//! What `run` and `brain` mean: everything that the agent needs.
 
 mod sinks;
 mod sources;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use proxy_common::names::MAPS;
 use proxy_model::NodePortSelection;
 
 pub use self::sources::Source;
-use super::{ConfigError, absolute_pin_dir, cli::RunArgs, node_name, settings};
+use super::{
+    ConfigError, absolute_pin_dir,
+    cli::{AgentArgs, BrainArgs, RunArgs},
+    kube_proxy::Settings,
+    node_name, settings,
+};
 use crate::{
     admin,
     backend::{choice::Mode, ebpf},
@@ -19,17 +24,13 @@ use crate::{
     sinks::file::Output,
 };
 
-/// What `run` needs.
+/// What an agent needs, whatever it makes of the state.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct Agent {
     /// Where cluster objects come from.
     pub source: Source,
     /// The node, and what decides where its traffic goes.
     pub model: proxy_model::Settings,
-    /// Which backend is asked for.
-    pub mode: Mode,
-    /// The dataplane.
-    pub ebpf: ebpf::Options,
     /// How often the kernel is compared with the desired state.
     pub sync_period: Duration,
     /// Where `state` and `explain` ask.
@@ -46,52 +47,114 @@ pub struct Run {
     pub notes: Vec<String>,
 }
 
+/// What `run` needs.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// What every agent needs.
+    pub agent: Agent,
+    /// Which backend is asked for.
+    pub mode: Mode,
+    /// The dataplane.
+    pub ebpf: ebpf::Options,
+}
+
 /// Checks the arguments of `run`, and reads the configuration file.
 pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
-    // Kubernetes sets it in every container.
-    let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-    run_where(args, in_pod)
+    run_where(args, in_pod())
+}
+
+/// Checks the arguments of `brain`, and reads the configuration file.
+pub fn brain(args: &BrainArgs) -> Result<Agent, ConfigError> {
+    brain_where(args, in_pod())
+}
+
+/// Kubernetes sets this in every container.
+fn in_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
 fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let mut mistakes = Vec::new();
-    let settings = settings(args.model.config.as_deref(), &args.given(), &mut mistakes);
-    // A file that cannot be used may well name the source: that is one mistake, not two.
-    let elsewhere = in_pod || !mistakes.is_empty();
-    let source = sources::choose(args, settings.kubeconfig.clone(), elsewhere, &mut mistakes);
-    let node = node_name(&args.model.node, settings.node_name.clone(), &mut mistakes);
+    let (settings, prepared) = prepare(&args.agent, in_pod, &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);
-    let output = sinks::output(&args.sinks, &mut mistakes);
-    let (Some(source), true) = (source, mistakes.is_empty()) else {
-        return Err(ConfigError { mistakes });
-    };
+    let admin_socket = args.admin_socket.clone();
+    let admin_socket = admin_socket.unwrap_or_else(|| admin::socket_path(&pin_dir));
+    let mode = settings.mode;
     Ok(Run {
-        source,
-        mode: settings.mode,
-        model: settings.model(node),
-        admin_socket: args
-            .admin_socket
-            .clone()
-            .unwrap_or_else(|| admin::socket_path(&pin_dir)),
+        agent: prepared.agent(settings, admin_socket, mistakes)?,
+        mode,
         ebpf: ebpf::Options {
             pin_dir,
             cgroup_path: args.cgroup_path.clone(),
             map_sizes,
             kernel_log: args.kernel_log,
         },
-        sync_period: settings.sync_period,
-        output,
-        serving: serving::Options {
-            healthz: settings.healthz,
-            metrics: settings.metrics,
-            hard_fail: settings.hard_fail,
-            configuration: settings.effective,
-        },
-        oom_score_adj: settings.oom_score_adj,
-        notes: notes(&settings.node_ports),
-        warnings: settings.notices.iter().map(ToString::to_string).collect(),
     })
+}
+
+/// A brain that tells nobody is of no use.
+const NO_SINK: &str = "no sink was given, so that nobody would hear of the state: give --listen \
+                       for backends that ask, or --output-file";
+
+fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
+    let mut mistakes = Vec::new();
+    let (mut settings, prepared) = prepare(&args.agent, in_pod, &mut mistakes);
+    if prepared.output.is_none() {
+        mistakes.push(NO_SINK.to_owned());
+    }
+    // It would say which backend serves in the place of kube-proxy's: none does here.
+    settings.notices.retain(|notice| notice.field != "mode");
+    prepared.agent(settings, args.admin_socket.clone(), mistakes)
+}
+
+/// What was found out before all mistakes are known.
+struct Prepared {
+    source: Option<Source>,
+    node: Arc<str>,
+    output: Option<Output>,
+}
+
+fn prepare(args: &AgentArgs, in_pod: bool, mistakes: &mut Vec<String>) -> (Settings, Prepared) {
+    let settings = settings(args.model.config.as_deref(), &args.given(), mistakes);
+    // A file that cannot be used may well name the source: that is one mistake, not two.
+    let elsewhere = in_pod || !mistakes.is_empty();
+    let prepared = Prepared {
+        source: sources::choose(args, settings.kubeconfig.clone(), elsewhere, mistakes),
+        node: node_name(&args.model.node, settings.node_name.clone(), mistakes),
+        output: sinks::output(&args.sinks, mistakes),
+    };
+    (settings, prepared)
+}
+
+impl Prepared {
+    /// The agent, unless there are mistakes.
+    fn agent(
+        self,
+        settings: Settings,
+        admin_socket: PathBuf,
+        mistakes: Vec<String>,
+    ) -> Result<Agent, ConfigError> {
+        let (Some(source), true) = (self.source, mistakes.is_empty()) else {
+            return Err(ConfigError { mistakes });
+        };
+        Ok(Agent {
+            source,
+            model: settings.model(self.node),
+            sync_period: settings.sync_period,
+            admin_socket,
+            output: self.output,
+            serving: serving::Options {
+                healthz: settings.healthz,
+                metrics: settings.metrics,
+                hard_fail: settings.hard_fail,
+                configuration: settings.effective,
+            },
+            oom_score_adj: settings.oom_score_adj,
+            notes: notes(&settings.node_ports),
+            warnings: settings.notices.iter().map(ToString::to_string).collect(),
+        })
+    }
 }
 
 /// kube-proxy says this at start, too.

@@ -4,7 +4,7 @@
 use std::{env::consts::OS, process::ExitCode};
 
 use anyhow::Error;
-use proxy_agent::config::cli::{CheckArgs, ExplainArgs, PinArgs, RunArgs, StateArgs};
+use proxy_agent::config::cli::{BrainArgs, CheckArgs, ExplainArgs, PinArgs, RunArgs, StateArgs};
 use thiserror::Error;
 
 use crate::{HOST_CANNOT, end};
@@ -26,6 +26,11 @@ fn not_here(what: &'static str) -> Result<(), Error> {
 /// Cannot serve.
 pub fn run(_: &RunArgs) -> ExitCode {
     end(not_here("serving Services"))
+}
+
+/// Nor think for others.
+pub fn brain(_: &BrainArgs) -> ExitCode {
+    end(not_here("a brain for backends elsewhere"))
 }
 
 /// Cannot serve either way.

@@ -12,7 +12,10 @@ use proxy_agent::{
     },
     config::{
         self,
-        cli::{AskArgs, CheckArgs, ExplainArgs, ModelArgs, Output, PinArgs, RunArgs, StateArgs},
+        cli::{
+            AskArgs, BrainArgs, CheckArgs, ExplainArgs, LogArgs, ModelArgs, Output, PinArgs,
+            RunArgs, StateArgs,
+        },
     },
     run::{self, RunError},
     start_logging,
@@ -23,11 +26,21 @@ use crate::{HOST_CANNOT, end, print};
 
 /// Serves until stopped.
 pub fn run(args: &RunArgs) -> ExitCode {
-    let form = match start_logging(args.log.log_format, &args.log.log_level) {
+    logging(&args.agent.log, || live(run::run(config::run(args)?)))
+}
+
+/// Computes the state for others until stopped.
+pub fn brain(args: &BrainArgs) -> ExitCode {
+    logging(&args.agent.log, || live(run::brain(config::brain(args)?)))
+}
+
+/// Starts the log, and says there why the agent ended.
+fn logging(args: &LogArgs, live: impl FnOnce() -> Result<(), Error>) -> ExitCode {
+    let form = match start_logging(args.log_format, &args.log_level) {
         Ok(form) => form,
         Err(error) => return end(Err(error.into())),
     };
-    match serve(args) {
+    match live() {
         // What reads JSON lines can rely on it to the last. Whoever has errors filtered out of
         // the log must learn of this one all the same.
         Err(error) if form == LogForm::Json && tracing::enabled!(tracing::Level::ERROR) => {
@@ -38,14 +51,13 @@ pub fn run(args: &RunArgs) -> ExitCode {
     }
 }
 
-fn serve(args: &RunArgs) -> Result<(), Error> {
-    let config = config::run(args)?;
+fn live(agent: impl Future<Output = Result<(), RunError>>) -> Result<(), Error> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("starting the asynchronous runtime")?
-        .block_on(run::run(config))?;
+        .block_on(agent)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::{
@@ -12,14 +12,14 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep_until},
 };
 
-use super::{RunError, observed, signals::Order};
+use super::{RunError, observed::Observer, signals::Order};
 use crate::{
     admin::{Query, Snapshot},
     backend::choice::Choice,
     cluster::Message,
     pipeline::Pipeline,
     report::{AgentFacts, NotProgrammed, explain::explain_served},
-    serving::{FiguresWanted, Serving},
+    serving::FiguresWanted,
     sinks::Sinks,
 };
 
@@ -30,7 +30,7 @@ const MOST_TOGETHER: usize = 64;
 pub struct Owner {
     pipeline: Pipeline,
     sinks: Sinks,
-    serving: Arc<Serving>,
+    observer: Observer,
     facts: Facts,
 }
 
@@ -61,14 +61,14 @@ impl Owner {
     pub fn new(
         pipeline: Pipeline,
         sinks: Sinks,
-        serving: Arc<Serving>,
+        observer: Observer,
         choice: Choice,
         source: String,
     ) -> Self {
         Self {
             pipeline,
             sinks,
-            serving,
+            observer,
             facts: Facts {
                 choice,
                 source,
@@ -80,22 +80,27 @@ impl Owner {
         }
     }
 
-    /// Serves until told to stop. `first` is called once, when the first state is in force.
+    /// Serves until told to stop. The kernel is compared with the state every `sync_period`, and
+    /// when told; never without one. `first` is called once, when the first state is in force.
     pub async fn run(
         mut self,
         mut inbox: Inbox,
-        sync_period: Duration,
+        sync_period: Option<Duration>,
         first: impl FnOnce(&proxy_model::NodeState),
     ) -> Result<&'static str, RunError> {
         let mut first = Some(first);
         let mut retry: Option<Instant> = None;
-        let mut repairs = interval_at(Instant::now() + sync_period, sync_period);
+        let never = || Instant::now() + Duration::from_hours(24);
+        let period = sync_period.unwrap_or(Duration::from_hours(24));
+        let mut repairs = interval_at(Instant::now() + period, period);
         repairs.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let never = || Instant::now() + Duration::from_hours(24);
             tokio::select! {
                 Some(order) = inbox.orders.recv() => match order {
                     Order::Stop(signal) => return Ok(signal),
+                    Order::Repair if sync_period.is_none() => {
+                        tracing::info!("SIGHUP: a brain programs nothing that could differ");
+                    }
                     Order::Repair => {
                         tracing::info!("SIGHUP: comparing the kernel with the state");
                         retry = self.repair(retry)?;
@@ -126,7 +131,7 @@ impl Owner {
                 () = sleep_until(retry.unwrap_or_else(never)), if retry.is_some() => {
                     retry = self.advance()?;
                 }
-                _ = repairs.tick() => retry = self.repair(retry)?,
+                _ = repairs.tick(), if sync_period.is_some() => retry = self.repair(retry)?,
             }
             if self.facts.last_sync.is_some()
                 && let Some(first) = first.take()
@@ -141,7 +146,7 @@ impl Owner {
             Message::Updates(updates) => self.pipeline.fold(updates),
             Message::Synced => {
                 self.facts.synced = true;
-                self.serving.metrics.source_synced();
+                self.observer.serving.metrics.source_synced();
             }
         }
     }
@@ -155,13 +160,13 @@ impl Owner {
 
     /// Brings the state into force. Returns when to do so again by itself.
     fn advance(&mut self) -> Result<Option<Instant>, RunError> {
-        self.serving.queued();
+        self.observer.serving.queued();
         let advance = block_in_place(|| self.pipeline.advance())?;
         self.facts.events += advance.events;
         if advance.sync.is_some() && advance.retry().is_none() {
             self.facts.last_sync = Some(Timestamp::now());
         }
-        observed::advanced(&self.serving, &advance, &self.pipeline);
+        self.observer.advanced(&advance, &self.pipeline);
         Ok(advance.retry().map(|wait| Instant::now() + wait))
     }
 
@@ -171,7 +176,7 @@ impl Owner {
             return Ok(retry);
         };
         self.facts.repaired += repair.differences.len() as u64;
-        observed::repaired(&self.serving, &repair, &self.pipeline);
+        self.observer.repaired(&repair, &self.pipeline);
         Ok(repair.retry.map(|wait| Instant::now() + wait).or(retry))
     }
 

@@ -4,6 +4,57 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::{ApiServerArgs, ModelArgs, OtherArgs, ServingArgs};
+
+/// What an agent takes whatever it makes of the state.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// What decides what becomes of traffic.
+    #[command(flatten)]
+    pub model: ModelArgs,
+
+    /// The API server.
+    #[command(flatten)]
+    pub api_server: ApiServerArgs,
+
+    /// HTTP.
+    #[command(flatten)]
+    pub serving: ServingArgs,
+
+    /// What else kube-proxy takes.
+    #[command(flatten)]
+    pub others: OtherArgs,
+
+    /// How often the kernel is compared with the desired state, such as 1m30s; something that waits
+    /// for twice as long to come into force makes /healthz answer 503 [default: 30s]
+    #[arg(long, visible_alias = "iptables-sync-period", value_name = "DURATION")]
+    pub sync_period: Option<String>,
+
+    /// Where the state goes besides.
+    #[command(flatten)]
+    pub sinks: SinkArgs,
+
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Arguments of `brain`.
+#[derive(Debug, Args)]
+pub struct BrainArgs {
+    /// What every agent takes.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+
+    /// Socket on which `state` and `explain` ask this brain
+    #[arg(long, value_name = "PATH", default_value = BRAIN_SOCKET)]
+    pub admin_socket: PathBuf,
+}
+
+/// Where a brain is asked unless the user says otherwise: it holds no pin directory that could
+/// name the socket.
+pub const BRAIN_SOCKET: &str = "/run/culvert/brain.sock";
+
 /// Where the state goes besides the backend.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SinkArgs {

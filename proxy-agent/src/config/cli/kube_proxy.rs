@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{NodeArgs, RunArgs};
+use super::{AgentArgs, NodeArgs};
 use crate::config::kube_proxy::Given;
 
 /// How the API server is reached.
@@ -90,7 +90,7 @@ pub struct ModelArgs {
     pub iptables_localhost_nodeports: Option<bool>,
 }
 
-impl RunArgs {
+impl AgentArgs {
     /// Flags that were given and stand for fields of the file. The kubeconfig is not among them:
     /// it decides the source, together with flags that have no field.
     pub fn given(&self) -> Vec<Given> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::config::cli::RunArgs;
+use crate::config::cli::AgentArgs;
 
 /// Where cluster objects come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ const NO_SOURCE: &str = "no source of cluster objects was given, and this is not
 /// A flag wins over the file. `elsewhere`: something else may name
 /// it, as a service account does in a pod.
 pub(super) fn choose(
-    args: &RunArgs,
+    args: &AgentArgs,
     configured: Option<PathBuf>,
     elsewhere: bool,
     mistakes: &mut Vec<String>,

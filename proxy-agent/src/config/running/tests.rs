@@ -44,7 +44,7 @@ fn every_mistake_is_reported_at_once() {
 fn the_node_name_is_trimmed_and_lower_case_under_either_flag() {
     for flag in ["--node-name", "--hostname-override"] {
         let run = run_args(&["--manifests=x", flag, " Node-A "]).unwrap();
-        assert_eq!(&*run.model.node, "node-a");
+        assert_eq!(&*run.agent.model.node, "node-a");
     }
 }
 
@@ -80,20 +80,23 @@ fn what_kubeadm_starts_works_as_it_is() {
                   clusterCIDR: 10.244.0.0/16\nhostnameOverride: \"\"\n";
     let run = run_file(fields, &["--hostname-override=Node-A"]).unwrap();
     assert_eq!(
-        run.source,
+        run.agent.source,
         Source::ApiServer {
             kubeconfig: Some("/var/lib/kube-proxy/kubeconfig.conf".into()),
             masters: Vec::new(),
         }
     );
-    assert_eq!(&*run.model.node, "node-a");
-    assert_eq!(run.serving.healthz, Some("0.0.0.0:10256".parse().unwrap()));
+    assert_eq!(&*run.agent.model.node, "node-a");
     assert_eq!(
-        run.serving.metrics,
+        run.agent.serving.healthz,
+        Some("0.0.0.0:10256".parse().unwrap())
+    );
+    assert_eq!(
+        run.agent.serving.metrics,
         Some("127.0.0.1:10249".parse().unwrap())
     );
-    assert_eq!(run.sync_period, Duration::from_secs(30));
-    assert_eq!(run.warnings, [] as [String; 0]);
+    assert_eq!(run.agent.sync_period, Duration::from_secs(30));
+    assert_eq!(run.agent.warnings, [] as [String; 0]);
     let alone = file(fields);
     let args = ModelArgs {
         node: NodeArgs {
@@ -103,7 +106,7 @@ fn what_kubeadm_starts_works_as_it_is() {
         config: Some(alone.path().to_owned()),
         ..ModelArgs::default()
     };
-    assert_eq!(once(&args).unwrap().model, run.model);
+    assert_eq!(once(&args).unwrap().model, run.agent.model);
 }
 
 #[test]
@@ -129,7 +132,7 @@ fn every_flag_reaches_its_field() {
     ])
     .unwrap();
     assert_eq!(
-        run.source,
+        run.agent.source,
         Source::ApiServer {
             kubeconfig: Some("k".into()),
             masters: ["https://10.0.0.1:6443", "https://10.0.0.2:6443"]
@@ -137,12 +140,15 @@ fn every_flag_reaches_its_field() {
                 .into(),
         }
     );
-    assert_eq!(run.serving.healthz, None);
-    assert_eq!(run.serving.metrics, Some("0.0.0.0:10249".parse().unwrap()));
-    assert!(run.serving.hard_fail);
-    assert_eq!(run.sync_period, Duration::from_mins(1));
+    assert_eq!(run.agent.serving.healthz, None);
     assert_eq!(
-        run.model.traffic,
+        run.agent.serving.metrics,
+        Some("0.0.0.0:10249".parse().unwrap())
+    );
+    assert!(run.agent.serving.hard_fail);
+    assert_eq!(run.agent.sync_period, Duration::from_mins(1));
+    assert_eq!(
+        run.agent.model.traffic,
         Traffic {
             detector: Detector::BridgeInterface("br0".into()),
             masquerade_all: true,
@@ -150,14 +156,14 @@ fn every_flag_reaches_its_field() {
     );
     let cidrs = ["192.0.2.0/24", "198.51.100.0/24", "fd00::/64"];
     assert_eq!(
-        run.model.node_ports,
+        run.agent.model.node_ports,
         NodePortSelection::Cidrs(cidrs.map(|cidr| cidr.parse().unwrap()).into())
     );
-    assert!(!run.model.localhost_node_ports);
-    assert_eq!(run.notes, [] as [String; 0]);
+    assert!(!run.agent.model.localhost_node_ports);
+    assert_eq!(run.agent.notes, [] as [String; 0]);
     assert_eq!(run.mode, Mode::Auto);
-    assert_eq!(run.oom_score_adj, -5);
-    let shown = &run.serving.configuration;
+    assert_eq!(run.agent.oom_score_adj, -5);
+    let shown = &run.agent.serving.configuration;
     assert_eq!(shown["detectLocal"]["interfaceNamePrefix"], "veth");
     assert_eq!(shown["nftables"]["syncPeriod"], "1m0s");
 }
@@ -185,8 +191,13 @@ fn what_else_kube_proxy_takes_is_taken_and_told() {
         "conntrack.min",
         "mode",
     ];
-    assert_eq!(run.warnings.len(), named.len(), "{:#?}", run.warnings);
-    for (warning, named) in run.warnings.iter().zip(named) {
+    assert_eq!(
+        run.agent.warnings.len(),
+        named.len(),
+        "{:#?}",
+        run.agent.warnings
+    );
+    for (warning, named) in run.agent.warnings.iter().zip(named) {
         assert!(warning.starts_with(named), "{warning}");
     }
     let error = run_args(&[
@@ -208,7 +219,10 @@ fn what_else_kube_proxy_takes_is_taken_and_told() {
         "--proxy-mode=ipvs",
         "--ipvs-sync-period=7s",
     ];
-    assert_eq!(run_args(&ipvs).unwrap().sync_period, Duration::from_secs(7));
+    assert_eq!(
+        run_args(&ipvs).unwrap().agent.sync_period,
+        Duration::from_secs(7)
+    );
 }
 
 #[test]
@@ -227,7 +241,7 @@ fn every_flag_of_the_table_names_fields_and_none_is_there_twice() {
 fn the_source_is_what_was_given_and_only_one() {
     let of = |args: &[&str], in_pod| {
         let line = [&["proxy-agent", "--node-name=n"], args].concat();
-        run_where(&Cli::try_parse_from(line).unwrap().run, in_pod).map(|run| run.source)
+        run_where(&Cli::try_parse_from(line).unwrap().run, in_pod).map(|run| run.agent.source)
     };
     let server = |kubeconfig: Option<&str>| Source::ApiServer {
         kubeconfig: kubeconfig.map(PathBuf::from),
@@ -246,12 +260,15 @@ fn the_source_is_what_was_given_and_only_one() {
         );
     }
     let run = |args: &[&str]| run_file("clientConnection: {kubeconfig: f}", args).unwrap();
-    assert_eq!(run(&["--node-name=n"]).source, server(Some("f")));
+    assert_eq!(run(&["--node-name=n"]).agent.source, server(Some("f")));
     assert_eq!(
-        run(&["--node-name=n", "--kubeconfig=k"]).source,
+        run(&["--node-name=n", "--kubeconfig=k"]).agent.source,
         server(Some("k"))
     );
-    assert_eq!(run(&["--node-name=n", "--manifests=x"]).source, manifests);
+    assert_eq!(
+        run(&["--node-name=n", "--manifests=x"]).agent.source,
+        manifests
+    );
 }
 
 #[test]
@@ -281,7 +298,7 @@ fn mistakes_of_the_file_name_the_file() {
 #[test]
 fn the_file_names_the_node_unless_a_flag_does() {
     let fields = "hostnameOverride: From-File\n";
-    let node = |args| run_file(fields, args).unwrap().model.node;
+    let node = |args| run_file(fields, args).unwrap().agent.model.node;
     assert_eq!(&*node(&["--manifests=x"]), "from-file");
     assert_eq!(&*node(&["--manifests=x", "--node-name=flag"]), "flag");
 }
@@ -318,15 +335,15 @@ fn what_shapes_the_model_is_the_same_for_every_command() {
         "--masquerade-all",
     ];
     let run = run_args(&args).unwrap();
-    assert_eq!(&*run.model.node, "node-a");
+    assert_eq!(&*run.agent.model.node, "node-a");
     let selection = NodePortSelection::Cidrs(vec!["192.0.2.0/24".parse().unwrap()]);
-    assert_eq!(run.model.node_ports, selection);
-    assert!(!run.model.localhost_node_ports && run.model.traffic.masquerade_all);
-    assert_eq!(run.warnings.len(), 3, "{:?}", run.warnings);
+    assert_eq!(run.agent.model.node_ports, selection);
+    assert!(!run.agent.model.localhost_node_ports && run.agent.model.traffic.masquerade_all);
+    assert_eq!(run.agent.warnings.len(), 3, "{:?}", run.agent.warnings);
     for command in ["state", "explain", "render"] {
         let once = once(&model_args(command, &args).0).unwrap();
-        assert_eq!(once.model, run.model, "{command}");
-        assert_eq!(once.warnings, run.warnings, "{command}");
+        assert_eq!(once.model, run.agent.model, "{command}");
+        assert_eq!(once.warnings, run.agent.warnings, "{command}");
     }
 }
 
@@ -352,7 +369,7 @@ fn an_agent_that_runs_has_its_own_configuration() {
 fn that_node_ports_answer_everywhere_is_noted_once_and_is_no_warning() {
     let notes = |args: &[&str]| {
         let run = run_args(&[&["--manifests=x", "--node-name=n"], args].concat()).unwrap();
-        (run.warnings.len(), run.notes.len())
+        (run.agent.warnings.len(), run.agent.notes.len())
     };
     assert_eq!(notes(&[]), (0, 1));
     assert_eq!(notes(&["--nodeport-addresses=primary"]), (0, 0));
@@ -364,7 +381,7 @@ fn that_node_ports_answer_everywhere_is_noted_once_and_is_no_warning() {
 #[test]
 fn the_state_goes_to_a_regular_file_or_to_standard_output() {
     let run = |output: &str| {
-        run_args(&["--manifests=x", "--node-name=n", "-o", output]).map(|run| run.output)
+        run_args(&["--manifests=x", "--node-name=n", "-o", output]).map(|run| run.agent.output)
     };
     assert_eq!(run("-").unwrap(), Some(Output::Stdout));
     let new = "no-such-directory/state.json";
@@ -379,4 +396,36 @@ fn the_state_goes_to_a_regular_file_or_to_standard_output() {
         assert!(text.starts_with("--output-file "), "{text}");
         assert!(text.contains(part), "{text}");
     }
+}
+
+fn brain_args(args: &[&str]) -> Result<Agent, ConfigError> {
+    let line = ["proxy-agent", "brain", "--node-name=n"];
+    let cli = Cli::try_parse_from(line.iter().chain(args)).unwrap();
+    let Some(Command::Brain(args)) = cli.command else {
+        panic!("{:?}", cli.command)
+    };
+    brain_where(&args, false)
+}
+
+#[test]
+fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
+    let error = brain_args(&[]).unwrap_err();
+    let [source, sink] = &error.mistakes[..] else {
+        panic!("{error}");
+    };
+    assert!(source.contains("no source"), "{source}");
+    for flag in ["--listen", "--output-file"] {
+        assert!(sink.contains(flag), "{sink}");
+    }
+    let args = ["--manifests=x", "-o=-", "--proxy-mode=ipvs"];
+    let brain = brain_args(&args).unwrap();
+    let socket = std::path::Path::new("/run/culvert/brain.sock");
+    assert_eq!(brain.admin_socket, socket);
+    let mut run = run_args(&[&args[..], &["--node-name=n"]].concat()).unwrap();
+    assert_eq!(brain.model, run.agent.model);
+    assert_eq!(brain.serving.healthz, run.agent.serving.healthz);
+    assert_eq!(brain.notes, run.agent.notes);
+    // That eBPF serves in the place of another mode is not so here.
+    run.agent.warnings.retain(|text| !text.starts_with("mode:"));
+    assert_eq!(brain.warnings, run.agent.warnings);
 }

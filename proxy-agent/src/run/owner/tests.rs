@@ -1,6 +1,6 @@
 //! The loop with a backend that does what a test says.
 
-use std::{net::IpAddr, time::SystemTime};
+use std::{net::IpAddr, sync::Arc, time::SystemTime};
 
 use proxy_model::{
     ClusterEvent, Conditions, Diagnostic, Difference, DifferenceKind, EndpointSlice, IpFamily,
@@ -14,7 +14,7 @@ use crate::{
     backend::choice::{Mode, choose},
     cluster::Update,
     pipeline::fake::Fake,
-    serving,
+    serving::{self, Serving},
     sinks::Sink,
 };
 
@@ -49,6 +49,10 @@ struct Running {
 
 impl Running {
     async fn start(sync_period: Duration) -> Self {
+        Self::start_with(Some(sync_period)).await
+    }
+
+    async fn start_with(sync_period: Option<Duration>) -> Self {
         let fake = Fake::default();
         let options = serving::Options {
             healthz: None,
@@ -57,13 +61,17 @@ impl Running {
             configuration: serde_json::Value::Null,
         };
         let choice = choose(Mode::Unset, &[], Vec::new).unwrap();
-        let (serving, figures) = Serving::start(&options, sync_period, &choice, vec![])
+        let (serving, figures) = Serving::start(&options, NEVER, &choice, vec![])
             .await
             .unwrap();
         let source = "a test".to_owned();
         let (sink, published) = mpsc::unbounded_channel();
         let sinks = Sinks::new(vec![Box::new(Published(sink))]);
-        let owner = Owner::new(fake.pipeline(), sinks, Arc::clone(&serving), choice, source);
+        let observer = Observer {
+            serving: Arc::clone(&serving),
+            node_ports: None,
+        };
+        let owner = Owner::new(fake.pipeline(), sinks, observer, choice, source);
         let (messages, messages_) = mpsc::channel(8);
         let (queries, queries_) = mpsc::channel(8);
         let (orders, orders_) = mpsc::channel(1);
@@ -186,6 +194,21 @@ async fn the_kernel_is_compared_every_period_and_when_told() {
     running.fake.repair(Ok(vec![differs()]));
     running.orders.send(Order::Repair).await.unwrap();
     running.until(|facts| facts.repaired == 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nothing_is_programmed_nothing_is_compared() {
+    let running = Running::start_with(None).await;
+    running.messages.send(Message::Synced).await.unwrap();
+    running.until(|facts| facts.revision == 1).await;
+    running
+        .fake
+        .repair(Err("this should not be asked".to_owned()));
+    running.orders.send(Order::Repair).await.unwrap();
+    // There is room for the next order once this one was taken.
+    drop(running.orders.reserve().await.unwrap());
+    assert!(running.snapshot().await.agent.in_force);
     running.stop().await;
 }
 
