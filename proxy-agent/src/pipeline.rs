@@ -1,4 +1,4 @@
-//! The sole owner of the state: folds events into the model, settles what follows from them, and
+//! The sole owner of the state: folds events into the mind, settles what follows from them, and
 //! hands the change to the backend. Says what came of it; does not know who counts it, nor who
 //! else wants the state.
 
@@ -6,6 +6,7 @@
 pub(crate) mod fake;
 mod gaps;
 mod log;
+mod mind;
 mod outcome;
 #[cfg(test)]
 mod tests;
@@ -19,8 +20,11 @@ use proxy_model::{
 };
 use thiserror::Error;
 
-pub use self::outcome::{Advance, Repair, Sync};
 use self::{gaps::Gaps, outcome::Pending, told::Told};
+pub use self::{
+    mind::Mind,
+    outcome::{Advance, Repair, Sync},
+};
 use crate::{cluster::Update, logging::milliseconds};
 
 /// How long a failed sync is put off at most.
@@ -33,7 +37,7 @@ const MOST_UNSETTLED: usize = 100_000;
 
 /// State, and the backend that makes it true.
 pub struct Pipeline {
-    model: Model,
+    mind: Mind,
     backend: Box<dyn Backend>,
     /// The backend does not hold the state of the last update: the next sync is a whole one.
     behind: bool,
@@ -82,10 +86,10 @@ pub struct Fatal {
 
 impl Pipeline {
     /// A pipeline that has synced nothing yet.
-    pub fn new(model: Model, backend: Box<dyn Backend>, demand: Demand) -> Self {
+    pub fn new(mind: impl Into<Mind>, backend: Box<dyn Backend>, demand: Demand) -> Self {
         let gaps = Gaps::new(backend.lacks());
         Self {
-            model,
+            mind: mind.into(),
             backend,
             behind: true,
             serving: false,
@@ -108,7 +112,7 @@ impl Pipeline {
         for update in updates {
             self.pending.events += 1;
             let kind = outcome::kind(&update.event);
-            if self.model.apply(update.event) {
+            if self.mind.apply(update.event) {
                 self.pending.note(kind, update.trigger);
                 self.unsettled += 1;
             }
@@ -129,8 +133,8 @@ impl Pipeline {
     fn bring_up_to_date(&mut self) {
         let started = Instant::now();
         self.unsettled = 0;
-        let change = self.model.update();
-        log::news(self.told.diagnostics(&self.model.state().diagnostics));
+        let change = self.mind.update();
+        log::news(self.told.diagnostics(&self.mind.state().diagnostics));
         log::news(self.gaps.take(&change.changes));
         if self.in_force() {
             self.unsynced = change;
@@ -149,7 +153,7 @@ impl Pipeline {
         let mut change = std::mem::take(&mut self.unsynced);
         self.look_at_gaps()?;
         if self.behind {
-            change = self.model.state().as_change_set();
+            change = self.mind.state().as_change_set();
         }
         let settling = std::mem::take(&mut self.settling);
         if change.is_empty() {
@@ -157,7 +161,7 @@ impl Pipeline {
             self.pending.triggers.clear();
             return Ok(advance);
         }
-        let result = self.backend.sync(self.model.state(), &change);
+        let result = self.backend.sync(self.mind.state(), &change);
         let took = settling + started.elapsed();
         advance.sync = Some(match result {
             Ok(report) => {
@@ -189,9 +193,9 @@ impl Pipeline {
             return Ok(None);
         }
         let started = Instant::now();
-        match self.backend.repair(self.model.state()) {
+        match self.backend.repair(self.mind.state()) {
             Ok(report) => {
-                let services = &self.model.state().services;
+                let services = &self.mind.state().services;
                 let wanted = |key: &_| services.contains_key(key);
                 log::news(self.told.failures(report.failures, wanted));
                 for problem in &report.problems {
@@ -219,7 +223,7 @@ impl Pipeline {
             let reason = "the last sync failed, so the kernel is known to differ; see the log";
             return Err(reason.to_owned());
         }
-        self.backend.differences(self.model.state())
+        self.backend.differences(self.mind.state())
     }
 
     /// When to try again after `error`.
@@ -236,14 +240,14 @@ impl Pipeline {
         }
     }
 
-    /// The model, to ask.
-    pub fn model(&self) -> &Model {
-        &self.model
+    /// The cluster behind the state, to ask, where it is known.
+    pub fn cluster(&self) -> Option<&Model> {
+        self.mind.cluster()
     }
 
     /// The state that is, or shall be, in force.
     pub fn state(&self) -> &NodeState {
-        self.model.state()
+        self.mind.state()
     }
 
     /// The backend, to ask.
@@ -284,7 +288,7 @@ impl Pipeline {
     }
 
     fn log_sync(&mut self, change: &ChangeSet, report: SyncReport, took: Duration) {
-        let services = &self.model.state().services;
+        let services = &self.mind.state().services;
         let wanted = |key: &_| services.contains_key(key);
         log::news(self.told.failures(report.failures, wanted));
         // The first sync is told by the backend, which knows what it took over.

@@ -1,6 +1,7 @@
 //! Why a packet goes where it goes: the oracle's verdict as JSON for programs, and as a story for
 //! people. Decides nothing; `proxy_model::oracle` does.
 
+mod known;
 mod nearby;
 mod question;
 mod rule;
@@ -10,13 +11,14 @@ mod story;
 use std::net::SocketAddr;
 
 use proxy_model::{
-    Model, ServicePortKey,
+    ServicePortKey,
     oracle::{Packet, Path, Verdict, verdict},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::backend::choice::Choice;
 
+pub use self::known::Known;
 pub use self::question::{QuestionError, destination, packet, source};
 
 /// The answer to one question. Travels as it is between an agent and who asks it.
@@ -50,22 +52,29 @@ pub struct Landing {
 }
 
 /// What becomes of `packet`, and why.
-pub fn explain(model: &Model, packet: &Packet, path: Path) -> Explanation {
+pub fn explain<'a>(known: impl Into<Known<'a>>, packet: &Packet, path: Path) -> Explanation {
+    let known = known.into();
     let packet = &packet.canonical();
-    let verdict = verdict(model.state(), packet, path);
-    told(model, packet, path, &verdict)
+    let verdict = verdict(known.state(), packet, path);
+    told(known, packet, path, &verdict)
 }
 
 /// The same by an agent that serves: its story ends with what the backend cannot do of it yet.
-pub fn explain_served(model: &Model, packet: &Packet, path: Path, backend: &Choice) -> Explanation {
+pub fn explain_served<'a>(
+    known: impl Into<Known<'a>>,
+    packet: &Packet,
+    path: Path,
+    backend: &Choice,
+) -> Explanation {
+    let known = known.into();
     let packet = &packet.canonical();
-    let verdict = verdict(model.state(), packet, path);
-    let mut explanation = told(model, packet, path, &verdict);
-    explanation.story += &shortfall::tell(model.state(), packet, path, &verdict, backend);
+    let verdict = verdict(known.state(), packet, path);
+    let mut explanation = told(known, packet, path, &verdict);
+    explanation.story += &shortfall::tell(known.state(), packet, path, &verdict, backend);
     explanation
 }
 
-fn told(model: &Model, packet: &Packet, path: Path, verdict: &Verdict) -> Explanation {
+fn told(known: Known<'_>, packet: &Packet, path: Path, verdict: &Verdict) -> Explanation {
     let landings = verdict.targets.iter().map(|target| Landing {
         address: target.address,
         masquerade: target.masquerade.is_some(),
@@ -76,7 +85,7 @@ fn told(model: &Model, packet: &Packet, path: Path, verdict: &Verdict) -> Explan
             service: verdict.service.as_ref().map(service_port),
             endpoints: landings.collect(),
         },
-        story: story::tell(model, packet, path, verdict),
+        story: story::tell(known, packet, path, verdict),
     }
 }
 

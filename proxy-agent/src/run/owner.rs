@@ -18,7 +18,10 @@ use crate::{
     backend::choice::Choice,
     cluster::Message,
     pipeline::Pipeline,
-    report::{AgentFacts, NotProgrammed, explain::explain_served},
+    report::{
+        AgentFacts, NotProgrammed,
+        explain::{Known, explain_served},
+    },
     serving::FiguresWanted,
     sinks::Sinks,
 };
@@ -196,8 +199,8 @@ impl Owner {
                 arrival,
                 answer,
             } => {
-                let model = self.pipeline.model();
-                drop(answer.send(explain_served(model, &packet, arrival, &self.facts.choice)));
+                let known = Known::new(self.pipeline.state(), self.pipeline.cluster());
+                drop(answer.send(explain_served(known, &packet, arrival, &self.facts.choice)));
             }
         }
     }

@@ -4,15 +4,15 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use proxy_model::{
-    IpFamily, Model, NodeState, ServicePortKey, ServiceState,
+    IpFamily, NodeState, ServicePortKey, ServiceState,
     oracle::{Packet, Path},
 };
 
-use super::service_port;
+use super::{Known, service_port};
 
 /// What could have been meant, one sentence each; the nearest first.
-pub(super) fn hints(model: &Model, packet: &Packet, path: Path) -> Vec<String> {
-    let state = model.state();
+pub(super) fn hints(known: Known<'_>, packet: &Packet, path: Path) -> Vec<String> {
+    let state = known.state();
     let to = packet.destination;
     let mut hints = other_protocols(state, packet);
     if hints.is_empty() {
@@ -20,12 +20,17 @@ pub(super) fn hints(model: &Model, packet: &Packet, path: Path) -> Vec<String> {
     }
     hints.extend(endpoint_of(state, packet));
     hints.extend(own_address(state, packet, path));
-    hints.extend(model.proxied(to.ip()).map(|service| {
+    hints.extend(known.proxied(to.ip()).map(|service| {
         format!(
             "It is an IP of the load balancer of {service} with ipMode Proxy: the load balancer \
              itself serves it, nodes do not."
         )
     }));
+    if hints.is_empty() && known.is_state_only() {
+        let unknown = "Whether a load balancer serves it itself (ipMode Proxy), only the brain knows \
+                       that this node follows.";
+        hints.push(unknown.to_owned());
+    }
     hints
 }
 

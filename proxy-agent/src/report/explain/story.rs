@@ -2,18 +2,18 @@
 //! considered, and what is wrong with the Service.
 
 use proxy_model::{
-    Diagnostic, Frontend, Model, NodeState, Role, ServicePortKey, Standing, TrafficPolicy,
+    Diagnostic, Frontend, NodeState, Role, ServicePortKey, Standing, TrafficPolicy,
     oracle::{Outcome, Packet, Path, Verdict},
 };
 
-use super::{nearby, rule, service_port};
+use super::{Known, nearby, rule, service_port};
 use crate::report::table;
 
 /// More endpoints than this are counted only.
 const ENDPOINTS_SHOWN: usize = 50;
 
-pub(super) fn tell(model: &Model, packet: &Packet, path: Path, verdict: &Verdict) -> String {
-    let state = model.state();
+pub(super) fn tell(known: Known<'_>, packet: &Packet, path: Path, verdict: &Verdict) -> String {
+    let state = known.state();
     let mut lines = vec![headline(state, packet, path, verdict), String::new()];
     if let (Some(key), Some(frontend)) = (&verdict.service, &verdict.frontend) {
         lines.push(format!(
@@ -25,7 +25,7 @@ pub(super) fn tell(model: &Model, packet: &Packet, path: Path, verdict: &Verdict
         ));
     } else {
         lines.push("Frontend: none.".to_owned());
-        lines.extend(nearby::hints(model, packet, path));
+        lines.extend(nearby::hints(known, packet, path));
     }
     lines.push(format!("Rule: {}", rule::of(state, packet, path, verdict)));
     if verdict.outcome == Outcome::Forward {
@@ -39,9 +39,9 @@ pub(super) fn tell(model: &Model, packet: &Packet, path: Path, verdict: &Verdict
     let mut text = lines.join("\n") + "\n";
     if let Some(key) = &verdict.service {
         if let Some(policy) = verdict.set {
-            text += &endpoints(model, key, policy);
+            text += &endpoints(known, key, policy);
         }
-        text += &diagnostics(model, key);
+        text += &diagnostics(known, key);
     }
     text
 }
@@ -95,8 +95,10 @@ fn headline(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -
 }
 
 /// Every endpoint of the Service port: those that are used, then those left out.
-fn endpoints(model: &Model, key: &ServicePortKey, policy: TrafficPolicy) -> String {
-    let mut standings = model.standings(key, policy);
+fn endpoints(known: Known<'_>, key: &ServicePortKey, policy: TrafficPolicy) -> String {
+    let Some(mut standings) = known.standings(key, policy) else {
+        return used_endpoints(known.state(), key, policy);
+    };
     if standings.is_empty() {
         return "\nNo EndpointSlice has an endpoint for this port and family.\n".to_owned();
     }
@@ -112,11 +114,36 @@ fn endpoints(model: &Model, key: &ServicePortKey, policy: TrafficPolicy) -> Stri
         table.add_row([&address.to_string(), node.unwrap_or("-"), used, why(*role)]);
     }
     let mut text = "\n".to_owned() + &table::finish(&table);
-    let more = standings.len().saturating_sub(ENDPOINTS_SHOWN);
-    if more > 0 {
-        text += &["and ", &more.to_string(), " more\n"].concat();
-    }
+    text += &more(standings.len());
     text
+}
+
+/// The endpoints that the state has: no more of them is known where another brain decided.
+fn used_endpoints(state: &NodeState, key: &ServicePortKey, policy: TrafficPolicy) -> String {
+    let service = state.services.get(key);
+    let set = service.and_then(|service| match policy {
+        TrafficPolicy::Cluster => service.cluster_endpoints.as_deref(),
+        TrafficPolicy::Local => service.local_endpoints.as_deref(),
+    });
+    let set = set.unwrap_or_default();
+    let mut text = "\n".to_owned();
+    if !set.is_empty() {
+        let mut table = table::new(&["ENDPOINT", "USED"]);
+        for endpoint in set.iter().take(ENDPOINTS_SHOWN) {
+            table.add_row([&endpoint.address.to_string(), "yes"]);
+        }
+        text += &table::finish(&table);
+        text += &more(set.len());
+    }
+    text + "Which endpoints are left out, and why, only the brain knows that this node follows.\n"
+}
+
+/// A line about those that are not shown; empty if there are none.
+fn more(endpoints: usize) -> String {
+    match endpoints.saturating_sub(ENDPOINTS_SHOWN) {
+        0 => String::new(),
+        more => format!("and {more} more\n"),
+    }
 }
 
 const fn why(role: Role) -> &'static str {
@@ -131,13 +158,13 @@ const fn why(role: Role) -> &'static str {
     }
 }
 
-/// What is wrong with the Service and its EndpointSlices.
-fn diagnostics(model: &Model, key: &ServicePortKey) -> String {
+/// What is wrong with the Service and with those EndpointSlices that are known to be its.
+fn diagnostics(known: Known<'_>, key: &ServicePortKey) -> String {
     let mut objects = vec![format!("Service {}", key.service)];
-    let slices = model.slice_names(&key.service);
+    let slices = known.slice_names(&key.service);
     objects.extend(slices.map(|slice| format!("EndpointSlice {slice}")));
     let concerns = |one: &&Diagnostic| objects.iter().any(|object| **object == *one.object);
-    let lines: Vec<_> = model
+    let lines: Vec<_> = known
         .state()
         .diagnostics
         .iter()

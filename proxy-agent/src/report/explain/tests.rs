@@ -1,11 +1,13 @@
 //! Answers and stories about one small cluster.
 
+mod state_only;
+
 use std::num::{NonZeroU16, NonZeroU32};
 
 use proxy_model::{
     Capability, ClusterEvent, Conditions, Diagnostic, EndpointSlice, ExternalAccess, IpFamily,
-    Node, NodePortSelection, Protocol, Service, ServiceCidr, ServiceName, ServicePort, Settings,
-    SliceEndpoint, SliceName, SlicePort, TrafficPolicy,
+    Model, Node, NodePortSelection, Protocol, Service, ServiceCidr, ServiceName, ServicePort,
+    Settings, SliceEndpoint, SliceName, SlicePort, TrafficPolicy,
     oracle::{Detector, Traffic},
 };
 
