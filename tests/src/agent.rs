@@ -28,7 +28,7 @@ pub use log::LogLine;
 
 /// How long the agent may take for anything. Far above what it needs, because other tests run at
 /// the same time, perhaps in a virtual machine without hardware support.
-pub const LIMIT: Duration = Duration::from_mins(1);
+pub const LIMIT: Duration = Duration::from_mins(3);
 
 /// How to run an agent.
 #[derive(Debug, Clone)]

@@ -1,4 +1,5 @@
-//! `cargo xtask docs`: the reference pages, which are generated from the code.
+//! `cargo xtask docs`: what is generated: the reference pages from the code, the messages of the
+//! node API from its proto.
 
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut command = cargo("test", Object::Skipped);
     command.args(["--package", suites::PACKAGE, "--test", "reference"]);
+    command.args(["--package", "proxy-api", "--test", "wire"]);
     if args.check {
         command.env_remove(BLESS_ENV);
     } else {

@@ -57,7 +57,7 @@ enum Command {
     Ci,
     /// Check house rules that no compiler checks
     Tidy,
-    /// Generate the reference pages from the code
+    /// Generate the reference pages from the code, and the messages of the node API from its proto
     Docs(docs::Args),
     /// Run a command on another kernel, in a virtual machine
     Vm(guest::Args),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use imbl::OrdMap;
+use imbl::{OrdMap, ordmap::DiffItem};
 
 use crate::{
     Change, ChangeSet, IpFamily, NodeState, Protocol, ServiceName, ServicePortKey, ServiceState,
@@ -37,7 +37,7 @@ impl Diff {
                 if **old == entry {
                     continue;
                 }
-                keep_sets(&mut entry, old);
+                entry.keep_sets(old);
             }
             let entry = Arc::new(entry);
             state.insert(key.clone(), Arc::clone(&entry));
@@ -57,15 +57,17 @@ impl Diff {
     }
 }
 
-/// A set that did not change stays the same allocation: whoever holds both states can tell by the
-/// pointer.
-fn keep_sets(state: &mut ServiceState, old: &ServiceState) {
-    for (set, old) in [
-        (&mut state.cluster_endpoints, &old.cluster_endpoints),
-        (&mut state.local_endpoints, &old.local_endpoints),
-    ] {
-        if set == old {
-            set.clone_from(old);
+impl ServiceState {
+    /// Takes sets over from `old` that did not change: whoever holds both states can tell by the
+    /// pointer.
+    pub fn keep_sets(&mut self, old: &Self) {
+        for (set, old) in [
+            (&mut self.cluster_endpoints, &old.cluster_endpoints),
+            (&mut self.local_endpoints, &old.local_endpoints),
+        ] {
+            if set == old {
+                set.clone_from(old);
+            }
         }
     }
 }
@@ -100,5 +102,34 @@ impl NodeState {
             node: true,
             changes: self.services.iter().map(upsert).collect(),
         }
+    }
+
+    /// What leads from this state to `now`. Costs what is not shared between the two: next to
+    /// nothing if one was made out of the other.
+    pub fn changes_to(&self, now: &Self) -> ChangeSet {
+        let mut diff = Diff::default();
+        for one in self.services.diff(&now.services) {
+            match one {
+                DiffItem::Add(key, state)
+                | DiffItem::Update {
+                    new: (key, state), ..
+                } => diff.upserts.push(Change::Upsert {
+                    key: key.clone(),
+                    state: Arc::clone(state),
+                }),
+                DiffItem::Remove(key, _) => diff.deletes.push(Change::Delete { key: key.clone() }),
+            }
+        }
+        diff.into_change_set(!self.leads_alike(now))
+    }
+
+    /// Whether all facts of the node are alike that decide where packets go, see
+    /// [`ChangeSet::node`].
+    fn leads_alike(&self, other: &Self) -> bool {
+        self.node_port_addresses == other.node_port_addresses
+            && self.service_cidrs == other.service_cidrs
+            && self.node.host_addresses == other.node.host_addresses
+            && self.node.pod_cidrs() == other.node.pod_cidrs()
+            && self.traffic == other.traffic
     }
 }

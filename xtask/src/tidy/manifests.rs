@@ -33,6 +33,19 @@ const RULES: &[(&str, Rule, &str)] = &[
         "the model is pure: no I/O, no clock, no runtime, no kernel",
     ),
     (
+        "proxy-agent/api/Cargo.toml",
+        Rule::Never(&[
+            "aya",
+            "hyper",
+            "k8s-openapi",
+            "kube",
+            "libc",
+            "nix",
+            "proxy-agent",
+        ]),
+        "authors of backends get what the API needs, and nothing of the agent",
+    ),
+    (
         "proxy-common/Cargo.toml",
         Rule::Only(&["bytemuck"]),
         "this crate is compiled for the kernel",

@@ -1,0 +1,57 @@
+//! A complete backend on one screen: prints what this node must do, each time that it changes.
+//!
+//! ```text
+//! proxy-agent brain --node-name node-a --manifests cluster.yaml --listen unix:///run/x.sock
+//! cargo run -p proxy-api --example print_state -- --target unix:///run/x.sock --once
+//! ```
+
+use std::process::ExitCode;
+
+use proxy_api::{
+    driver,
+    model::{Backend, Capability, ChangeSet, NodeState, SyncError, SyncReport},
+};
+
+struct PrintState;
+
+impl Backend for PrintState {
+    fn name(&self) -> &'static str {
+        "print-state"
+    }
+
+    /// What Services need and this backend cannot do. One that only looks on does nothing at all.
+    fn lacks(&self) -> &'static [Capability] {
+        &Capability::ALL
+    }
+
+    /// Everything is in `state`; a backend that would rather work through what changed finds that in
+    /// `change`.
+    fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
+        println!(
+            "{}: {} Service ports, {} changes",
+            state.node.name,
+            state.services.len(),
+            change.changes.len()
+        );
+        for (key, service) in &state.services {
+            println!("{key}");
+            for frontend in &service.frontends {
+                println!("  {frontend} ({})", frontend.kind.as_str());
+            }
+            let sets = [
+                ("cluster", &service.cluster_endpoints),
+                ("local", &service.local_endpoints),
+            ];
+            for (policy, set) in sets {
+                for endpoint in set.iter().flat_map(|set| set.iter()) {
+                    println!("    -> {} ({policy})", endpoint.address);
+                }
+            }
+        }
+        Ok(SyncReport::default())
+    }
+}
+
+fn main() -> ExitCode {
+    driver::main(PrintState)
+}

@@ -1,0 +1,129 @@
+//! The side of the backend: connects to a brain and keeps to what it says, through every
+//! interruption.
+
+mod backoff;
+mod channel;
+mod follow;
+mod gather;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use proxy_model::Capability;
+use thiserror::Error;
+use tonic::{Status, transport::Channel};
+
+pub use self::follow::{Event, Follower};
+use crate::{
+    Batch, ClientName, DecodeError, Report, Target, TlsFiles, Token, client::gather::Gathering,
+    report, wire, wire::node_api_client::NodeApiClient,
+};
+
+/// Which brain, and who asks.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the brain is.
+    pub target: Target,
+    /// Certificates; needed for [`Target::Tls`] only. Read at each connection, so that they can be
+    /// replaced while this runs.
+    pub tls: Option<TlsFiles>,
+    /// How this client is called in the brain's output.
+    pub name: ClientName,
+    /// What it cannot do.
+    pub lacks: Vec<Capability>,
+}
+
+/// Why a brain could not be asked.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// A file of certificates cannot be used.
+    #[error("{0}")]
+    Tls(String),
+    /// Nobody listens there, or not to us.
+    #[error("cannot connect to {target}: {reason}")]
+    Connect {
+        /// Where.
+        target: Target,
+        /// Why, down to the first cause.
+        reason: String,
+    },
+    /// The brain refused, or the connection broke.
+    #[error("{}", told(.0))]
+    Refused(Box<Status>),
+    /// What came makes no sense.
+    #[error("the brain sent what makes no sense: {0}")]
+    Nonsense(#[from] DecodeError),
+    /// The brain goes away, or ended the stream for a reason of its own.
+    #[error("the brain ended the stream")]
+    Ended,
+}
+
+impl From<Status> for ClientError {
+    fn from(status: Status) -> Self {
+        Self::Refused(Box::new(status))
+    }
+}
+
+/// What a status means to somebody who reads a log.
+fn told(status: &Status) -> String {
+    let cause = channel::causes(status);
+    match (status.message(), &*cause) {
+        ("", "") => format!("the brain answered {:?}", status.code()),
+        (message, cause) if cause.is_empty() || message.contains(cause) => message.to_owned(),
+        (message, cause) => format!("{message}: {cause}"),
+    }
+}
+
+/// A connection to a brain, for single questions and reports. [`Follower`] keeps one by itself.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(crate) api: NodeApiClient<Channel>,
+    client: wire::Client,
+}
+
+impl Client {
+    /// Connects, once.
+    pub async fn connect(options: &Options) -> Result<Self, ClientError> {
+        let channel = channel::open(&options.target, options.tls.as_ref()).await?;
+        Ok(Self {
+            // A Service port with very many endpoints is one message.
+            api: NodeApiClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE),
+            client: report::client(&options.name, &options.lacks),
+        })
+    }
+
+    /// The whole state, as soon as it is another one than `seen`: a long poll.
+    /// It is one batch, a reset.
+    pub async fn next(&self, seen: Option<Token>) -> Result<Batch, ClientError> {
+        let request = wire::NextRequest {
+            client: Some(self.client.clone()),
+            seen: seen.map(Into::into),
+        };
+        let mut parts = self.api.clone().next(request).await?.into_inner();
+        let mut gathering = Gathering::of_next();
+        while let Some(part) = parts.message().await? {
+            gathering.take_part(part)?;
+        }
+        Ok(gathering.end_of_next()?)
+    }
+
+    /// Tells the brain what became of the state.
+    pub async fn report(&self, report: &Report) -> Result<(), ClientError> {
+        let request = report.encode(self.client.clone());
+        self.api.clone().report(request).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn watch(
+        &self,
+        resume: Option<Token>,
+    ) -> Result<tonic::Streaming<wire::Operation>, ClientError> {
+        let request = wire::WatchRequest {
+            client: Some(self.client.clone()),
+            resume: resume.map(Into::into),
+        };
+        Ok(self.api.clone().watch(request).await?.into_inner())
+    }
+}
+
+/// 64 MiB: over two million endpoints of one Service port.
+const LARGEST_MESSAGE: usize = 64 << 20;

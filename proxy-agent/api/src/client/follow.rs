@@ -1,0 +1,154 @@
+//! Follows a brain for as long as it takes: connects, resumes where it was, and waits in between.
+
+use tokio::time::{Instant, sleep_until};
+use tonic::Streaming;
+
+use super::{Client, ClientError, Options, backoff::Backoff, gather::Gathering};
+use crate::{Batch, Report, Token, wire};
+
+/// Keeps up with a brain.
+///
+/// Only whole batches leave it: what a broken connection left half told is forgotten, and told
+/// again. After an interruption it goes on from the last batch that it gave out; where the brain
+/// cannot (another one, or too much has changed), the next batch is a reset.
+#[derive(Debug)]
+pub struct Follower {
+    options: Options,
+    token: Option<Token>,
+    connection: Option<Connection>,
+    backoff: Backoff,
+    /// Not before this moment is another connection tried.
+    rest: Option<Instant>,
+    /// Why there is no connection, as far as it was told.
+    told: Option<String>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    client: Client,
+    operations: Streaming<wire::Operation>,
+    gathering: Gathering,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The brain accepted this client. What it says next may take a while: a brain that does not
+    /// know its cluster yet says nothing.
+    Connected,
+    /// The state changed.
+    Batch(Batch),
+    /// The brain cannot be heard, for another reason than before. The last state stays valid as
+    /// the best that is known.
+    Lost(ClientError),
+}
+
+impl Follower {
+    /// One that connects when it is asked for the first event. `resume`: the state that the caller
+    /// has already.
+    pub fn new(options: Options, resume: Option<Token>) -> Self {
+        Self {
+            options,
+            token: resume,
+            connection: None,
+            backoff: Backoff::default(),
+            rest: None,
+            told: None,
+        }
+    }
+
+    /// Waits for what happens next. May be dropped at any time, and called again: nothing is lost.
+    pub async fn next(&mut self) -> Event {
+        loop {
+            let Some(connection) = &mut self.connection else {
+                match self.connect().await {
+                    Ok(connection) => {
+                        self.connection = Some(connection);
+                        self.told = None;
+                        return Event::Connected;
+                    }
+                    Err(error) => {
+                        if let Some(event) = self.lost(error) {
+                            return event;
+                        }
+                        continue;
+                    }
+                }
+            };
+            match connection.next().await {
+                Ok(batch) => {
+                    // Only now: a brain that accepts everybody and tells nothing is no success.
+                    self.backoff.reset();
+                    self.token = Some(batch.token);
+                    return Event::Batch(batch);
+                }
+                Err(error) => {
+                    self.connection = None;
+                    if matches!(error, ClientError::Nonsense(_)) {
+                        // It may be about what it believes this client to have.
+                        self.token = None;
+                    }
+                    if let Some(event) = self.lost(error) {
+                        return event;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets what was given out: the next batch is a reset.
+    pub fn restart(&mut self) {
+        self.token = None;
+        self.connection = None;
+    }
+
+    /// Tells the brain what became of the state. Fails if there is no connection: there will be
+    /// another occasion once there is.
+    pub async fn report(&self, report: &Report) -> Result<(), ClientError> {
+        match self.reporter() {
+            Some(client) => client.report(report).await,
+            None => Err(ClientError::Ended),
+        }
+    }
+
+    /// The connection, for reports beside the stream; `None` while there is none.
+    pub fn reporter(&self) -> Option<Client> {
+        self.connection.as_ref().map(|one| one.client.clone())
+    }
+
+    async fn connect(&mut self) -> Result<Connection, ClientError> {
+        if let Some(rest) = self.rest {
+            sleep_until(rest).await;
+        }
+        self.rest = None;
+        let client = Client::connect(&self.options).await?;
+        let operations = client.watch(self.token).await?;
+        Ok(Connection {
+            client,
+            operations,
+            gathering: Gathering::of_watch(self.token.is_some()),
+        })
+    }
+
+    fn lost(&mut self, error: ClientError) -> Option<Event> {
+        self.rest = Some(Instant::now() + self.backoff.next());
+        let reason = error.to_string();
+        if self.told.as_ref() == Some(&reason) {
+            return None;
+        }
+        self.told = Some(reason);
+        Some(Event::Lost(error))
+    }
+}
+
+impl Connection {
+    async fn next(&mut self) -> Result<Batch, ClientError> {
+        loop {
+            let operation = self.operations.message().await?;
+            let operation = operation.ok_or(ClientError::Ended)?;
+            if let Some(batch) = self.gathering.take(operation)? {
+                return Ok(batch);
+            }
+        }
+    }
+}

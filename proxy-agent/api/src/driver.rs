@@ -1,0 +1,157 @@
+//! A whole backend in one call: flags, signals, a brain that comes and goes, retries, reports.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! use proxy_api::{
+//!     driver,
+//!     model::{Backend, Capability, ChangeSet, NodeState, SyncError, SyncReport},
+//! };
+//!
+//! struct Count;
+//!
+//! impl Backend for Count {
+//!     fn name(&self) -> &'static str {
+//!         "count"
+//!     }
+//!
+//!     fn lacks(&self) -> &'static [Capability] {
+//!         &Capability::ALL
+//!     }
+//!
+//!     fn sync(&mut self, state: &NodeState, _: &ChangeSet) -> Result<SyncReport, SyncError> {
+//!         println!("{} Service ports", state.services.len());
+//!         Ok(SyncReport::default())
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     driver::main(Count)
+//! }
+//! ```
+
+mod args;
+mod run;
+mod sink;
+
+use std::{io, process::ExitCode};
+
+use clap::Parser;
+use proxy_model::{Backend, FatalCause};
+use thiserror::Error;
+
+pub use self::{
+    args::DriverArgs,
+    run::{Options, Stopped, run},
+    sink::{Replicating, Sink},
+};
+use crate::client::ClientError;
+
+/// Why a driver gave up.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// The flags make no sense together.
+    #[error("{0}")]
+    Usage(String),
+    /// The brain cannot be asked; only with `--once`, otherwise it is tried again.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The backend cannot go on.
+    #[error("{reason}")]
+    Fatal {
+        /// Whose matter it is.
+        cause: FatalCause,
+        /// What was attempted, what stopped it, and what to do.
+        reason: String,
+    },
+    /// The system refused what every process gets.
+    #[error("{0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+#[derive(Debug, Parser)]
+#[command(
+    disable_version_flag = true,
+    after_help = "\
+Exit codes:
+  0  done, or stopped by SIGTERM or SIGINT (what is in force stays)
+  1  failed while running
+  2  bad usage
+  3  this host cannot"
+)]
+struct Cli {
+    #[command(flatten)]
+    args: DriverArgs,
+}
+
+/// The `main` of a backend: parses the command line, keeps `backend` up to date until SIGTERM or
+/// SIGINT, and turns the result into an exit code. Logs to standard error.
+pub fn main(backend: impl Backend + 'static) -> ExitCode {
+    main_of(Replicating::new(backend))
+}
+
+/// The same for whatever takes operations as they come.
+pub fn main_of(sink: impl Sink) -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_target(false)
+        .init();
+    let name = sink.name().to_owned();
+    match start(sink, cli.args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::from(match error {
+                DriverError::Usage(_) => 2,
+                DriverError::Fatal {
+                    cause: FatalCause::Host | FatalCause::Capability,
+                    ..
+                } => 3,
+                _ => 1,
+            })
+        }
+    }
+}
+
+fn start(sink: impl Sink, args: DriverArgs) -> Result<(), DriverError> {
+    let options = args.options(sink.name(), sink.lacks())?;
+    let once = options.once;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| DriverError::System("starting the asynchronous runtime", error))?;
+    let stopped = runtime.block_on(async {
+        let signal =
+            signal().map_err(|error| DriverError::System("listening to signals", error))?;
+        run(sink, options, signal).await
+    })?;
+    if let (true, Some(token)) = (once, stopped.token) {
+        println!("{token}");
+    }
+    Ok(())
+}
+
+/// Waits for the signal to stop.
+fn signal() -> io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        Ok(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        })
+    }
+    #[cfg(not(unix))]
+    Ok(async {
+        // Where it cannot be listened to, the process is ended as every other one.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    })
+}

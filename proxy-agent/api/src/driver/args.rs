@@ -1,0 +1,98 @@
+//! The flags that all out-of-process backends share.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use proxy_model::Capability;
+
+use super::{DriverError, Options};
+use crate::{ClientName, Target, TlsFiles, Token, client};
+
+/// Which brain to follow, and from where. A backend with flags of its own flattens this into them.
+#[derive(Debug, Clone, Args)]
+pub struct DriverArgs {
+    /// The brain: `unix:///run/x.sock`, `tcp://127.0.0.1:4590` (loopback only) or `tls://HOST:PORT`
+    #[arg(long, value_name = "ADDRESS")]
+    pub target: Target,
+
+    /// With `tls://`: the certificate to show (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// With `tls://`: its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// With `tls://`: certificates of the authorities that the brain must have its own from (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+
+    /// How this backend is called in the brain's output [default: its own name]
+    #[arg(long, value_name = "NAME")]
+    pub client_name: Option<String>,
+
+    /// With --rev: the state that is in force already, as printed by --once; nothing is done before
+    /// there is another one
+    #[arg(long, value_name = "NUMBER", requires = "rev")]
+    pub instance_id: Option<u64>,
+
+    /// See --instance-id
+    #[arg(long, value_name = "NUMBER", requires = "instance_id")]
+    pub rev: Option<u64>,
+
+    /// Bring one state into force, print the flags to go on from there, and exit
+    #[arg(long)]
+    pub once: bool,
+
+    /// Compare what is in force with the state this often, in seconds; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub sync_period: u64,
+}
+
+impl TlsFiles {
+    /// The three files; `None` if none is given. One alone is of no use.
+    pub fn of_flags(
+        cert: Option<PathBuf>,
+        key: Option<PathBuf>,
+        ca: Option<PathBuf>,
+    ) -> Result<Option<Self>, String> {
+        match (cert, key, ca) {
+            (None, None, None) => Ok(None),
+            (Some(cert), Some(key), Some(ca)) => Ok(Some(Self { cert, key, ca })),
+            _ => {
+                Err("--tls-cert, --tls-key and --tls-ca belong together: give all three".to_owned())
+            }
+        }
+    }
+}
+
+impl DriverArgs {
+    /// What they mean for a backend called `name` that lacks `lacks`.
+    pub fn options(self, name: &str, lacks: &[Capability]) -> Result<Options, DriverError> {
+        let usage = |problem: String| DriverError::Usage(problem);
+        let tls = TlsFiles::of_flags(self.tls_cert, self.tls_key, self.tls_ca).map_err(usage)?;
+        if self.target.is_tls() && tls.is_none() {
+            let problem = "needs --tls-cert, --tls-key and --tls-ca";
+            return Err(usage(format!("--target {}: {problem}", self.target)));
+        }
+        let name = self.client_name.as_deref().unwrap_or(name);
+        let name: ClientName = name
+            .parse()
+            .map_err(|error| usage(format!("--client-name: {error}")))?;
+        let resume = self.instance_id.zip(self.rev);
+        Ok(Options {
+            client: client::Options {
+                target: self.target,
+                tls,
+                name,
+                lacks: lacks.to_vec(),
+            },
+            resume: resume.map(|(instance_id, revision)| Token {
+                instance_id,
+                revision,
+            }),
+            once: self.once,
+            repair_every: (self.sync_period > 0).then(|| Duration::from_secs(self.sync_period)),
+        })
+    }
+}

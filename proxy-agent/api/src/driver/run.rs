@@ -1,0 +1,265 @@
+//! The loop of a driver: one thing at a time. While the sink is busy or rests after a failure, the
+//! brain is not listened to; what changes meanwhile comes as one batch.
+
+use std::time::Duration;
+
+use proxy_model::{ServiceFailure, SyncError, SyncReport};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{DriverError, Sink};
+use crate::{
+    Batch, Report, Token,
+    client::{self, Client, Event, Follower},
+};
+
+/// What [`run`] needs to know.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which brain, and as whom.
+    pub client: client::Options,
+    /// The state that is in force already.
+    pub resume: Option<Token>,
+    /// Whether to end after one state.
+    pub once: bool,
+    /// How often to compare what is in force with the state.
+    pub repair_every: Option<Duration>,
+}
+
+/// How a driver ended that did what it was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped {
+    /// The last state that is in force; `None` if none is.
+    pub token: Option<Token>,
+}
+
+/// How long a failed sync is put off at most.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// How long a report may take; a brain that is busy hears the next one.
+const REPORT: Duration = Duration::from_secs(5);
+
+/// Keeps `sink` up to date until `stop`, or until it fails for good. Needs a runtime with time and
+/// I/O enabled.
+pub async fn run<S: Sink>(
+    sink: S,
+    options: Options,
+    stop: impl Future<Output = ()>,
+) -> Result<Stopped, DriverError> {
+    let mut driver = Driver {
+        sink: Some(sink),
+        report: Report::default(),
+        failures: 0,
+    };
+    let result = if options.once {
+        tokio::select! {
+            () = stop => Ok(()),
+            result = driver.once(&options) => result,
+        }
+    } else {
+        let mut follower = driver.follower(&options);
+        let result = tokio::select! {
+            () = stop => Ok(()),
+            result = driver.follow(&mut follower, &options) => result,
+        };
+        if result.is_err() {
+            driver.tell(&follower).await;
+        }
+        result
+    };
+    result.map(|()| Stopped {
+        token: driver.report.applied,
+    })
+}
+
+struct Driver<S> {
+    /// Away while it is busy.
+    sink: Option<S>,
+    report: Report,
+    /// Failed syncs in a row.
+    failures: u32,
+}
+
+impl<S: Sink> Driver<S> {
+    fn sink(&self) -> &S {
+        self.sink.as_ref().expect("it comes back from each call")
+    }
+
+    /// Lets the sink do something that may take long.
+    async fn busy<R: Send + 'static>(
+        &mut self,
+        act: impl FnOnce(&mut S) -> R + Send + 'static,
+    ) -> R {
+        let mut sink = self.sink.take().expect("it comes back from each call");
+        let done = spawn_blocking(move || {
+            let result = act(&mut sink);
+            (sink, result)
+        });
+        match done.await {
+            Ok((sink, result)) => {
+                self.sink = Some(sink);
+                result
+            }
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    fn follower(&self, options: &Options) -> Follower {
+        let resume = options.resume.filter(|_| self.sink().resumes());
+        Follower::new(options.client.clone(), resume)
+    }
+
+    async fn once(&mut self, options: &Options) -> Result<(), DriverError> {
+        let client = Client::connect(&options.client).await?;
+        let batch = client.next(options.resume).await?;
+        let token = batch.token;
+        let result = self.busy(move |sink| sink.apply(batch)).await;
+        let retry = self.synced(token, result)?;
+        // The brain may have gone meanwhile: what counts is in force.
+        drop(timeout(REPORT, client.report(&self.report)).await);
+        match (retry, &self.report.error) {
+            (Some(_), Some(reason)) => Err(DriverError::Fatal {
+                cause: proxy_model::FatalCause::Other,
+                reason: reason.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn follow(
+        &mut self,
+        follower: &mut Follower,
+        options: &Options,
+    ) -> Result<(), DriverError> {
+        let mut already = options.resume.filter(|_| !self.sink().resumes());
+        let mut repair = options.repair_every.map(|every| Instant::now() + every);
+        loop {
+            let due = repair.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
+            tokio::select! {
+                event = follower.next() => match event {
+                    Event::Connected => {
+                        tracing::info!(target_address = %options.client.target, "connected");
+                        if self.report != Report::default() {
+                            self.tell(follower).await;
+                        }
+                    }
+                    Event::Lost(error) => tracing::warn!(
+                        %error,
+                        "the brain cannot be heard: the last state stays in force"
+                    ),
+                    Event::Batch(batch) if already.take() == Some(batch.token) => {
+                        self.report.applied = Some(batch.token);
+                        self.busy(move |sink| sink.already_in_force(batch)).await;
+                        self.tell(follower).await;
+                    }
+                    Event::Batch(batch) => self.apply(batch, follower).await?,
+                },
+                () = sleep_until(due), if repair.is_some() => {
+                    self.repair(follower).await?;
+                    repair = options.repair_every.map(|every| Instant::now() + every);
+                }
+            }
+        }
+    }
+
+    /// Brings a batch into force, however often it takes.
+    async fn apply(&mut self, batch: Batch, follower: &mut Follower) -> Result<(), DriverError> {
+        let token = batch.token;
+        let result = self.busy(move |sink| sink.apply(batch)).await;
+        self.settle(token, result, follower).await
+    }
+
+    async fn settle(
+        &mut self,
+        token: Token,
+        mut result: Result<SyncReport, SyncError>,
+        follower: &mut Follower,
+    ) -> Result<(), DriverError> {
+        loop {
+            let retry = self.synced(token, result)?;
+            self.tell(follower).await;
+            let Some(wait) = retry else { return Ok(()) };
+            sleep_until(Instant::now() + wait).await;
+            let Some(again) = self.busy(Sink::again).await else {
+                follower.restart();
+                return Ok(());
+            };
+            result = again;
+        }
+    }
+
+    async fn repair(&mut self, follower: &mut Follower) -> Result<(), DriverError> {
+        let Some(token) = self.report.applied else {
+            return Ok(());
+        };
+        let result = match self.busy(Sink::repair).await {
+            None => return Ok(()),
+            Some(Ok(repaired)) => {
+                for one in &repaired.repaired {
+                    tracing::warn!(difference = %one, "repaired");
+                }
+                for problem in &repaired.problems {
+                    tracing::error!(reason = problem, "not repaired");
+                }
+                Ok(SyncReport {
+                    writes: repaired.writes,
+                    failures: repaired.failures,
+                })
+            }
+            Some(Err(error)) => Err(error),
+        };
+        self.settle(token, result, follower).await
+    }
+
+    /// Takes note of what came of a sync. Returns how long to wait before the next attempt, if it
+    /// needs one.
+    fn synced(
+        &mut self,
+        token: Token,
+        result: Result<SyncReport, SyncError>,
+    ) -> Result<Option<Duration>, DriverError> {
+        match result {
+            Ok(SyncReport { failures, .. }) => {
+                self.failures = 0;
+                self.note(&failures);
+                self.report = Report {
+                    applied: Some(token),
+                    failures,
+                    error: None,
+                };
+                Ok(None)
+            }
+            Err(SyncError::Retry { reason, after }) => {
+                let times = 2_u32.saturating_pow(self.failures);
+                let wait = after.saturating_mul(times).min(LONGEST_RETRY);
+                self.failures = self.failures.saturating_add(1);
+                tracing::error!(reason, retry_in = ?wait, "sync failed");
+                self.report.error = Some(reason);
+                Ok(Some(wait))
+            }
+            Err(SyncError::Fatal { cause, reason }) => {
+                self.report.error = Some(reason.clone());
+                Err(DriverError::Fatal { cause, reason })
+            }
+        }
+    }
+
+    fn note(&self, failures: &[ServiceFailure]) {
+        for new in failures
+            .iter()
+            .filter(|one| !self.report.failures.contains(one))
+        {
+            tracing::error!(service = %new.key, reason = new.reason, "service not programmed");
+        }
+    }
+
+    async fn tell(&self, follower: &Follower) {
+        match timeout(REPORT, follower.report(&self.report)).await {
+            Ok(Ok(())) => {}
+            // It is told again once there is a connection.
+            Ok(Err(error)) => tracing::debug!(%error, "report not delivered"),
+            Err(_) => tracing::debug!("report not delivered in time"),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a backend tells its brain.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use proxy_model::{Capability, ServiceFailure};
+use thiserror::Error;
+
+use crate::{Token, convert, wire};
+
+/// How a client is called in the brain's output and metrics: 1 to 63 characters out of a-z, A-Z,
+/// 0-9, `-`, `_` and `.`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientName(Arc<str>);
+
+/// A text is no [`ClientName`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is no name of a client: 1 to 63 characters out of a-z, A-Z, 0-9, '-', '_' and '.'")]
+pub struct NameError(String);
+
+impl ClientName {
+    const LONGEST: usize = 63;
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ClientName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if (1..=Self::LONGEST).contains(&text.len()) && text.bytes().all(allowed) {
+            return Ok(Self(text.into()));
+        }
+        // It may be of any length, and the error goes into logs.
+        Err(NameError(text.chars().take(Self::LONGEST + 1).collect()))
+    }
+}
+
+impl fmt::Display for ClientName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// What a backend has made of the state.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// The last state that is in force, apart from `failures`; `None` if none is yet.
+    pub applied: Option<Token>,
+    /// Service ports that are not as it wants them.
+    pub failures: Vec<ServiceFailure>,
+    /// Why a later state is not in force, in a sentence.
+    pub error: Option<String>,
+}
+
+/// Who calls, as a message.
+pub(crate) fn client(name: &ClientName, lacks: &[Capability]) -> wire::Client {
+    wire::Client {
+        name: name.to_string(),
+        lacks: lacks
+            .iter()
+            .map(|one| convert::capability(*one).into())
+            .collect(),
+    }
+}
+
+impl Report {
+    pub(crate) fn encode(&self, client: wire::Client) -> wire::ReportRequest {
+        let failure = |one: &ServiceFailure| wire::Failure {
+            key: Some(convert::service_port_key(&one.key)),
+            reason: one.reason.clone(),
+        };
+        wire::ReportRequest {
+            client: Some(client),
+            applied: self.applied.map(Into::into),
+            failures: self.failures.iter().map(failure).collect(),
+            error: self.error.clone().unwrap_or_default(),
+        }
+    }
+}

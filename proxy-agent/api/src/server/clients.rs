@@ -1,0 +1,234 @@
+//! What is known of each client: what it lacks, what it has brought into force, and whether it is
+//! there. Bounded, however many come and go.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use proxy_model::{Capability, ServiceFailure};
+
+use crate::{ClientName, Trigger};
+
+/// Clients that are not connected, and are remembered all the same: a backend whose process went
+/// away has left a dataplane behind that follows nothing any more.
+const MOST_GONE: usize = 64;
+/// For how long.
+const REMEMBERED: Duration = Duration::from_mins(10);
+/// Streams at one time. A node has a few backends; thousands are a mistake that must not cost
+/// this brain its memory.
+pub const MOST_STREAMS: usize = 1_024;
+
+/// A client as the brain knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientStatus {
+    /// Its name.
+    pub name: ClientName,
+    /// What it cannot do.
+    pub lacks: Vec<Capability>,
+    /// Calls of Watch and Next that last at this moment.
+    pub streams: usize,
+    /// The revision that it has brought into force; `None` if it has reported none. A client that
+    /// never reports only looks on.
+    pub applied: Option<u64>,
+    /// How long newer revisions have been there, or since it last came nearer to them; `None` if it
+    /// is up to date, or only looks on.
+    pub behind_for: Option<Duration>,
+    /// Service ports that it could not program.
+    pub failures: Vec<ServiceFailure>,
+    /// Why a later state is not in force.
+    pub error: Option<String>,
+}
+
+/// A client has brought a change of the cluster into force.
+#[derive(Debug, Clone, Copy)]
+pub struct Programmed<'a> {
+    /// Which client.
+    pub client: &'a ClientName,
+    /// The change.
+    pub trigger: Trigger,
+}
+
+type Observer = dyn Fn(Programmed<'_>) + Send + Sync;
+
+/// All clients.
+pub struct Clients {
+    known: Arc<Mutex<Known>>,
+    programmed: Box<Observer>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    all: BTreeMap<ClientName, Record>,
+    streams: usize,
+    newest: u64,
+}
+
+#[derive(Debug)]
+struct Record {
+    status: ClientStatus,
+    behind_since: Option<Instant>,
+    /// When its last stream ended, or it last reported without one.
+    last_seen: Instant,
+}
+
+/// A stream of a client; it has ended when this is dropped.
+#[derive(Debug)]
+pub struct Stream {
+    name: ClientName,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Clients {
+    /// None yet.
+    pub fn new(programmed: impl Fn(Programmed<'_>) + Send + Sync + 'static) -> Self {
+        Self {
+            known: Arc::default(),
+            programmed: Box::new(programmed),
+        }
+    }
+
+    /// A client begins a stream; `None` if there are too many.
+    pub fn enter(&self, name: &ClientName, lacks: Vec<Capability>) -> Option<Stream> {
+        let mut known = lock(&self.known);
+        if known.streams >= MOST_STREAMS {
+            return None;
+        }
+        known.streams += 1;
+        let status = &mut known.record(name).status;
+        status.streams += 1;
+        status.lacks = lacks;
+        Some(Stream {
+            name: name.clone(),
+            known: Arc::clone(&self.known),
+        })
+    }
+
+    /// A client reports. Returns what it had in force before.
+    pub fn report(
+        &self,
+        name: &ClientName,
+        lacks: Vec<Capability>,
+        applied: Option<u64>,
+        failures: Vec<ServiceFailure>,
+        error: Option<String>,
+    ) -> Option<u64> {
+        let mut known = lock(&self.known);
+        let newest = known.newest;
+        let record = known.record(name);
+        let before = record.status.applied;
+        record.status.lacks = lacks;
+        record.status.failures = failures;
+        record.status.error = error;
+        // A client without any state may report that it cannot: it counts from then on.
+        let applied = applied.or(before).unwrap_or(0);
+        record.status.applied = Some(applied);
+        record.behind_since = match record.behind_since {
+            _ if applied >= newest => None,
+            Some(since) if before.is_some_and(|before| applied <= before) => Some(since),
+            _ => Some(Instant::now()),
+        };
+        record.last_seen = Instant::now();
+        known.forget();
+        before
+    }
+
+    /// Tells the observer.
+    pub fn programmed(&self, client: &ClientName, triggers: Vec<Trigger>) {
+        for trigger in triggers {
+            (self.programmed)(Programmed { client, trigger });
+        }
+    }
+
+    /// There is a new state.
+    pub fn published(&self, revision: u64) {
+        let mut known = lock(&self.known);
+        known.newest = revision;
+        for record in known.all.values_mut() {
+            if record
+                .status
+                .applied
+                .is_some_and(|applied| applied < revision)
+            {
+                record.behind_since.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// All that are connected, or were a while ago.
+    pub fn all(&self) -> Vec<ClientStatus> {
+        let mut known = lock(&self.known);
+        known.forget();
+        let status = |record: &Record| ClientStatus {
+            behind_for: record.behind_since.map(|since| since.elapsed()),
+            ..record.status.clone()
+        };
+        known.all.values().map(status).collect()
+    }
+}
+
+impl Known {
+    fn record(&mut self, name: &ClientName) -> &mut Record {
+        self.all.entry(name.clone()).or_insert_with(|| Record {
+            status: ClientStatus {
+                name: name.clone(),
+                lacks: Vec::new(),
+                streams: 0,
+                applied: None,
+                behind_for: None,
+                failures: Vec::new(),
+                error: None,
+            },
+            behind_since: None,
+            last_seen: Instant::now(),
+        })
+    }
+
+    /// Forgets who has been gone for long, and the longest gone if there are too many. Who only
+    /// looked on leaves nothing behind.
+    fn forget(&mut self) {
+        self.all.retain(|_, record| {
+            record.status.streams > 0
+                || record.status.applied.is_some() && record.last_seen.elapsed() < REMEMBERED
+        });
+        let gone = self
+            .all
+            .iter()
+            .filter(|(_, record)| record.status.streams == 0);
+        let mut gone: Vec<_> = gone
+            .map(|(name, record)| (record.last_seen, name.clone()))
+            .collect();
+        let too_many = gone.len().saturating_sub(MOST_GONE);
+        if too_many > 0 {
+            gone.sort_unstable();
+            for (_, name) in gone.drain(..too_many) {
+                self.all.remove(&name);
+            }
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut known = lock(&self.known);
+        known.streams -= 1;
+        if let Some(record) = known.all.get_mut(&self.name) {
+            record.status.streams -= 1;
+            record.last_seen = Instant::now();
+        }
+        known.forget();
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clients").field(&self.known).finish()
+    }
+}
+
+/// Nothing can panic while it is held, so that it is never poisoned.
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}

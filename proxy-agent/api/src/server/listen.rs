@@ -1,0 +1,209 @@
+//! Where clients come in: a Unix socket, loopback, or mutual TLS.
+
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+    os::unix::net::UnixStream as StdUnixStream,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::watch,
+};
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::transport::Server;
+#[cfg(feature = "tls")]
+use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+
+use super::{publisher::Publisher, service::SILENCE, service::Service};
+use crate::{Target, TlsFiles, target::Host, wire::node_api_server::NodeApiServer};
+
+/// Rights of a socket that nobody chose others for: its user alone.
+pub const SOCKET_MODE: u32 = 0o600;
+
+/// Why nobody can come in.
+#[derive(Debug, Error)]
+#[error("cannot listen on {target}: {reason}")]
+pub struct ListenError {
+    target: Target,
+    reason: String,
+}
+
+/// A place where clients are about to come in.
+#[derive(Debug)]
+pub struct Listener {
+    target: Target,
+    socket: Socket,
+    tls: Option<TlsFiles>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Unix(UnixListener, File),
+    Tcp(TcpListener),
+}
+
+/// The file of a Unix socket; removed when dropped, unless another one has taken its place.
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl Listener {
+    /// Opens `target`. `mode`: rights of a Unix socket. A socket that a process left behind which
+    /// is gone is replaced; one that somebody listens on is not.
+    pub async fn open(
+        target: Target,
+        mode: u32,
+        tls: Option<TlsFiles>,
+    ) -> Result<Self, ListenError> {
+        let failed = |reason| ListenError {
+            target: target.clone(),
+            reason,
+        };
+        let socket = match &target {
+            Target::Unix(path) => unix(path, mode).map_err(failed)?,
+            Target::Tcp(host) | Target::Tls(host) => tcp(host).await.map_err(failed)?,
+        };
+        if target.is_tls() && tls.is_none() {
+            let reason = "needs a certificate, its key and an authority for clients";
+            return Err(failed(reason.to_owned()));
+        }
+        Ok(Self {
+            target,
+            socket,
+            tls,
+        })
+    }
+
+    /// Where clients find it: with the port that the system chose, if it did.
+    pub fn target(&self) -> Target {
+        let port = match &self.socket {
+            Socket::Unix(..) => None,
+            Socket::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
+        };
+        let mut target = self.target.clone();
+        if let (Some(port), Target::Tcp(host) | Target::Tls(host)) = (port, &mut target) {
+            host.port = port;
+        }
+        target
+    }
+}
+
+/// Serves clients until this is dropped: then their calls end.
+pub async fn serve(publisher: Publisher, listener: Listener) -> Result<(), ListenError> {
+    let target = listener.target();
+    let failed = |reason: String| ListenError {
+        target: target.clone(),
+        reason,
+    };
+    let server = Server::builder()
+        .http2_keepalive_interval(Some(SILENCE))
+        .http2_keepalive_timeout(Some(SILENCE));
+    let mut server = match listener.tls {
+        Some(files) if listener.target.is_tls() => secure(server, &files).map_err(failed)?,
+        _ => server,
+    };
+    let (_open, open) = watch::channel(());
+    let router = server.add_service(NodeApiServer::new(Service::new(publisher, open)));
+    let end = match listener.socket {
+        Socket::Unix(listener, _file) => {
+            router
+                .serve_with_incoming(UnixListenerStream::new(listener))
+                .await
+        }
+        Socket::Tcp(listener) => {
+            router
+                .serve_with_incoming(TcpListenerStream::new(listener))
+                .await
+        }
+    };
+    end.map_err(|error| failed(error.to_string()))
+}
+
+async fn tcp(host: &Host) -> Result<Socket, String> {
+    let listener = TcpListener::bind((&*host.name, host.port)).await;
+    listener.map(Socket::Tcp).map_err(|error| error.to_string())
+}
+
+fn unix(path: &Path, mode: u32) -> Result<Socket, String> {
+    if let Some(directory) = path.parent() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(directory)
+            .map_err(|error| format!("making the directory: {error}"))?;
+    }
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err("something that is no socket is there".to_owned());
+        }
+        Ok(_) if StdUnixStream::connect(path).is_ok() => {
+            return Err("another process listens there".to_owned());
+        }
+        _ => {}
+    }
+    // Nobody can connect by the final name before the rights are right.
+    let mut staged = path.as_os_str().to_owned();
+    staged.push(".new");
+    let staged = PathBuf::from(staged);
+    remove(&staged).map_err(|error| format!("replacing {}: {error}", staged.display()))?;
+    let listener = UnixListener::bind(&staged).map_err(|error| error.to_string())?;
+    fs::set_permissions(&staged, Permissions::from_mode(mode))
+        .and_then(|()| fs::rename(&staged, path))
+        .map_err(|error| format!("putting it in place: {error}"))?;
+    let identity = identity(path).map_err(|error| format!("looking at it: {error}"))?;
+    let path = path.to_owned();
+    Ok(Socket::Unix(listener, File { path, identity }))
+}
+
+#[cfg(feature = "tls")]
+fn secure(server: Server, files: &TlsFiles) -> Result<Server, String> {
+    let read = |path: &Path| {
+        fs::read(path).map_err(|error| format!("reading {}: {error}", path.display()))
+    };
+    let identity = Identity::from_pem(read(&files.cert)?, read(&files.key)?);
+    let config = ServerTlsConfig::new()
+        .identity(identity)
+        .client_ca_root(Certificate::from_pem(read(&files.ca)?));
+    server.tls_config(config).map_err(|error| {
+        format!(
+            "using {}, {} and {}: {error}",
+            files.cert.display(),
+            files.key.display(),
+            files.ca.display()
+        )
+    })
+}
+
+#[cfg(not(feature = "tls"))]
+fn secure(_: Server, _: &TlsFiles) -> Result<Server, String> {
+    Err("this program was built without TLS (feature `tls`)".to_owned())
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if identity(&self.path).ok() == Some(self.identity)
+            && let Err(error) = remove(&self.path)
+        {
+            tracing::debug!(path = %self.path.display(), %error, "socket not removed");
+        }
+    }
+}

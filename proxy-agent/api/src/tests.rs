@@ -1,0 +1,10 @@
+//! Both sides of the API together, over real sockets. What concerns one module alone is beside it.
+
+mod brain;
+mod driver;
+mod follow;
+mod interrupted;
+mod relay;
+mod reports;
+mod slow;
+pub mod states;
