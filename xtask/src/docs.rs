@@ -23,6 +23,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut command = cargo("test", Object::Skipped);
     command.args(["--package", suites::PACKAGE, "--test", "reference"]);
     command.args(["--package", "proxy-api", "--test", "wire"]);
+    command.args(["--test", "dependencies"]);
     if args.check {
         command.env_remove(BLESS_ENV);
     } else {

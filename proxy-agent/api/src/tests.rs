@@ -8,3 +8,4 @@ mod relay;
 mod reports;
 mod slow;
 pub mod states;
+mod tls;

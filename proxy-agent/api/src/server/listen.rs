@@ -37,7 +37,7 @@ pub struct ListenError {
 pub struct Listener {
     target: Target,
     socket: Socket,
-    tls: Option<TlsFiles>,
+    server: Server,
 }
 
 #[derive(Debug)]
@@ -66,18 +66,25 @@ impl Listener {
             target: target.clone(),
             reason,
         };
+        let server = Server::builder()
+            .http2_keepalive_interval(Some(SILENCE))
+            .http2_keepalive_timeout(Some(SILENCE));
+        let server = match (target.is_tls(), &tls) {
+            (false, _) => server,
+            (true, Some(files)) => secure(server, files).map_err(failed)?,
+            (true, None) => {
+                let reason = "needs a certificate, its key and an authority for clients";
+                return Err(failed(reason.to_owned()));
+            }
+        };
         let socket = match &target {
             Target::Unix(path) => unix(path, mode).map_err(failed)?,
             Target::Tcp(host) | Target::Tls(host) => tcp(host).await.map_err(failed)?,
         };
-        if target.is_tls() && tls.is_none() {
-            let reason = "needs a certificate, its key and an authority for clients";
-            return Err(failed(reason.to_owned()));
-        }
         Ok(Self {
             target,
             socket,
-            tls,
+            server,
         })
     }
 
@@ -98,17 +105,7 @@ impl Listener {
 /// Serves clients until this is dropped: then their calls end.
 pub async fn serve(publisher: Publisher, listener: Listener) -> Result<(), ListenError> {
     let target = listener.target();
-    let failed = |reason: String| ListenError {
-        target: target.clone(),
-        reason,
-    };
-    let server = Server::builder()
-        .http2_keepalive_interval(Some(SILENCE))
-        .http2_keepalive_timeout(Some(SILENCE));
-    let mut server = match listener.tls {
-        Some(files) if listener.target.is_tls() => secure(server, &files).map_err(failed)?,
-        _ => server,
-    };
+    let mut server = listener.server;
     let (_open, open) = watch::channel(());
     let router = server.add_service(NodeApiServer::new(Service::new(publisher, open)));
     let end = match listener.socket {
@@ -123,7 +120,10 @@ pub async fn serve(publisher: Publisher, listener: Listener) -> Result<(), Liste
                 .await
         }
     };
-    end.map_err(|error| failed(error.to_string()))
+    end.map_err(|error| ListenError {
+        target,
+        reason: error.to_string(),
+    })
 }
 
 async fn tcp(host: &Host) -> Result<Socket, String> {
