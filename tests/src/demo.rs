@@ -104,7 +104,9 @@ fn advice(need: Need) -> &'static str {
              usually have neither: run it on the host, or in a virtual machine."
         }
         Need::NetnsCookie => "It takes Linux 5.14 or later.",
-        Need::Tool(_) => "Install it and try again; `cargo xtask setup` installs what is missing.",
+        Need::Tool(_) | Need::Grpc => {
+            "Install it and try again; `cargo xtask setup` installs what is missing."
+        }
     }
 }
 

@@ -4,7 +4,11 @@
 //! failure wherever it must not happen: in CI (`CI=true`), and for root, who can do everything
 //! that tests need.
 
-use std::{env, fmt, path::Path};
+use std::{
+    env, fmt,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use crate::{bpf, cgroup};
 
@@ -20,6 +24,8 @@ pub enum Need {
     Bpf,
     /// A kernel that tells the cookie of a network namespace (Linux 5.14).
     NetnsCookie,
+    /// A Python with gRPC.
+    Grpc,
     /// A program on the PATH.
     Tool(&'static str),
 }
@@ -30,6 +36,7 @@ impl fmt::Display for Need {
             Self::Root => f.pad("root"),
             Self::Bpf => f.pad("bpf"),
             Self::NetnsCookie => f.pad("netns-cookie"),
+            Self::Grpc => f.pad("python-grpc"),
             Self::Tool(name) => f.pad(name),
         }
     }
@@ -76,9 +83,22 @@ fn missing(need: Need) -> Option<String> {
         Need::Root => Some("this process is not root".to_owned()),
         Need::Bpf => missing_bpf(),
         Need::NetnsCookie => missing_netns_cookie(),
+        Need::Grpc if python_with_grpc().is_some() => None,
+        Need::Grpc => Some("no python3 has the modules grpc and google.protobuf".to_owned()),
         Need::Tool(name) if is_on_path(name) => None,
         Need::Tool(name) => Some(format!("there is no {name} on the PATH")),
     }
+}
+
+/// A Python that has gRPC: the first on the PATH may be one of the user's own, without it.
+pub fn python_with_grpc() -> Option<&'static str> {
+    ["python3", "/usr/bin/python3"].into_iter().find(|python| {
+        Command::new(python)
+            .args(["-c", "import grpc, google.protobuf"])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    })
 }
 
 fn is_root() -> bool {

@@ -20,6 +20,15 @@ const TRAFFIC_TOOLS: &[(&str, &str)] = &[
     ("nsenter", "util-linux"),
 ];
 
+/// Programs that make a client of the node API for Python.
+const GRPC_TOOLS: &[(&str, &str)] = &[
+    ("protoc", "protobuf-compiler"),
+    ("grpc_python_plugin", "protobuf-compiler-grpc"),
+];
+
+/// What such a client imports.
+const GRPC_PACKAGE: &str = "python3-grpcio";
+
 /// Programs that virtual machines take, beside the file system daemon.
 const VM_TOOLS: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
@@ -56,6 +65,9 @@ pub(crate) fn look(needs: Needs) -> Result<Plan> {
             "running with real traffic",
             &mut steps,
         );
+        let mut packages = missing_tools(GRPC_TOOLS);
+        packages.extend(missing_python_packages());
+        plan_packages(packages, "clients of the node API in Python", &mut steps);
     }
     if needs.vm {
         plan_vm(&cache, &mut steps);
@@ -77,6 +89,12 @@ fn missing_tools(tools: &[(&str, &str)]) -> Vec<String> {
         .iter()
         .filter(|(tool, _)| paths::find_on_path(tool).is_none());
     missing.map(|(_, package)| (*package).to_owned()).collect()
+}
+
+/// Elsewhere than on Debian the test that needs it says so.
+fn missing_python_packages() -> Option<String> {
+    let missing = apt::is_debian() && !apt::is_installed(GRPC_PACKAGE);
+    missing.then(|| GRPC_PACKAGE.to_owned())
 }
 
 fn plan_toolchain(places: &Places, steps: &mut Vec<Step>) {
