@@ -51,8 +51,8 @@ impl Brain {
         let target = format!("unix://{}", dir.path().join("x.sock").display());
         let listener = Listener::open(target.parse().unwrap(), SOCKET_MODE, None);
         let listener = runtime.block_on(listener).unwrap();
-        let publishes = publisher.clone();
-        runtime.spawn(async move { serve(publishes, listener).await.unwrap() });
+        let serving = serve(publisher.clone(), listener);
+        runtime.spawn(async { serving.await.unwrap() });
         Self {
             publisher,
             dir,
@@ -190,7 +190,7 @@ fn a_crate_outside_of_the_workspace_builds_against_the_packages() {
             .current_dir(root()),
     );
     let dir = tempfile::tempdir().unwrap();
-    let mut patches = String::from("\n[workspace]\n\n[patch.crates-io]\n");
+    let mut manifest = vec![block("toml"), "[workspace]\n\n[patch.crates-io]".to_owned()];
     for name in ["proxy-model", "proxy-api"] {
         let package = format!("{name}-{}", env!("CARGO_PKG_VERSION"));
         succeed(
@@ -200,12 +200,12 @@ fn a_crate_outside_of_the_workspace_builds_against_the_packages() {
                 .arg("-C")
                 .arg(dir.path()),
         );
-        patches += &format!("{name} = {{ path = \"{package}\" }}\n");
+        manifest.push(format!("{name} = {{ path = \"{package}\" }}"));
     }
     let write = |path: &str, text: String| fs::write(dir.path().join(path), text).unwrap();
     fs::create_dir(dir.path().join("src")).unwrap();
     write("src/main.rs", block("rust"));
-    write("Cargo.toml", block("toml") + &patches);
+    write("Cargo.toml", manifest.join("\n"));
     // The versions that this workspace is tested with, and no others: nothing is downloaded.
     fs::copy(root().join("Cargo.lock"), dir.path().join("Cargo.lock")).unwrap();
     succeed(

@@ -41,17 +41,20 @@ pub(crate) enum Target {
     Objects,
     /// Events: the model and the oracle
     Model,
+    /// Operations of a brain, as bytes: decoding, the replica, explanations
+    Wire,
 }
 
 impl Target {
     /// All of them.
-    pub(crate) const ALL: [Self; 2] = [Self::Objects, Self::Model];
+    pub(crate) const ALL: [Self; 3] = [Self::Objects, Self::Model, Self::Wire];
 
     /// Its name on the command line, which is that of its program.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Objects => "objects",
             Self::Model => "model",
+            Self::Wire => "wire",
         }
     }
 
@@ -61,7 +64,7 @@ impl Target {
             // A scenario file is an input as it is, and so is a manifest.
             Self::Objects => &["tests/scenarios", "tests/data"],
             // Bytes that nobody can write: the fuzzer finds its own within seconds.
-            Self::Model => &[],
+            Self::Model | Self::Wire => &[],
         }
     }
 }

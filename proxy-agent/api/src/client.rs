@@ -12,10 +12,13 @@ use proxy_model::Capability;
 use thiserror::Error;
 use tonic::{Status, transport::Channel};
 
-pub use self::follow::{Event, Follower};
+pub use self::{
+    follow::{Event, Follower},
+    gather::Gathering,
+};
 use crate::{
-    Batch, ClientName, DecodeError, Report, Target, TlsFiles, Token, client::gather::Gathering,
-    report, wire, wire::node_api_client::NodeApiClient,
+    Batch, ClientName, DecodeError, Report, Target, TlsFiles, Token, report, wire,
+    wire::node_api_client::NodeApiClient,
 };
 
 /// Which brain, and who asks.

@@ -1,17 +1,16 @@
 //! The model's values as messages, and back. What is sent is what the model says; what comes is
 //! checked: a backend may rely on each item as it relies on the model's own.
 
-mod decode;
-mod encode;
+pub(crate) mod decode;
+#[cfg(feature = "server")]
+pub(crate) mod encode;
+pub(crate) mod names;
+#[cfg(feature = "server")]
+pub(crate) mod reports;
 #[cfg(test)]
 mod tests;
 
 use thiserror::Error;
-
-pub(crate) use decode::{capabilities, failures, item, key, required, trigger as decode_trigger};
-pub(crate) use encode::{
-    capability, item as encode_item, key as encode_key, service_port_key, trigger,
-};
 
 /// Why a message cannot be what the other side meant.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -62,7 +62,7 @@ pub(crate) fn client(name: &ClientName, lacks: &[Capability]) -> wire::Client {
         name: name.to_string(),
         lacks: lacks
             .iter()
-            .map(|one| convert::capability(*one).into())
+            .map(|one| convert::names::capability(*one).into())
             .collect(),
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn client(name: &ClientName, lacks: &[Capability]) -> wire::Client {
 impl Report {
     pub(crate) fn encode(&self, client: wire::Client) -> wire::ReportRequest {
         let failure = |one: &ServiceFailure| wire::Failure {
-            key: Some(convert::service_port_key(&one.key)),
+            key: Some(convert::names::service_port_key(&one.key)),
             reason: one.reason.clone(),
         };
         wire::ReportRequest {

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! objects   text ──manifests──> ClusterEvent ──┐
-//! model     bytes ──events────> ClusterEvent ──┴─> Model ──> state, changes, reports, verdicts
+//! model     bytes ──events────> ClusterEvent ──┴─> Model ──────> state, changes, reports, verdicts
+//! wire      bytes ──────────────operations────────> Replica ──┘
 //! ```
 //!
 //! Knows no fuzzer: the programs in `targets/` do.
@@ -13,3 +14,4 @@ mod events;
 pub mod model;
 pub mod objects;
 mod questions;
+pub mod wire;

@@ -43,7 +43,7 @@ fn read(input: &mut Unstructured<'_>) -> Result<()> {
     assert_eq!(*model.state(), compute(settings, taken));
     let mut packets = questions::to_frontends(model.state());
     packets.push(events::packet(input)?);
-    questions::ask(&model, packets);
+    questions::ask((&model).into(), packets);
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) {
     if let Ok(events) = load_once(vec![dir.path().to_owned()]) {
         assert_eq!(*model.state(), compute(settings(), events));
     }
-    questions::ask(&model, questions::to_frontends(model.state()));
+    questions::ask((&model).into(), questions::to_frontends(model.state()));
 }
 
 /// Those that scenarios have, with a detector.

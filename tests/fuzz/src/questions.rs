@@ -1,13 +1,16 @@
-//! All that people and backends may want to know of a model. No answer may be a panic.
+//! All that people and backends may want to know of a state. No answer may be a panic.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use proxy_agent::{
     backend::ebpf,
-    report::{self, explain},
+    report::{
+        self,
+        explain::{self, Known},
+    },
 };
 use proxy_model::{
-    Model, NodeState, Protocol,
+    NodeState, Protocol,
     oracle::{Outcome, Packet, Path, verdict},
 };
 
@@ -19,15 +22,15 @@ const FRONTENDS: usize = 16;
 /// # Panics
 ///
 /// If a verdict contradicts itself or the state, or anything is broken.
-pub(crate) fn ask(model: &Model, packets: Vec<Packet>) {
-    let state = model.state();
+pub(crate) fn ask(known: Known<'_>, packets: Vec<Packet>) {
+    let state = known.state();
     report::to_json(state);
     report::to_text(state);
     ebpf::render(state);
     for packet in packets {
         for path in [Path::Packet, Path::Socket] {
             judge(state, &packet.canonical(), path);
-            explain::explain(model, &packet, path).to_json();
+            explain::explain(known, &packet, path).to_json();
         }
     }
 }

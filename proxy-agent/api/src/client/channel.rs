@@ -1,6 +1,8 @@
 //! One connection: how it is opened, and why it could not be.
 
-use std::{error::Error, path::Path, time::Duration};
+#[cfg(feature = "tls")]
+use std::path::Path;
+use std::{error::Error, time::Duration};
 
 use tonic::transport::{Channel, Endpoint};
 

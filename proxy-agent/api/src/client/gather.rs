@@ -3,7 +3,8 @@
 
 use crate::{Batch, DecodeError, Item, Operation, convert, wire};
 
-/// What came of a batch so far.
+/// Messages until the one that completes them: for those who bring their own connection, or who have
+/// bytes from somewhere else. [`super::Follower`] uses it by itself.
 #[derive(Debug, Default)]
 pub struct Gathering {
     /// Whether the client has a state to which operations can be applied.
@@ -25,7 +26,7 @@ impl Gathering {
     }
 
     /// An answer to Next.
-    pub fn of_next() -> Self {
+    pub(super) fn of_next() -> Self {
         Self {
             reset: true,
             ..Self::default()
@@ -51,7 +52,7 @@ impl Gathering {
             }
             Some(Of::Delete(key)) => {
                 self.needs_state("delete")?;
-                let key = convert::key(key)?;
+                let key = convert::decode::key(key)?;
                 self.operations.extend(key.map(Operation::Delete));
                 Ok(None)
             }
@@ -60,7 +61,7 @@ impl Gathering {
     }
 
     /// Takes a part of an answer to Next.
-    pub fn take_part(&mut self, part: wire::NextPart) -> Result<(), DecodeError> {
+    pub(super) fn take_part(&mut self, part: wire::NextPart) -> Result<(), DecodeError> {
         use wire::next_part::Part;
         match part.part {
             None => Ok(()),
@@ -77,7 +78,7 @@ impl Gathering {
     }
 
     /// The whole state, once the stream has ended.
-    pub fn end_of_next(mut self) -> Result<Batch, DecodeError> {
+    pub(super) fn end_of_next(mut self) -> Result<Batch, DecodeError> {
         let token = self.next.take();
         self.sync(wire::Sync {
             token,
@@ -87,7 +88,7 @@ impl Gathering {
 
     fn upsert(&mut self, item: wire::Item) -> Result<(), DecodeError> {
         self.needs_state("upsert")?;
-        let item = convert::item(item)?;
+        let item = convert::decode::item(item)?;
         self.has_node |= matches!(item, Some(Item::Node(_)));
         self.operations.extend(item.map(Operation::Upsert));
         Ok(())
@@ -103,7 +104,7 @@ impl Gathering {
 
     fn sync(&mut self, sync: wire::Sync) -> Result<Batch, DecodeError> {
         self.needs_state("sync")?;
-        let token = convert::required("sync.token", sync.token)?;
+        let token = convert::decode::required("sync.token", sync.token)?;
         if self.reset && !self.has_node {
             let problem = "ends a state that says nothing of the node";
             return Err(DecodeError::new("sync", problem));
@@ -114,7 +115,7 @@ impl Gathering {
             reset: whole.reset,
             operations: whole.operations,
             token: token.into(),
-            triggers: triggers.filter_map(convert::decode_trigger).collect(),
+            triggers: triggers.filter_map(convert::decode::trigger).collect(),
         })
     }
 }

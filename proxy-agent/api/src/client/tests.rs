@@ -21,8 +21,13 @@ pub fn swallow(bytes: &[u8]) {
         drop(gathering.end_of_next());
     }
     if let Ok(report) = wire::ReportRequest::decode(bytes) {
-        drop(crate::convert::failures(report.failures));
-        drop(report.client.as_ref().map(crate::convert::capabilities));
+        drop(crate::convert::reports::failures(report.failures));
+        drop(
+            report
+                .client
+                .as_ref()
+                .map(crate::convert::reports::capabilities),
+        );
     }
 }
 
@@ -48,7 +53,7 @@ fn items() -> Vec<Of> {
         if some.is_empty() {
             return all;
         }
-        let item = |item| Of::Upsert(crate::convert::encode_item(item));
+        let item = |item| Of::Upsert(crate::convert::encode::item(item));
         all.extend(some.iter().map(item));
     }
 }
@@ -60,7 +65,7 @@ fn delete() -> Of {
         .next()
         .unwrap()
         .clone();
-    Of::Delete(crate::convert::encode_key(&crate::ItemKey::ServicePort(
+    Of::Delete(crate::convert::encode::key(&crate::ItemKey::ServicePort(
         key,
     )))
 }

@@ -8,16 +8,16 @@ use std::{
 };
 
 use proxy_model::{
-    Capability, Diagnostic, Endpoint, Frontend, FrontendKind, HealthCheck, HealthCheckKey,
-    IpFamily, IpNet, Node, NodeInfo, Protocol, ServiceFailure, ServiceName, ServicePortKey,
-    ServiceState, SourceRanges, TrafficPolicy,
+    Diagnostic, Endpoint, Frontend, FrontendKind, HealthCheck, HealthCheckKey, IpFamily, IpNet,
+    Node, NodeInfo, Protocol, ServiceName, ServicePortKey, ServiceState, SourceRanges,
+    TrafficPolicy,
     oracle::{Detector, Traffic},
 };
 
 use super::DecodeError;
 use crate::{Item, ItemKey, NodeFacts, Trigger, wire};
 
-type Result<T> = std::result::Result<T, DecodeError>;
+pub type Result<T> = std::result::Result<T, DecodeError>;
 
 /// The item; `None` for one of a kind that a later version added.
 pub fn item(item: wire::Item) -> Result<Option<Item>> {
@@ -131,7 +131,7 @@ fn service_state(family: IpFamily, from: wire::ServicePort) -> Result<ServiceSta
     })
 }
 
-fn service_port_key(from: wire::ServicePortKey) -> Result<ServicePortKey> {
+pub fn service_port_key(from: wire::ServicePortKey) -> Result<ServicePortKey> {
     let protocol = match from.protocol() {
         wire::Protocol::Tcp => Protocol::Tcp,
         wire::Protocol::Udp => Protocol::Udp,
@@ -215,30 +215,6 @@ pub fn trigger(from: wire::Trigger) -> Option<Trigger> {
     })
 }
 
-/// What a client lacks. What a later version calls so is nothing that Services need here.
-pub fn capabilities(from: &wire::Client) -> Vec<Capability> {
-    let all = from.lacks().filter_map(|one| match one {
-        wire::Capability::Unspecified => None,
-        wire::Capability::Sctp => Some(Capability::Sctp),
-        wire::Capability::ExternalTraffic => Some(Capability::ExternalTraffic),
-        wire::Capability::SourceRanges => Some(Capability::SourceRanges),
-        wire::Capability::Affinity => Some(Capability::Affinity),
-        wire::Capability::ForeignClients => Some(Capability::ForeignClients),
-        wire::Capability::Masquerade => Some(Capability::Masquerade),
-        wire::Capability::StrayTraffic => Some(Capability::StrayTraffic),
-    });
-    in_order(all.collect())
-}
-
-pub fn failures(from: Vec<wire::Failure>) -> Result<Vec<ServiceFailure>> {
-    each("failures", from, |one| {
-        Ok(ServiceFailure {
-            key: service_port_key(required("key", one.key)?)?,
-            reason: one.reason,
-        })
-    })
-}
-
 fn policy(field: &str, from: i32) -> Result<TrafficPolicy> {
     match wire::TrafficPolicy::try_from(from) {
         Ok(wire::TrafficPolicy::Cluster) => Ok(TrafficPolicy::Cluster),
@@ -302,14 +278,14 @@ fn cidrs(field: &str, from: Vec<wire::Cidr>) -> Result<Vec<IpNet>> {
 }
 
 /// Converts a list; an error names the place in it.
-fn each<F, T>(field: &str, from: Vec<F>, one: impl Fn(F) -> Result<T>) -> Result<Vec<T>> {
+pub fn each<F, T>(field: &str, from: Vec<F>, one: impl Fn(F) -> Result<T>) -> Result<Vec<T>> {
     let at =
         |(index, value)| one(value).map_err(|error| error.within(&format!("{field}[{index}]")));
     from.into_iter().enumerate().map(at).collect()
 }
 
 /// Backends may rely on the order, whoever sends.
-fn in_order<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+pub fn in_order<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     if !all.is_sorted_by(|a, b| a < b) {
         all.sort_unstable();
         all.dedup();

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use proxy_model::{
-    Capability, Diagnostic, Endpoint, Frontend, FrontendKind, HealthCheck, HealthCheckKey,
-    IpFamily, IpNet, Protocol, ServicePortKey, ServiceState, TrafficPolicy, oracle::Detector,
+    Diagnostic, Endpoint, Frontend, FrontendKind, HealthCheck, HealthCheckKey, IpNet,
+    ServicePortKey, ServiceState, TrafficPolicy, oracle::Detector,
 };
 
+use super::names::{family, service_port_key};
 use crate::{Item, ItemKey, NodeFacts, Trigger, wire};
 
 pub fn item(item: &Item) -> wire::Item {
@@ -79,21 +80,6 @@ fn service_port(key: &ServicePortKey, state: &ServiceState) -> wire::ServicePort
     }
 }
 
-pub fn service_port_key(key: &ServicePortKey) -> wire::ServicePortKey {
-    let protocol = match key.protocol {
-        Protocol::Tcp => wire::Protocol::Tcp,
-        Protocol::Udp => wire::Protocol::Udp,
-        Protocol::Sctp => wire::Protocol::Sctp,
-    };
-    wire::ServicePortKey {
-        namespace: key.service.namespace.to_string(),
-        name: key.service.name.to_string(),
-        port: key.port.to_string(),
-        protocol: protocol.into(),
-        family: family(key.family).into(),
-    }
-}
-
 fn frontend(frontend: &Frontend) -> wire::Frontend {
     let kind = match frontend.kind {
         FrontendKind::ClusterIp => wire::FrontendKind::ClusterIp,
@@ -122,13 +108,6 @@ fn policy(policy: TrafficPolicy) -> wire::TrafficPolicy {
     match policy {
         TrafficPolicy::Cluster => wire::TrafficPolicy::Cluster,
         TrafficPolicy::Local => wire::TrafficPolicy::Local,
-    }
-}
-
-fn family(family: IpFamily) -> wire::IpFamily {
-    match family {
-        IpFamily::V4 => wire::IpFamily::Ipv4,
-        IpFamily::V6 => wire::IpFamily::Ipv6,
     }
 }
 
@@ -164,18 +143,6 @@ pub fn trigger(trigger: Trigger) -> wire::Trigger {
     wire::Trigger {
         family: family(trigger.family).into(),
         at: Some(trigger.at.into()),
-    }
-}
-
-pub fn capability(capability: Capability) -> wire::Capability {
-    match capability {
-        Capability::Sctp => wire::Capability::Sctp,
-        Capability::ExternalTraffic => wire::Capability::ExternalTraffic,
-        Capability::SourceRanges => wire::Capability::SourceRanges,
-        Capability::Affinity => wire::Capability::Affinity,
-        Capability::ForeignClients => wire::Capability::ForeignClients,
-        Capability::Masquerade => wire::Capability::Masquerade,
-        Capability::StrayTraffic => wire::Capability::StrayTraffic,
     }
 }
 

@@ -3,7 +3,10 @@
 use proptest::{collection::vec, prelude::*};
 use prost::Message as _;
 
-use super::{encode_item, encode_key, item, key};
+use super::{
+    decode::{item, key},
+    encode,
+};
 use crate::{Item, ItemKey, client::tests::swallow, tests::states, wire};
 
 fn any_item() -> impl Strategy<Value = Item> {
@@ -38,14 +41,14 @@ fn any_key() -> impl Strategy<Value = ItemKey> {
 proptest! {
     #[test]
     fn any_item_survives_the_wire(sent in any_item()) {
-        let bytes = encode_item(&sent).encode_to_vec();
+        let bytes = encode::item(&sent).encode_to_vec();
         let came = item(wire::Item::decode(&*bytes).unwrap());
         prop_assert_eq!(came, Ok(Some(sent)));
     }
 
     #[test]
     fn any_key_survives_the_wire(sent in any_key()) {
-        let bytes = encode_key(&sent).encode_to_vec();
+        let bytes = encode::key(&sent).encode_to_vec();
         let came = key(wire::Key::decode(&*bytes).unwrap());
         prop_assert_eq!(came, Ok(Some(sent)));
     }

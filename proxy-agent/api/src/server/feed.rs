@@ -63,7 +63,7 @@ async fn feed(
         };
         let sync = wire::Sync {
             token: Some(publisher.token_of(now.revision).into()),
-            triggers: triggers.into_iter().map(convert::trigger).collect(),
+            triggers: triggers.into_iter().map(convert::encode::trigger).collect(),
         };
         send(sender, wire::operation::Operation::Sync(sync)).await?;
         has = Some(now);
@@ -90,7 +90,7 @@ pub async fn next(
                 return Err(Gone);
             }
             for item in some {
-                let item = convert::encode_item(&item);
+                let item = convert::encode::item(&item);
                 send(&sender, wire::next_part::Part::Item(item)).await?;
             }
         }
@@ -134,14 +134,14 @@ async fn whole(state: NodeState, sender: &Sender<wire::Operation>) -> Result<(),
 
 /// An item as it is sent.
 pub fn upsert(item: &Item) -> wire::Operation {
-    wire::operation::Operation::Upsert(convert::encode_item(item)).into()
+    wire::operation::Operation::Upsert(convert::encode::item(item)).into()
 }
 
 fn operation(operation: &Operation) -> wire::Operation {
     match operation {
         Operation::Upsert(item) => upsert(item),
         Operation::Delete(key) => {
-            wire::operation::Operation::Delete(convert::encode_key(key)).into()
+            wire::operation::Operation::Delete(convert::encode::key(key)).into()
         }
     }
 }

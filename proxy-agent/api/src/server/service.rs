@@ -42,7 +42,7 @@ impl Service {
 
     fn enter(&self, client: Option<wire::Client>) -> StdResult<Stream, Status> {
         let (name, client) = named(client)?;
-        let lacks = convert::capabilities(&client);
+        let lacks = convert::reports::capabilities(&client);
         let stream = self.publisher.registry().enter(&name, lacks);
         stream.ok_or_else(|| {
             Status::resource_exhausted(format!(
@@ -82,10 +82,11 @@ impl NodeApi for Service {
         // That of another brain is none of ours: it will be told a reset, and reports again.
         let revision = |token: wire::Token| self.publisher.revision_of(token.into()).unwrap_or(0);
         let applied = request.applied.map(revision);
-        let failures = convert::failures(request.failures).map_err(|error| refused(&error))?;
+        let failures =
+            convert::reports::failures(request.failures).map_err(|error| refused(&error))?;
         let error = Some(request.error).filter(|error| !error.is_empty());
         let clients = self.publisher.registry();
-        let lacks = convert::capabilities(&client);
+        let lacks = convert::reports::capabilities(&client);
         let before = clients.report(&name, lacks, applied, failures, error);
         if let (Some(before), Some(applied)) = (before.filter(|one| *one > 0), applied) {
             clients.programmed(&name, self.publisher.triggers(before, applied));
@@ -95,7 +96,7 @@ impl NodeApi for Service {
 }
 
 fn named(client: Option<wire::Client>) -> StdResult<(ClientName, wire::Client), Status> {
-    let client = convert::required("client", client).map_err(|error| refused(&error))?;
+    let client = convert::decode::required("client", client).map_err(|error| refused(&error))?;
     let name = client.name.parse();
     let name = name.map_err(|error| Status::invalid_argument(format!("client.name: {error}")))?;
     Ok((name, client))
