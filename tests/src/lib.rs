@@ -20,6 +20,7 @@ pub mod api_server;
 pub mod bench;
 pub mod bpf;
 pub mod bpffs;
+pub mod brain;
 pub mod cgroup;
 pub mod demo;
 pub mod executable;

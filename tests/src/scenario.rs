@@ -20,6 +20,7 @@ pub mod objects;
 pub mod packets;
 pub mod probe;
 pub mod settings;
+pub mod subject;
 pub mod traffic;
 
 use std::{

@@ -10,11 +10,11 @@ use std::{
 };
 
 use proxy_agent::cluster::manifests::load_once;
-use proxy_api::server::{Listener, Publisher, SOCKET_MODE, serve};
 use proxy_model::{NodeState, compute};
-use proxy_tests::requires::{self, Need};
-use tempfile::TempDir;
-use tokio::runtime::Runtime;
+use proxy_tests::{
+    brain::Brain,
+    requires::{self, Need},
+};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -30,62 +30,6 @@ fn block(language: &str) -> String {
     assert_eq!(blocks.len(), 1, "one block of {language}");
     let (block, _) = blocks[0].split_once("\n```").unwrap();
     format!("{block}\n")
-}
-
-/// A brain in this process, with a state that follows from manifests.
-struct Brain {
-    publisher: Publisher,
-    dir: TempDir,
-    _runtime: Runtime,
-}
-
-impl Brain {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let publisher = Publisher::new(|_| {});
-        let target = format!("unix://{}", dir.path().join("x.sock").display());
-        let listener = Listener::open(target.parse().unwrap(), SOCKET_MODE, None);
-        let listener = runtime.block_on(listener).unwrap();
-        let serving = serve(publisher.clone(), listener);
-        runtime.spawn(async { serving.await.unwrap() });
-        Self {
-            publisher,
-            dir,
-            _runtime: runtime,
-        }
-    }
-
-    fn target(&self) -> String {
-        format!("unix://{}", self.dir.path().join("x.sock").display())
-    }
-
-    /// Publishes a cluster with `services` Services.
-    fn publish(&self, services: u8) {
-        self.publisher.publish(&state(services), vec![]);
-    }
-
-    /// Waits until the client called `name` has reported the newest revision.
-    fn until_applied(&self, name: &str) {
-        let newest = self.publisher.revision();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
-        let applied = || {
-            let clients = self.publisher.clients();
-            let mut named = clients.into_iter().filter(|one| one.name.as_str() == name);
-            named.any(|one| one.applied == Some(newest))
-        };
-        while !applied() {
-            assert!(
-                std::time::Instant::now() < deadline,
-                "{name} never reported"
-            );
-            std::thread::yield_now();
-        }
-    }
 }
 
 fn state(services: u8) -> NodeState {
@@ -144,7 +88,7 @@ fn a_client_in_python_follows_a_brain() {
         source.lines().filter(|line| !line.is_empty()).count() <= 20,
         "it is meant to be short"
     );
-    let brain = Brain::start();
+    let brain = Brain::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let plugin = succeed(Command::new("sh").args(["-c", "command -v grpc_python_plugin"]));
     succeed(
@@ -157,10 +101,10 @@ fn a_client_in_python_follows_a_brain() {
             .current_dir(dir.path()),
     );
     fs::write(dir.path().join("client.py"), source).unwrap();
-    brain.publish(3);
+    brain.publish(&state(3));
     let mut running = Running(
         Command::new(requires::python_with_grpc().unwrap())
-            .args(["client.py", &brain.target()])
+            .args(["client.py", brain.target()])
             .current_dir(dir.path())
             .stdout(Stdio::piped())
             .spawn()
@@ -169,10 +113,10 @@ fn a_client_in_python_follows_a_brain() {
     let output = BufReader::new(running.0.stdout.take().unwrap());
     let mut lines = output.lines();
     for services in [3, 5, 1] {
-        brain.publish(services);
+        brain.publish(&state(services));
         let line = lines.next().unwrap().unwrap();
         assert_eq!(line, format!("{services} Service ports"));
-        brain.until_applied("python");
+        assert_eq!(brain.until_applied().unwrap().name.as_str(), "python");
     }
 }
 
@@ -216,20 +160,20 @@ fn a_crate_outside_of_the_workspace_builds_against_the_packages() {
             .current_dir(dir.path()),
     );
 
-    let brain = Brain::start();
-    brain.publish(1);
+    let brain = Brain::start().unwrap();
+    brain.publish(&state(1));
     let table = |flags: &[&str]| {
         let mut command = Command::new(place.join("target/debug/table"));
         command
-            .args(["--target", &brain.target(), "--once"])
+            .args(["--target", brain.target(), "--once"])
             .args(flags);
         succeed(&mut command)
     };
     let first = table(&[]);
     let (rows, token) = first.trim_end().rsplit_once('\n').unwrap();
     assert_eq!(rows, "+ 10.96.0.1:80/TCP -> Some({10.244.0.1:8080})");
-    brain.until_applied("table");
-    brain.publish(2);
+    assert_eq!(brain.until_applied().unwrap().name.as_str(), "table");
+    brain.publish(&state(2));
     let flags: Vec<_> = token.split(' ').collect();
     let second = table(&flags);
     assert_eq!(

@@ -20,6 +20,9 @@ pub(crate) const BLESS_ENV: &str = "CULVERT_BLESS";
 /// Names the agent that suites run.
 pub(crate) const AGENT_ENV: &str = "CULVERT_AGENT";
 
+/// Names the backend that the suite `conformance` runs.
+const BACKEND_ENV: &str = "CULVERT_BACKEND";
+
 /// How long all suites may take on one other kernel, in software emulation.
 const GUEST_LIMIT: Duration = Duration::from_mins(20);
 
@@ -35,6 +38,11 @@ pub(crate) struct Args {
     /// Rewrite the expectations of scenario files and reference pages
     #[arg(long, conflicts_with = "kernel")]
     bless: bool,
+    /// With the suite `conformance`: the command line of a backend behind the node API, instead of the
+    /// agent's own; {target} and {cgroup} in it stand for the brain's address and the cgroup of the
+    /// node's processes
+    #[arg(long, value_name = "COMMAND", conflicts_with = "kernel")]
+    backend: Option<String>,
     /// Packages or suites to run, all if none is named
     #[arg(value_name = "SUITE")]
     suites: Vec<String>,
@@ -75,6 +83,9 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
     };
     let mut command = cargo("test", object);
     command.arg("--no-fail-fast").args(&selection);
+    if let Some(backend) = &args.backend {
+        command.env(BACKEND_ENV, backend);
+    }
     if args.quick && selection.is_empty() {
         command.args(["--lib", "--bins"]);
         for suite in suites::quick(&packages) {

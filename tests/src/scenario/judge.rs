@@ -139,7 +139,8 @@ fn has_affinity(state: &NodeState, verdict: &Verdict) -> bool {
         .is_some_and(|service| service.affinity.is_some())
 }
 
-fn of_probe(state: &NodeState, probe: &Probe) -> Verdict {
+/// What the oracle says of a probe.
+pub fn of_probe(state: &NodeState, probe: &Probe) -> Verdict {
     oracle::verdict(state, &packet_of(probe), Path::Socket)
 }
 

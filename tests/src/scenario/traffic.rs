@@ -1,22 +1,22 @@
-//! Runs a scenario as real traffic: a world, servers on every endpoint address, the real agent.
+//! Runs a scenario as real traffic: a world, servers on every endpoint address, and what is
+//! to be tested between them.
 
 use std::{
     collections::{BTreeSet, HashMap},
-    fmt::Write as _,
     net::{IpAddr, SocketAddr},
 };
 
 use anyhow::{Context as _, Result, bail};
 
-use proxy_model::NodeState;
+use proxy_model::{Capability, NodeState};
 
 use super::{
-    Outcome, Probe, Scenario, Step,
-    judge::{Judge, Seen, keeper},
+    Outcome, Probe, Scenario,
+    judge::{self, Judge, Seen, keeper},
     objects,
+    subject::{Subject, Under},
 };
 use crate::{
-    agent::{Agent, AgentOptions},
     pod::{Attempt, Listen, Prober, Server},
     requires::{self, Need},
     world::{Host, World},
@@ -32,9 +32,9 @@ const ROUND: u32 = 16;
 /// endpoints and a fair choice, 640 requests miss one with a probability of 2⁻⁶³⁹.
 const ROUNDS_PER_ENDPOINT: usize = 20;
 
-/// Runs every step and its probes. `states` are the node-local states after each step: what the
+/// Runs every step and its probes against `under`. `states` are the node-local states after each step: what the
 /// oracle judges by.
-pub fn run(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
+pub fn run(scenario: &Scenario, states: &[NodeState], under: &Under) -> Result<()> {
     let listen: BTreeSet<Listen> = objects::listeners(scenario)?;
     let addresses: BTreeSet<IpAddr> = listen
         .iter()
@@ -47,13 +47,8 @@ pub fn run(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
     let endpoints = world.pod("endpoints", &addresses)?;
     let _server = Server::start(&endpoints, &listen.iter().copied().collect::<Vec<_>>())?;
 
-    let options = AgentOptions {
-        node_name: scenario.settings.model.node.to_string(),
-        arguments: scenario.settings.arguments(),
-        ..AgentOptions::default()
-    };
-    let first = manifest(&scenario.steps[0], 0);
-    let mut agent = Agent::start(&world, options, &[(MANIFEST, &first)])?;
+    let mut subject = Subject::start(under, &world, scenario, &states[0])?;
+    let lacks = subject.lacks()?;
     let mut witness = Witness {
         probers: HashMap::new(),
         hosts: [
@@ -64,56 +59,63 @@ pub fn run(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
         .into(),
         kept: HashMap::new(),
         listen,
-        refusal: agent.refusal()?.to_owned(),
+        refusals: subject.refusals()?,
     };
     let mut judge = Judge::default();
     for (index, step) in scenario.steps.iter().enumerate() {
         if index > 0 {
-            agent
-                .apply_and_sync(MANIFEST, &manifest(step, index))
+            subject
+                .advance(index, step, &states[index])
                 .with_context(|| format!("step {}", index + 1))?;
         }
         for probe in &step.probes {
             if needs_cookie(probe) && !requires::met("traffic", &[Need::NetnsCookie]) {
                 continue;
             }
+            if let Some(gap) = gap(&states[index], probe, &lacks) {
+                println!("GAP: {}, line {}: needs {gap}", scenario.name, probe.line);
+                continue;
+            }
             let seen = witness.check(probe);
             let judged = seen.and_then(|seen| judge.observation(&states[index], probe, &seen));
             if let Err(error) = judged {
-                let log: Vec<_> = agent.log().into_iter().map(|line| line.raw).collect();
                 bail!(
-                    "step {}, line {}: {probe}\n{error:#}\nthe agent's log:\n{}",
+                    "step {}, line {}: {probe}\n{error:#}\nits log:\n{}",
                     index + 1,
                     probe.line,
-                    log.join("\n")
+                    subject.log()
                 );
             }
         }
     }
-    agent.terminate()
-}
-
-const MANIFEST: &str = "cluster.yaml";
-
-/// All files of a step in one, so that the agent takes them over at once. A Service without
-/// endpoints that is another one in each step makes sure that each step changes something.
-fn manifest(step: &Step, index: usize) -> String {
-    let mut text = String::new();
-    for content in step.files.values() {
-        writeln!(text, "{}\n---", content.trim_end()).expect("writing to a String cannot fail");
-    }
-    text + &format!(
-        "apiVersion: v1\n\
-         kind: Service\n\
-         metadata: {{name: step-{index}, namespace: scenario-step}}\n\
-         spec: {{clusterIP: 10.111.0.{index}, clusterIPs: [10.111.0.{index}], ports: [{{port: 1}}]}}\n"
-    )
+    subject.finish()
 }
 
 /// Whether the probe tells the loopback addresses of a test's node from those of its pods.
 fn needs_cookie(probe: &Probe) -> bool {
     let to = probe.to.ip().to_canonical();
     probe.source == "node" && (to.is_loopback() || to.is_unspecified())
+}
+
+/// What the probe needs that is not there. A process of the node dials, so that only this may be
+/// missing.
+fn gap(state: &NodeState, probe: &Probe, lacks: &[Capability]) -> Option<Capability> {
+    let verdict = judge::of_probe(state, probe);
+    let service = verdict.service.and_then(|key| state.services.get(&key));
+    let needs = [
+        (
+            Capability::Affinity,
+            matches!(probe.outcome, Outcome::Sticky(_)),
+        ),
+        (
+            Capability::SourceRanges,
+            service.is_some_and(|service| service.source_ranges.is_some()),
+        ),
+    ];
+    let mut missing = needs
+        .into_iter()
+        .filter(|(one, needed)| *needed && lacks.contains(one));
+    missing.next().map(|(one, _)| one)
 }
 
 struct Witness<'a> {
@@ -123,7 +125,7 @@ struct Witness<'a> {
     /// socket or protocol, and destination.
     kept: HashMap<(String, String, SocketAddr), SocketAddr>,
     listen: BTreeSet<Listen>,
-    refusal: String,
+    refusals: Vec<String>,
 }
 
 impl Witness<'_> {
@@ -134,13 +136,17 @@ impl Witness<'_> {
                 self.stay(probe, expected)
             }
             Outcome::Refused => {
-                let refusal = self.refusal.clone();
-                self.fail(probe, &refusal)
+                let refusals = self.refusals.clone();
+                self.fail(probe, &refusals)
             }
             Outcome::Unreachable => {
                 // One kernel feature decides how both are told.
-                let permitted = self.refusal == "ECONNREFUSED";
-                self.fail(probe, if permitted { "EHOSTUNREACH" } else { "EPERM" })
+                let told = |refusal: &String| match &**refusal {
+                    "ECONNREFUSED" => "EHOSTUNREACH".to_owned(),
+                    other => other.to_owned(),
+                };
+                let errors: Vec<_> = self.refusals.iter().map(told).collect();
+                self.fail(probe, &errors)
             }
             Outcome::Untouched => {
                 let listener = Listen {
@@ -151,9 +157,9 @@ impl Witness<'_> {
                     self.spread(probe, &[probe.to].into())
                 } else if self.is_host(probe.to.ip()) {
                     // There is a way there, and nobody listens.
-                    self.fail(probe, "ECONNREFUSED")
+                    self.fail(probe, &["ECONNREFUSED".to_owned()])
                 } else {
-                    self.fail(probe, "ENETUNREACH")
+                    self.fail(probe, &["ENETUNREACH".to_owned()])
                 }
             }
         }
@@ -205,14 +211,21 @@ impl Witness<'_> {
         Ok(Seen::Answers(kept.into_iter().collect()))
     }
 
-    /// Every attempt fails with `errno`.
-    fn fail(&mut self, probe: &Probe, errno: &str) -> Result<Seen> {
+    /// Every attempt fails with one of `errors`, the same one each time.
+    fn fail(&mut self, probe: &Probe, errors: &[String]) -> Result<Seen> {
+        let mut seen = BTreeSet::new();
         for attempt in self.send(probe, 3)? {
-            if attempt.errno() != Some(errno) {
-                bail!("expected {errno}, not {attempt:?}");
+            match attempt.errno() {
+                Some(errno) if errors.iter().any(|one| one == errno) => {
+                    seen.insert(errno.to_owned());
+                }
+                _ => bail!("expected {}, not {attempt:?}", errors.join(" or ")),
             }
         }
-        Ok(Seen::Failed(errno.to_owned()))
+        match (seen.pop_first(), seen.pop_first()) {
+            (Some(errno), None) => Ok(Seen::Failed(errno)),
+            (one, other) => bail!("failed in several ways: {one:?}, {other:?}"),
+        }
     }
 
     fn send(&mut self, probe: &Probe, count: u32) -> Result<Vec<Attempt>> {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use proxy_model::{Capability, ServiceFailure};
+use tokio::sync::watch;
 
 use crate::{ClientName, Trigger};
 
@@ -56,6 +57,8 @@ type Observer = dyn Fn(Programmed<'_>) + Send + Sync;
 /// All clients.
 pub struct Clients {
     known: Arc<Mutex<Known>>,
+    /// Counts reports.
+    reports: watch::Sender<u64>,
     programmed: Box<Observer>,
 }
 
@@ -86,6 +89,7 @@ impl Clients {
     pub fn new(programmed: impl Fn(Programmed<'_>) + Send + Sync + 'static) -> Self {
         Self {
             known: Arc::default(),
+            reports: watch::Sender::new(0),
             programmed: Box::new(programmed),
         }
     }
@@ -132,7 +136,14 @@ impl Clients {
         };
         record.last_seen = Instant::now();
         known.forget();
+        drop(known);
+        self.reports.send_modify(|count| *count += 1);
         before
+    }
+
+    /// How many reports there were so far; changes with each.
+    pub fn reports(&self) -> watch::Receiver<u64> {
+        self.reports.subscribe()
     }
 
     /// Tells the observer.

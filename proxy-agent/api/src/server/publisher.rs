@@ -109,6 +109,11 @@ impl Publisher {
         self.shared.clients.all()
     }
 
+    /// How many reports clients have made; changes with each, for whoever waits for one.
+    pub fn reports(&self) -> watch::Receiver<u64> {
+        self.shared.clients.reports()
+    }
+
     pub(super) fn token_of(&self, revision: u64) -> Token {
         Token {
             instance_id: self.shared.instance_id,

@@ -1,0 +1,171 @@
+//! What a scenario is run against: the agent as a whole, or a backend behind the node API.
+
+use std::{
+    fmt::Write as _,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::Signal;
+use proxy_model::{Capability, NodeState};
+
+use super::{Scenario, Step};
+use crate::{
+    agent::{Agent, AgentOptions, LIMIT},
+    brain::Brain,
+    process::{self, Process},
+    world::World,
+};
+
+/// What is to be tested.
+#[derive(Debug, Clone)]
+pub enum Under {
+    /// The agent, on manifests: its own brain included.
+    Agent,
+    /// The agent's backend behind the node API: `run --target`.
+    OurBackend,
+    /// Any program that is a backend behind the node API. Its words, in which `{target}` and
+    /// `{cgroup}` stand for the brain's address and the directory of the node's cgroup.
+    Command(Vec<String>),
+}
+
+/// One that runs.
+#[derive(Debug)]
+pub enum Subject<'w> {
+    /// The agent, on manifests.
+    Agent(Agent<'w>),
+    /// The agent, behind a brain of the test.
+    OurBackend(Agent<'w>, Brain),
+    /// Another program, behind a brain of the test.
+    Command(Process, Brain),
+}
+
+const MANIFEST: &str = "cluster.yaml";
+
+impl<'w> Subject<'w> {
+    /// Starts it with the first step of `scenario`, which leads to `state`.
+    pub fn start(
+        under: &Under,
+        world: &'w World,
+        scenario: &Scenario,
+        state: &NodeState,
+    ) -> Result<Self> {
+        let options = |source, arguments| AgentOptions {
+            node_name: scenario.settings.model.node.to_string(),
+            source,
+            arguments,
+            ..AgentOptions::default()
+        };
+        match under {
+            Under::Agent => {
+                let first = manifest(&scenario.steps[0], 0);
+                let options = options(vec![], scenario.settings.arguments());
+                Agent::start(world, options, &[(MANIFEST, &first)]).map(Self::Agent)
+            }
+            Under::OurBackend => {
+                let brain = Brain::start()?;
+                brain.publish(state);
+                let source = vec!["--target".to_owned(), brain.target().to_owned()];
+                let agent = Agent::start(world, options(source, vec![]), &[])?;
+                brain.until_applied()?;
+                Ok(Self::OurBackend(agent, brain))
+            }
+            Under::Command(words) => {
+                let brain = Brain::start()?;
+                brain.publish(state);
+                let process = Process::spawn("the backend", command(words, world, &brain)?)?;
+                brain.until_applied()?;
+                Ok(Self::Command(process, brain))
+            }
+        }
+    }
+
+    /// Brings a later step into force.
+    pub fn advance(&mut self, index: usize, step: &Step, state: &NodeState) -> Result<()> {
+        match self {
+            Self::Agent(agent) => agent
+                .apply_and_sync(MANIFEST, &manifest(step, index))
+                .map(drop),
+            Self::OurBackend(_, brain) | Self::Command(_, brain) => {
+                brain.publish(state);
+                brain.until_applied().map(drop)
+            }
+        }
+    }
+
+    /// What it says that it cannot do.
+    pub fn lacks(&self) -> Result<Vec<Capability>> {
+        match self {
+            // Scenarios are written for it, what it lacks included.
+            Self::Agent(_) | Self::OurBackend(..) => Ok(vec![]),
+            Self::Command(_, brain) => Ok(brain.until_applied()?.lacks),
+        }
+    }
+
+    /// The errors of which a refused `connect` gives one: on kernels before 6.1, socket hooks cannot
+    /// choose.
+    pub fn refusals(&self) -> Result<Vec<String>> {
+        match self {
+            Self::Agent(agent) | Self::OurBackend(agent, _) => {
+                Ok(vec![agent.refusal()?.to_owned()])
+            }
+            Self::Command(..) => Ok(vec!["ECONNREFUSED".to_owned(), "EPERM".to_owned()]),
+        }
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        match self {
+            Self::Agent(agent) | Self::OurBackend(agent, _) => {
+                let lines = agent.log().into_iter().map(|line| line.raw);
+                lines.collect::<Vec<_>>().join("\n")
+            }
+            Self::Command(..) => "(on standard error)".to_owned(),
+        }
+    }
+
+    /// Ends it as a user would.
+    pub fn finish(self) -> Result<()> {
+        match self {
+            Self::Agent(mut agent) | Self::OurBackend(mut agent, _) => agent.terminate(),
+            Self::Command(mut process, _brain) => {
+                process.signal(Signal::SIGTERM)?;
+                let status = process.wait(LIMIT)?;
+                if !status.success() {
+                    bail!("the backend ended with {status} after SIGTERM");
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn command(words: &[String], world: &World, brain: &Brain) -> Result<Command> {
+    let cgroup = world.cgroup().path().display().to_string();
+    let fill = |word: &String| {
+        word.replace("{target}", brain.target())
+            .replace("{cgroup}", &cgroup)
+    };
+    let mut words = words.iter().map(fill);
+    let program = words.next().context("a command needs a program")?;
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::null());
+    let netns = std::os::fd::AsFd::as_fd(world.node().netns());
+    process::enter(&mut command, Some(netns), None)?;
+    Ok(command)
+}
+
+/// All files of a step in one, so that the agent takes them over at once. A Service without
+/// endpoints that is another one in each step makes sure that each step changes something.
+fn manifest(step: &Step, index: usize) -> String {
+    let mut text = String::new();
+    for content in step.files.values() {
+        writeln!(text, "{}\n---", content.trim_end()).expect("writing to a String cannot fail");
+    }
+    text + &format!(
+        "apiVersion: v1\n\
+         kind: Service\n\
+         metadata: {{name: step-{index}, namespace: scenario-step}}\n\
+         spec: {{clusterIP: 10.111.0.{index}, clusterIPs: [10.111.0.{index}], ports: [{{port: 1}}]}}\n"
+    )
+}
