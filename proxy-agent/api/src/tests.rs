@@ -7,5 +7,6 @@ mod interrupted;
 mod relay;
 mod reports;
 mod slow;
+mod sockets;
 pub mod states;
 mod tls;
