@@ -4,8 +4,11 @@
 //! files ──> manifests ──> object ──> convert ──> ClusterEvent ──> proxy_model::Model
 //! ```
 //!
-//! Knows the Kubernetes API; decides nothing about traffic.
+//! Knows the Kubernetes API; decides nothing about traffic. Another brain may have decided that
+//! already: then it tells what follows from the cluster.
 
+#[cfg(target_os = "linux")]
+pub mod brain;
 pub mod convert;
 #[cfg(target_os = "linux")]
 pub mod kube;
@@ -15,9 +18,12 @@ pub mod object;
 
 use std::time::SystemTime;
 
+use jiff::Timestamp;
 use proxy_model::ClusterEvent;
+use serde::Serialize;
 
 /// What a source says.
+#[cfg(target_os = "linux")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// What changed, in order.
@@ -25,6 +31,9 @@ pub enum Message {
     /// Every kind of object has been told once. Said once: before, the state is incomplete, and
     /// to act on it would take away what is served.
     Synced,
+    /// All that leads to another state, as another brain decided it. From the first one on, the
+    /// state is complete.
+    Batch(proxy_api::Batch),
 }
 
 /// One change of the cluster.
@@ -35,4 +44,13 @@ pub struct Update {
     /// For an EndpointSlice: when that happened in the cluster which made it change, by the
     /// cluster's clock.
     pub trigger: Option<SystemTime>,
+}
+
+/// A source that cannot be heard: what it said last is as old as this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Stale {
+    /// Since when it cannot be heard.
+    pub since: Timestamp,
+    /// Why not, at last.
+    pub reason: String,
 }

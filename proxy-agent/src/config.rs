@@ -20,7 +20,7 @@ use thiserror::Error;
 #[cfg(target_os = "linux")]
 pub use self::{
     asking::{asked, check, wanted_node},
-    running::{Agent, Run, Source, brain, run},
+    running::{Agent, Brain, Listen, Run, Source, brain, run},
 };
 use self::{
     cli::{ModelArgs, NodeArgs, PinArgs},

@@ -14,6 +14,7 @@ mod told;
 
 use std::time::{Duration, Instant, SystemTime};
 
+use proxy_api::{Batch, Token};
 use proxy_model::{
     Backend, Capability, ChangeSet, Difference, FatalCause, IpFamily, Model, NodeState,
     ServicePortKey, SyncError, SyncReport,
@@ -43,6 +44,8 @@ pub struct Pipeline {
     behind: bool,
     /// Whether a sync ever succeeded.
     serving: bool,
+    /// Why the last sync or repair failed, if it did.
+    failure: Option<String>,
     /// Failed syncs in a row.
     failures: u32,
     /// Syncs that succeeded.
@@ -93,6 +96,7 @@ impl Pipeline {
             backend,
             behind: true,
             serving: false,
+            failure: None,
             failures: 0,
             revision: 0,
             unsettled: 0,
@@ -121,6 +125,12 @@ impl Pipeline {
             // The next sync is a whole one and needs no change.
             self.bring_up_to_date();
         }
+    }
+
+    /// Takes what another brain said. Nothing follows from it before [`Self::settle`].
+    pub fn replicate(&mut self, batch: Batch) {
+        self.pending.note_batch(&batch);
+        self.mind.replicate(batch);
     }
 
     /// Brings the state up to date with what was folded, and tells the log what is wrong with it.
@@ -166,6 +176,7 @@ impl Pipeline {
         advance.sync = Some(match result {
             Ok(report) => {
                 self.behind = false;
+                self.failure = None;
                 self.failures = 0;
                 self.revision += 1;
                 self.log_sync(&change, report, took);
@@ -234,6 +245,7 @@ impl Pipeline {
                 let wait = put_off(after, self.failures);
                 self.failures = self.failures.saturating_add(1);
                 tracing::error!(reason, retry_in_ms = milliseconds(wait), "sync failed");
+                self.failure = Some(reason);
                 Ok(wait)
             }
             SyncError::Fatal { cause, reason } => Err(Fatal { cause, reason }),
@@ -263,6 +275,16 @@ impl Pipeline {
     /// Whether the state is in force, as far as is known.
     pub fn in_force(&self) -> bool {
         !self.behind && self.unsynced.is_empty()
+    }
+
+    /// Why it is not, if a sync or repair failed.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Which state of another brain the state is, if it is one.
+    pub fn token(&self) -> Option<Token> {
+        self.mind.token()
     }
 
     /// Service ports that are not programmed, and why.

@@ -9,6 +9,7 @@
 
 mod addresses;
 mod dataplane;
+mod listeners;
 mod observed;
 mod owner;
 mod signals;
@@ -16,14 +17,18 @@ mod source;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use proxy_model::{FrontendKind, Model, NodeState, Protocol};
+use proxy_api::{
+    Replica, client,
+    server::{ListenError, Listener},
+};
+use proxy_model::{Capability, FrontendKind, Model, NodePortSelection, NodeState, Protocol};
 use thiserror::Error;
 use tokio::{sync::mpsc, task::block_in_place};
 
 use self::{
     dataplane::{Dataplane, choose_backend},
     observed::Observer,
-    owner::{Inbox, Owner},
+    owner::{Inbox, Origin, Owner},
     signals::Order,
     source::Source,
 };
@@ -34,24 +39,22 @@ use crate::{
         ebpf::{self, OpenError},
     },
     cluster::{
+        brain,
         kube::{self, ConnectError},
         manifests::{ManifestError, WatchError},
     },
     config::{self, Agent, Run},
     memory, oom,
-    pipeline::Pipeline,
+    pipeline::{Mind, Pipeline},
     serving::{Serving, ServingError},
     sinks::{
-        Sinks,
+        Sink, Sinks,
         file::{Ending, FileSink, Output},
     },
 };
 
 pub use crate::pipeline::Fatal;
 
-/// Batches between source and owner. A source that is faster than the kernel waits, and its API
-/// server with it, so that memory stays bounded.
-const BATCHES: usize = 64;
 /// Questions that wait for an answer.
 const QUERIES: usize = 16;
 /// How long the agent waits in the end for the last state to be written.
@@ -69,6 +72,9 @@ pub enum RunError {
     /// The API server cannot be used as configured. Nothing was changed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// Clients cannot come in where they should. Nothing was changed.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// Mode auto found no backend for this host. Nothing was changed.
     #[error(transparent)]
     NoBackend(#[from] NoBackend),
@@ -95,20 +101,33 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     let choice = block_in_place(|| choose_backend(&config))?;
     let pin_dir = config.ebpf.pin_dir.clone();
     let programmed = move |address| ebpf::is_programmed(&pin_dir, address, Protocol::Tcp);
-    let source = open_source(&config.agent, programmed).await?;
+    let listeners = listeners::open(&config.agent.listen).await?;
+    let source = open_source(&config.agent, choice.lacks, programmed).await?;
     let dataplane = block_in_place(|| Dataplane::open(&config, choice))?;
     // The lock of the pin directory is the socket's as well: whatever is there is left over.
     let socket = Socket::open(&config.agent.admin_socket);
-    live(config.agent, source, dataplane, socket, orders).await
+    let doors = Doors { socket, listeners };
+    live(config.agent, source, dataplane, doors, orders).await
 }
 
 /// Computes the state for backends elsewhere, until SIGTERM or SIGINT.
 pub async fn brain(config: Agent) -> Result<(), RunError> {
     let orders = begin(&config)?;
     // Whether the address of the API server is served here, this process cannot know.
-    let source = open_source(&config, |_| false).await?;
+    let listeners = listeners::open(&config.listen).await?;
+    let dataplane = Dataplane::none();
+    let source = open_source(&config, dataplane.choice.lacks, |_| false).await?;
     let socket = Socket::open_unless_served(&config.admin_socket).await;
-    live(config, source, Dataplane::none(), socket, orders).await
+    let doors = Doors { socket, listeners };
+    live(config, source, dataplane, doors, orders).await
+}
+
+/// Where others come in.
+struct Doors {
+    /// Who asks.
+    socket: Result<Socket, SocketError>,
+    /// Clients of the node API.
+    listeners: Vec<Listener>,
 }
 
 /// What comes before anything else: signals, and what is to be said of the configuration.
@@ -126,7 +145,7 @@ async fn live(
     config: Agent,
     source: Source,
     dataplane: Dataplane,
-    socket: Result<Socket, SocketError>,
+    doors: Doors,
     orders: mpsc::Receiver<Order>,
 ) -> Result<(), RunError> {
     dataplane.tell();
@@ -134,10 +153,10 @@ async fn live(
         tracing::info!(text = note, "configuration note");
     }
     oom::set_score(config.oom_score_adj);
-    let (sender, messages) = mpsc::channel(BATCHES);
+    let (sender, messages) = mpsc::channel(source.queue());
     // Kept here too: the owner listens to it whether or not there is a socket.
     let (asking, queries) = mpsc::channel(QUERIES);
-    match socket {
+    match doors.socket {
         Ok(socket) => drop(tokio::spawn(socket.serve(asking.clone()))),
         // Serving goes on: only `state` and `explain` cannot ask this agent.
         Err(error) => tracing::error!(%error, "admin socket not opened"),
@@ -150,22 +169,28 @@ async fn live(
         source.numbers(),
     )
     .await?;
-    addresses::follow(&sender).await;
-    tokio::spawn(source.run(sender));
-    let (sinks, ending) = open_sinks(config.output)?;
+    let (sinks, ending) = open_sinks(config.output, doors.listeners)?;
     let here = dataplane.on_this_host;
-    let node_ports = here.then(|| config.model.node_ports.clone());
-    let model = Model::new(config.model);
-    let pipeline = Pipeline::new(model, dataplane.backend, dataplane.demand);
+    let link = source.link();
+    let (mind, node_ports) = if link.is_some() {
+        // The brain has chosen, and says which addresses they are.
+        (Replica::new().into(), NodePortSelection::Primary)
+    } else {
+        addresses::follow(&sender).await;
+        let node_ports = config.model.node_ports.clone();
+        (Mind::from(Model::new(config.model)), node_ports)
+    };
+    tokio::spawn(source.run(sender));
+    let pipeline = Pipeline::new(mind, dataplane.backend, dataplane.demand);
     let owner = Owner::new(
         pipeline,
         sinks,
         Observer {
             serving,
-            node_ports,
+            node_ports: here.then_some(node_ports),
         },
         dataplane.choice,
-        name,
+        Origin { name, link },
     );
     let inbox = Inbox {
         messages,
@@ -189,18 +214,29 @@ async fn live(
 }
 
 /// Where the state goes besides the backend, and what to wait for in the end.
-fn open_sinks(output: Option<Output>) -> Result<(Sinks, Option<Ending>), RunError> {
-    let Some(output) = output else {
-        return Ok((Sinks::default(), None));
-    };
-    let name = output.to_string();
-    let (file, ending) = FileSink::start(output)
-        .map_err(|error| RunError::Io(format!("starting to write the state to {name}: {error}")))?;
-    Ok((Sinks::new(vec![Box::new(file)]), Some(ending)))
+fn open_sinks(
+    output: Option<Output>,
+    listeners: Vec<Listener>,
+) -> Result<(Sinks, Option<Ending>), RunError> {
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let mut waiting = None;
+    if let Some(output) = output {
+        let name = output.to_string();
+        let (file, ending) = FileSink::start(output).map_err(|error| {
+            RunError::Io(format!("starting to write the state to {name}: {error}"))
+        })?;
+        sinks.push(Box::new(file));
+        waiting = Some(ending);
+    }
+    if !listeners.is_empty() {
+        sinks.push(Box::new(listeners::serve(listeners)));
+    }
+    Ok((Sinks::new(sinks), waiting))
 }
 
 async fn open_source(
     config: &Agent,
+    lacks: &[Capability],
     already_programmed: impl Fn(SocketAddr) -> bool + Send + Sync + 'static,
 ) -> Result<Source, RunError> {
     match &config.source {
@@ -217,6 +253,16 @@ async fn open_source(
             };
             let source = kube::Source::new(options).await?;
             Ok(Source::Kube(Box::new(source)))
+        }
+        config::Source::Brain(brain) => {
+            let options = client::Options {
+                target: brain.target.clone(),
+                tls: brain.tls.clone(),
+                name: brain.client_name.clone(),
+                lacks: lacks.to_vec(),
+            };
+            let source = brain::Source::new(options, brain.node.clone());
+            Ok(Source::Brain(Box::new(source)))
         }
     }
 }

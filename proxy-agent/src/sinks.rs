@@ -2,6 +2,7 @@
 //! one to everything that listens, and keeps none of it waiting: a sink that is slow must see to
 //! itself. Knows no sink, and nothing of what a backend makes of the state.
 
+pub mod api;
 pub mod file;
 
 use std::time::SystemTime;

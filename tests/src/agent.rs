@@ -3,6 +3,7 @@
 //! Knows its command line and its log messages, which are interfaces; never its code. Events are
 //! awaited in the log, so nothing here sleeps.
 
+mod brain_process;
 mod log;
 
 use std::{
@@ -23,6 +24,7 @@ use crate::{
     process::{Finished, Process},
     world::World,
 };
+pub use brain_process::BrainProcess;
 use log::Log;
 pub use log::LogLine;
 

@@ -33,7 +33,7 @@ pub mod scenario;
 pub mod shop;
 pub mod world;
 
-pub use agent::{Agent, AgentOptions};
+pub use agent::{Agent, AgentOptions, BrainProcess};
 pub use pod::{Prober, Server};
 pub use scenario::Scenario;
 pub use shop::Shop;

@@ -2,6 +2,7 @@
 
 mod agent;
 mod kube_proxy;
+mod node_api;
 pub mod others;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     agent::{AgentArgs, BrainArgs, LogArgs, LogFormat, SinkArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
+    node_api::{ListenArgs, TargetArgs},
     others::OtherArgs,
 };
 

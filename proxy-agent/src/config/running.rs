@@ -1,5 +1,6 @@
 //! What `run` and `brain` mean: everything that the agent needs.
 
+mod node_api;
 mod sinks;
 mod sources;
 #[cfg(test)]
@@ -10,7 +11,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use proxy_common::names::MAPS;
 use proxy_model::NodePortSelection;
 
-pub use self::sources::Source;
+pub use self::{
+    node_api::{Brain, Listen},
+    sources::Source,
+};
 use super::{
     ConfigError, absolute_pin_dir,
     cli::{AgentArgs, BrainArgs, RunArgs},
@@ -37,6 +41,8 @@ pub struct Agent {
     pub admin_socket: PathBuf,
     /// The file that holds the newest state, if one is wanted.
     pub output: Option<Output>,
+    /// Where backends in other processes hear of it.
+    pub listen: Listen,
     /// What is served over HTTP.
     pub serving: serving::Options,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
@@ -75,7 +81,7 @@ fn in_pod() -> bool {
 
 fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let mut mistakes = Vec::new();
-    let (settings, prepared) = prepare(&args.agent, in_pod, &mut mistakes);
+    let (settings, prepared) = prepare(&args.agent, "ebpf", in_pod, &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);
     let admin_socket = args.admin_socket.clone();
@@ -99,8 +105,8 @@ const NO_SINK: &str = "no sink was given, so that nobody would hear of the state
 
 fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     let mut mistakes = Vec::new();
-    let (mut settings, prepared) = prepare(&args.agent, in_pod, &mut mistakes);
-    if prepared.output.is_none() {
+    let (mut settings, prepared) = prepare(&args.agent, "brain", in_pod, &mut mistakes);
+    if prepared.output.is_none() && args.agent.sinks.api.listen.is_empty() {
         mistakes.push(NO_SINK.to_owned());
     }
     // It would say which backend serves in the place of kube-proxy's: none does here.
@@ -113,16 +119,31 @@ struct Prepared {
     source: Option<Source>,
     node: Arc<str>,
     output: Option<Output>,
+    listen: Listen,
+    warnings: Vec<String>,
 }
 
-fn prepare(args: &AgentArgs, in_pod: bool, mistakes: &mut Vec<String>) -> (Settings, Prepared) {
+/// `name` is how the agent calls itself before a brain.
+fn prepare(
+    args: &AgentArgs,
+    name: &str,
+    in_pod: bool,
+    mistakes: &mut Vec<String>,
+) -> (Settings, Prepared) {
     let settings = settings(args.model.config.as_deref(), &args.given(), mistakes);
     // A file that cannot be used may well name the source: that is one mistake, not two.
     let elsewhere = in_pod || !mistakes.is_empty();
+    let node = node_name(&args.model.node, settings.node_name.clone(), mistakes);
+    let named = args.model.node.node_name.is_some() || settings.node_name.is_some();
+    let wanted = named.then(|| Arc::clone(&node));
+    let brain = node_api::brain(&args.target, name, wanted, mistakes);
+    let kubeconfig = settings.kubeconfig.clone();
     let prepared = Prepared {
-        source: sources::choose(args, settings.kubeconfig.clone(), elsewhere, mistakes),
-        node: node_name(&args.model.node, settings.node_name.clone(), mistakes),
+        warnings: node_api::idle(args, &settings),
+        source: sources::choose(args, brain, kubeconfig, elsewhere, mistakes),
+        node,
         output: sinks::output(&args.sinks, mistakes),
+        listen: node_api::listen(&args.sinks.api, mistakes),
     };
     (settings, prepared)
 }
@@ -138,12 +159,21 @@ impl Prepared {
         let (Some(source), true) = (self.source, mistakes.is_empty()) else {
             return Err(ConfigError { mistakes });
         };
+        // Where NodePorts answer is the brain's matter.
+        let notes = if source.is_brain() {
+            Vec::new()
+        } else {
+            notes(&settings.node_ports)
+        };
+        let notices = settings.notices.iter().map(ToString::to_string);
+        let warnings = notices.chain(self.warnings).collect();
         Ok(Agent {
             source,
             model: settings.model(self.node),
             sync_period: settings.sync_period,
             admin_socket,
             output: self.output,
+            listen: self.listen,
             serving: serving::Options {
                 healthz: settings.healthz,
                 metrics: settings.metrics,
@@ -151,8 +181,8 @@ impl Prepared {
                 configuration: settings.effective,
             },
             oom_score_adj: settings.oom_score_adj,
-            notes: notes(&settings.node_ports),
-            warnings: settings.notices.iter().map(ToString::to_string).collect(),
+            notes,
+            warnings,
         })
     }
 }

@@ -130,7 +130,9 @@ pub fn exit_code(error: &Error) -> Option<u8> {
         return Some(2);
     }
     let open = match error.downcast_ref() {
-        Some(RunError::Manifests(_) | RunError::Connect(_)) => return Some(2),
+        Some(RunError::Manifests(_) | RunError::Connect(_) | RunError::Listen(_)) => {
+            return Some(2);
+        }
         Some(RunError::Sync(fatal)) if fatal.cause != FatalCause::Other => {
             return Some(HOST_CANNOT);
         }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use proxy_api::{Batch, Item, ItemKey, Operation};
 use proxy_model::{ClusterEvent, Difference, IpFamily};
 
 /// What one [`super::Pipeline::advance`] did.
@@ -86,14 +87,36 @@ impl Pending {
             Kind::Endpoints(family) => {
                 self.endpoint_changes += 1;
                 if let (Some(family), Some(trigger)) = (family, trigger) {
-                    for kept in [&mut self.triggers, &mut self.unsettled_triggers] {
-                        if kept.len() < MOST_TRIGGERS {
-                            kept.push((family, trigger));
-                        }
-                    }
+                    self.keep((family, trigger));
                 }
             }
             Kind::Other => {}
+        }
+    }
+
+    /// Notes what another brain says. A change of endpoints in the cluster can be told by its
+    /// trigger only; what it changed, as all else, shows as a change of Service ports.
+    pub(super) fn note_batch(&mut self, batch: &Batch) {
+        let of_service = |operation: &&Operation| {
+            matches!(
+                operation,
+                Operation::Upsert(Item::ServicePort(..))
+                    | Operation::Delete(ItemKey::ServicePort(_))
+            )
+        };
+        self.events += batch.operations.len() as u64;
+        self.service_changes += batch.operations.iter().filter(of_service).count() as u64;
+        self.endpoint_changes += batch.triggers.len() as u64;
+        for trigger in &batch.triggers {
+            self.keep((trigger.family, trigger.at));
+        }
+    }
+
+    fn keep(&mut self, trigger: (IpFamily, SystemTime)) {
+        for kept in [&mut self.triggers, &mut self.unsettled_triggers] {
+            if kept.len() < MOST_TRIGGERS {
+                kept.push(trigger);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use proxy_model::{Difference, NodeState, ServicePortKey};
 use serde::Serialize;
 
 use super::{json, missing, text};
-use crate::backend::choice::Choice;
+use crate::{backend::choice::Choice, cluster::Stale};
 
 /// Facts about a running agent. Documented in `docs/state-json.md`; fields are only ever added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,6 +20,9 @@ pub struct AgentFacts {
     pub suffices: bool,
     /// Where cluster objects come from.
     pub source: String,
+    /// Since when the brain that is followed cannot be heard, and why; `null` while it can, and
+    /// with other sources.
+    pub stale: Option<Stale>,
     /// Whether the source has told everything once.
     pub synced: bool,
     /// Whether the state is in force, as far as the agent knows.
@@ -44,6 +47,7 @@ impl AgentFacts {
             choice,
             suffices: true,
             source: "manifests".to_owned(),
+            stale: None,
             synced: true,
             in_force: true,
             revision: 3,
@@ -162,6 +166,14 @@ fn summary(agent: &AgentFacts) -> String {
     );
     if let Some(last) = agent.last_sync {
         write!(text, ", last change {last:.0}").expect("writing to a string cannot fail");
+    }
+    if let Some(stale) = &agent.stale {
+        write!(
+            text,
+            ", STALE: nothing heard since {:.0}: {}",
+            stale.since, stale.reason
+        )
+        .expect("writing to a string cannot fail");
     }
     if !agent.in_force {
         text.push_str(", NOT IN FORCE: the last sync failed and is being tried again");

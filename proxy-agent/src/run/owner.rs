@@ -6,6 +6,7 @@ mod tests;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use proxy_model::ServiceFailure;
 use tokio::{
     sync::mpsc,
     task::block_in_place,
@@ -16,7 +17,7 @@ use super::{RunError, observed::Observer, signals::Order};
 use crate::{
     admin::{Query, Snapshot},
     backend::choice::Choice,
-    cluster::Message,
+    cluster::{Message, brain::Link},
     pipeline::Pipeline,
     report::{
         AgentFacts, NotProgrammed,
@@ -40,11 +41,19 @@ pub struct Owner {
 /// What [`AgentFacts`] tell and the pipeline does not know.
 struct Facts {
     choice: Choice,
-    source: String,
+    origin: Origin,
     synced: bool,
     events: u64,
     last_sync: Option<Timestamp>,
     repaired: u64,
+}
+
+/// Where the state, or what it follows from, comes from.
+pub struct Origin {
+    /// For people.
+    pub name: String,
+    /// The brain that is followed, if one is.
+    pub link: Option<Link>,
 }
 
 /// What comes in.
@@ -66,7 +75,7 @@ impl Owner {
         sinks: Sinks,
         observer: Observer,
         choice: Choice,
-        source: String,
+        origin: Origin,
     ) -> Self {
         Self {
             pipeline,
@@ -74,7 +83,7 @@ impl Owner {
             observer,
             facts: Facts {
                 choice,
-                source,
+                origin,
                 synced: false,
                 events: 0,
                 last_sync: None,
@@ -147,11 +156,17 @@ impl Owner {
     fn take(&mut self, message: Message) {
         match message {
             Message::Updates(updates) => self.pipeline.fold(updates),
-            Message::Synced => {
-                self.facts.synced = true;
-                self.observer.serving.metrics.source_synced();
+            Message::Synced => self.synced(),
+            Message::Batch(batch) => {
+                self.pipeline.replicate(batch);
+                self.synced();
             }
         }
+    }
+
+    fn synced(&mut self) {
+        self.facts.synced = true;
+        self.observer.serving.metrics.source_synced();
     }
 
     /// Brings the state up to date with what was taken, and hands it to whoever listens: before
@@ -170,6 +185,7 @@ impl Owner {
             self.facts.last_sync = Some(Timestamp::now());
         }
         self.observer.advanced(&advance, &self.pipeline);
+        self.report();
         Ok(advance.retry().map(|wait| Instant::now() + wait))
     }
 
@@ -180,7 +196,23 @@ impl Owner {
         };
         self.facts.repaired += repair.differences.len() as u64;
         self.observer.repaired(&repair, &self.pipeline);
+        self.report();
         Ok(repair.retry.map(|wait| Instant::now() + wait).or(retry))
+    }
+
+    /// Tells the brain that is followed what became of its state. Waits for nothing.
+    fn report(&self) {
+        let Some(link) = &self.facts.origin.link else {
+            return;
+        };
+        let pipeline = &self.pipeline;
+        let token = pipeline.token().filter(|_| pipeline.in_force());
+        let failure = |(key, reason): (&_, &str)| ServiceFailure {
+            key: Clone::clone(key),
+            reason: reason.to_owned(),
+        };
+        let failures = pipeline.not_programmed().map(failure).collect();
+        link.report(token, failures, pipeline.failure().map(str::to_owned));
     }
 
     fn answer(&mut self, query: Query) {
@@ -210,7 +242,8 @@ impl Owner {
         AgentFacts {
             choice: self.facts.choice.clone(),
             suffices: self.pipeline.suffices(),
-            source: self.facts.source.clone(),
+            source: self.facts.origin.name.clone(),
+            stale: self.facts.origin.link.as_ref().and_then(Link::stale),
             synced: self.facts.synced,
             in_force: self.pipeline.in_force(),
             revision: self.pipeline.revision(),

@@ -1,4 +1,5 @@
-//! The two sources behind one face: a task that sends what the cluster holds, then what changes.
+//! The sources behind one face: a task that sends what the cluster holds, or what follows from it,
+//! then what changes.
 
 use std::{convert::Infallible, net::SocketAddr, path::PathBuf};
 
@@ -7,12 +8,16 @@ use proxy_model::ClusterEvent;
 use tokio::{sync::mpsc, task::block_in_place};
 
 use crate::cluster::{
-    Message, Update, kube,
+    Message, Update, brain, kube,
     manifests::{ManifestError, ManifestSource, ManifestWatch, watch},
 };
 
 use super::RunError;
 use crate::serving::{Numbers, metrics};
+
+/// Batches between source and owner. A source that is faster than the kernel waits, and its API
+/// server with it, so that memory stays bounded.
+const BATCHES: usize = 64;
 
 /// A source that is ready to be listened to.
 pub enum Source {
@@ -20,6 +25,8 @@ pub enum Source {
     Manifests(Box<Manifests>),
     /// An API server.
     Kube(Box<kube::Source>),
+    /// Another brain.
+    Brain(Box<brain::Source>),
 }
 
 /// Files, and what was read of them.
@@ -54,6 +61,7 @@ impl Source {
                 let servers: Vec<_> = source.servers().map(ToString::to_string).collect();
                 format!("API server {}", servers.join(", "))
             }
+            Self::Brain(source) => format!("brain {}", source.target()),
         }
     }
 
@@ -62,14 +70,32 @@ impl Source {
         match self {
             Self::Manifests(_) => Vec::new(),
             Self::Kube(source) => vec![metrics::api::numbers(source.counters())],
+            Self::Brain(source) => vec![metrics::brain::numbers(source.link().contact())],
         }
     }
 
     /// Addresses of API servers that are given as such, to compare with those of Services.
     pub fn servers(&self) -> Vec<SocketAddr> {
         match self {
-            Self::Manifests(_) => Vec::new(),
+            Self::Manifests(_) | Self::Brain(_) => Vec::new(),
             Self::Kube(source) => source.servers().filter_map(address).collect(),
+        }
+    }
+
+    /// The brain that is followed, if one is.
+    pub fn link(&self) -> Option<brain::Link> {
+        match self {
+            Self::Manifests(_) | Self::Kube(_) => None,
+            Self::Brain(source) => Some(source.link()),
+        }
+    }
+
+    /// Messages that may wait for the owner.
+    pub fn queue(&self) -> usize {
+        match self {
+            Self::Manifests(_) | Self::Kube(_) => BATCHES,
+            // What waits at the brain coalesces, and each of these may be the whole state.
+            Self::Brain(_) => 1,
         }
     }
 
@@ -81,6 +107,7 @@ impl Source {
                 let Err(_) = manifests.follow(sender).await;
             }
             Self::Kube(source) => source.run(sender).await,
+            Self::Brain(source) => source.run(sender).await,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! what needs a walk over the state is counted when somebody scrapes.
 
 pub mod api;
+pub mod brain;
 pub mod definitions;
 mod register;
 mod scrape;

@@ -6,10 +6,13 @@ use std::fmt::Write as _;
 use proxy_model::{Figure, FigureKind};
 
 use super::metrics::{
-    api,
+    api, brain,
     definitions::{ALL, Definition, OF_PROCESS},
 };
-use crate::{backend::ebpf, cluster::kube::Counters};
+use crate::{
+    backend::ebpf,
+    cluster::{brain::Contact, kube::Counters},
+};
 
 /// Every metric.
 pub fn metrics() -> String {
@@ -56,6 +59,12 @@ pub fn metrics() -> String {
         "Of the API server as source",
         "`",
         &api::figures(&Counters::default()),
+    );
+    table(
+        &mut page,
+        "Of another brain as source",
+        "`",
+        &brain::figures(&Contact::new(String::new())),
     );
     page
 }

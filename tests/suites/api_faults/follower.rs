@@ -123,6 +123,7 @@ impl Follower {
                 assert!(!self.synced, "said twice that everything was told");
                 self.synced = true;
             }
+            Message::Batch(batch) => panic!("an API server is no brain: {batch:?}"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{ApiServerArgs, ModelArgs, OtherArgs, ServingArgs};
+use super::{ApiServerArgs, ListenArgs, ModelArgs, OtherArgs, ServingArgs, TargetArgs};
 
 /// What an agent takes whatever it makes of the state.
 #[derive(Debug, Args)]
@@ -16,6 +16,10 @@ pub struct AgentArgs {
     /// The API server.
     #[command(flatten)]
     pub api_server: ApiServerArgs,
+
+    /// Another brain.
+    #[command(flatten)]
+    pub target: TargetArgs,
 
     /// HTTP.
     #[command(flatten)]
@@ -62,6 +66,10 @@ pub struct SinkArgs {
     /// whole; `-` for standard output; the JSON is described in docs/state-json.md
     #[arg(short, long, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
+
+    /// The node API.
+    #[command(flatten)]
+    pub api: ListenArgs,
 }
 
 /// The log.

@@ -1,7 +1,8 @@
-//! Which source of cluster objects the flags and the file name.
+//! Which source of cluster objects, or of what follows from them, the flags and the file name.
 
 use std::path::PathBuf;
 
+use super::node_api::Brain;
 use crate::config::cli::AgentArgs;
 
 /// Where cluster objects come from.
@@ -16,34 +17,51 @@ pub enum Source {
         /// Addresses that replace the one in the kubeconfig, as typed.
         masters: Vec<String>,
     },
+    /// Another brain, which knows the cluster.
+    Brain(Brain),
 }
 
 const NO_SOURCE: &str = "no source of cluster objects was given, and this is not a pod that \
-                         could use its service account: give --kubeconfig, --master, or \
-                         --manifests";
+                         could use its service account: give --kubeconfig, --master, \
+                         --manifests, or --target";
 
-/// A flag wins over the file. `elsewhere`: something else may name
+impl Source {
+    /// Whether the state is decided elsewhere.
+    pub const fn is_brain(&self) -> bool {
+        matches!(self, Self::Brain(_))
+    }
+}
+
+/// A flag wins over the file. `brain` is what --target means. `elsewhere`: something else may name
 /// it, as a service account does in a pod.
 pub(super) fn choose(
     args: &AgentArgs,
+    brain: Option<Brain>,
     configured: Option<PathBuf>,
     elsewhere: bool,
     mistakes: &mut Vec<String>,
 ) -> Option<Source> {
     let typed = &args.api_server;
-    if !args.model.node.manifests.is_empty() {
-        for (flag, given) in [
-            ("--kubeconfig", typed.kubeconfig.is_some()),
-            ("--master", !typed.master.is_empty()),
-        ] {
-            if given {
-                mistakes.push(format!(
-                    "{flag}: there can be one source of cluster objects: give either this or \
-                     --manifests"
-                ));
-            }
+    let manifests = &args.model.node.manifests;
+    let mut alone = |flag: &str, others: &[(&str, bool)]| {
+        for (other, _) in others.iter().filter(|(_, given)| *given) {
+            mistakes.push(format!(
+                "{other}: there can be one source of cluster objects: give either this or {flag}"
+            ));
         }
-        return Some(Source::Manifests(args.model.node.manifests.clone()));
+    };
+    let of_api_server = [
+        ("--kubeconfig", typed.kubeconfig.is_some()),
+        ("--master", !typed.master.is_empty()),
+    ];
+    if args.target.target.is_some() {
+        alone("--target", &of_api_server);
+        alone("--target", &[("--manifests", !manifests.is_empty())]);
+        return brain.map(Source::Brain);
+    }
+    if !manifests.is_empty() {
+        alone("--manifests", &of_api_server);
+        return Some(Source::Manifests(manifests.clone()));
     }
     let kubeconfig = typed.kubeconfig.clone().or(configured);
     if kubeconfig.is_none() && typed.master.is_empty() && !elsewhere {

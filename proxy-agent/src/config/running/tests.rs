@@ -27,8 +27,8 @@ fn every_mistake_is_reported_at_once() {
     .unwrap_err();
     let text = error.to_string();
     let named = [
-        "no source",
         "--node-name",
+        "no source",
         "--pin-dir",
         "FRONTENDS",
         "COUNTERS=5",

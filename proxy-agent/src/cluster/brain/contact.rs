@@ -1,0 +1,133 @@
+//! Whether the brain can be heard, and since when it cannot. Told once per reason.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+
+use crate::cluster::Stale;
+
+/// What is known of the brain's reachability.
+#[derive(Debug)]
+pub struct Contact {
+    /// For the log.
+    brain: String,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// It answered once.
+    ever: bool,
+    lost: Option<Lost>,
+    losses: u64,
+}
+
+#[derive(Debug)]
+struct Lost {
+    stale: Stale,
+    /// The same moment by a clock that nobody sets.
+    at: Instant,
+}
+
+impl Contact {
+    /// Nothing was tried yet.
+    pub fn new(brain: String) -> Self {
+        Self {
+            brain,
+            known: Mutex::default(),
+        }
+    }
+
+    /// It can be heard.
+    pub(super) fn found(&self) {
+        let mut known = self.known();
+        let before = known.lost.take();
+        let first = !std::mem::replace(&mut known.ever, true);
+        match before {
+            Some(lost) => {
+                let away = lost.at.elapsed().as_secs();
+                tracing::info!(brain = self.brain, away_s = away, "brain connected");
+            }
+            None if first => tracing::info!(brain = self.brain, "brain connected"),
+            None => {}
+        }
+    }
+
+    /// It cannot be heard.
+    pub(super) fn lost(&self, reason: &str) {
+        match self.note(reason) {
+            None => {}
+            Some(true) => {
+                let text = "the last state stays in force, and nothing new comes into force";
+                tracing::warn!(brain = self.brain, reason, text, "brain lost");
+            }
+            Some(false) => {
+                let text = "what an earlier agent left in the kernel stays until the brain speaks";
+                tracing::warn!(brain = self.brain, reason, text, "brain not reached");
+            }
+        }
+    }
+
+    /// What it says is not for this node.
+    pub(super) fn refused(&self, reason: &str) {
+        if self.note(reason).is_some() {
+            let text = "what is in force stays, and nothing new comes into force";
+            tracing::error!(brain = self.brain, reason, text, "brain refused");
+        }
+    }
+
+    /// Takes note of why it is of no use. Returns whether it ever was, unless that is known.
+    fn note(&self, reason: &str) -> Option<bool> {
+        let mut known = self.known();
+        let Known { ever, lost, losses } = &mut *known;
+        match lost {
+            Some(lost) if lost.stale.reason == reason => return None,
+            Some(lost) => reason.clone_into(&mut lost.stale.reason),
+            None => {
+                *losses += 1;
+                *lost = Some(Lost {
+                    stale: Stale {
+                        since: Timestamp::now(),
+                        reason: reason.to_owned(),
+                    },
+                    at: Instant::now(),
+                });
+            }
+        }
+        Some(*ever)
+    }
+
+    /// Since when it cannot be heard, and why.
+    pub fn stale(&self) -> Option<Stale> {
+        let known = self.known();
+        known.lost.as_ref().map(|lost| lost.stale.clone())
+    }
+
+    /// Whether it can be heard.
+    pub fn is_connected(&self) -> bool {
+        let known = self.known();
+        known.ever && known.lost.is_none()
+    }
+
+    /// For how long it cannot be heard; zero while it can.
+    pub fn stale_for(&self) -> Duration {
+        let known = self.known();
+        known
+            .lost
+            .as_ref()
+            .map_or(Duration::ZERO, |lost| lost.at.elapsed())
+    }
+
+    /// How often it was lost, counting once what has several reasons.
+    pub fn losses(&self) -> u64 {
+        self.known().losses
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // Each change leaves something whole: a panic elsewhere leaves nothing half done.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

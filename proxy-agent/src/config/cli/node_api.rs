@@ -1,0 +1,58 @@
+//! The node API on the command line: whom an agent follows, and where others follow it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Another brain as the source.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TargetArgs {
+    /// Follow this brain in place of a source of cluster objects: `unix:///run/x.sock`,
+    /// `tcp://127.0.0.1:4590` (loopback only) or `tls://HOST:PORT`
+    #[arg(long, value_name = "ADDRESS")]
+    pub target: Option<String>,
+
+    /// With `--target tls://`: the certificate to show (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub target_tls_cert: Option<PathBuf>,
+
+    /// With `--target tls://`: its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub target_tls_key: Option<PathBuf>,
+
+    /// With `--target tls://`: certificates of the authorities that the brain must have its own
+    /// from (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub target_tls_ca: Option<PathBuf>,
+
+    /// With --target: how this agent is called in the brain's output [default: `ebpf`, or `brain`
+    /// for one that follows another]
+    #[arg(long, value_name = "NAME")]
+    pub client_name: Option<String>,
+}
+
+/// Where backends in other processes hear of the state.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ListenArgs {
+    /// Serve the node API here, for backends in other processes: `unix:///run/x.sock`,
+    /// `tcp://127.0.0.1:4590` (loopback only) or `tls://IP:PORT`; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<String>,
+
+    /// Rights of the sockets of `--listen unix://`, in octal [default: 0600]
+    #[arg(long, value_name = "MODE")]
+    pub listen_mode: Option<String>,
+
+    /// With `--listen tls://`: the certificate to show (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub listen_tls_cert: Option<PathBuf>,
+
+    /// With `--listen tls://`: its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub listen_tls_key: Option<PathBuf>,
+
+    /// With `--listen tls://`: certificates of the authorities that clients must have theirs from
+    /// (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub listen_tls_ca: Option<PathBuf>,
+}

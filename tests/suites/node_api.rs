@@ -1,0 +1,221 @@
+//! A brain and the node side of it as two processes: clients of Services must not notice whatever
+//! becomes of either. Needs root and BPF.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::time::Duration;
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use proxy_tests::{
+    Agent, AgentOptions, BrainProcess, Prober, Shop,
+    agent::LIMIT,
+    pod::{Load, Transport},
+    process::Process,
+    requires::{self, PRIVILEGED},
+    shop::{answers, frontend, http, service},
+};
+use serde_json::Value;
+
+const SUITE: &str = "node_api";
+const LOADS: [(&str, Transport, u16, bool); 3] = [
+    ("http", Transport::Http, 80, false),
+    ("tcp-kept", Transport::Tcp, 80, true),
+    ("udp", Transport::Udp, 53, false),
+];
+
+/// Requests that go on all the time, none of which may fail.
+struct Requests(Prober);
+
+impl Requests {
+    fn start(shop: &Shop) -> Self {
+        let mut prober = Prober::start(&shop.client).unwrap();
+        for (name, transport, port, keep) in LOADS {
+            let load = Load {
+                name: name.to_owned(),
+                transport,
+                to: frontend(1, port),
+                threads: 1,
+                pause: Duration::from_micros(500),
+                keep,
+            };
+            prober.load_start(load).unwrap();
+        }
+        Self(prober)
+    }
+
+    /// Waits until each has gone on for a while.
+    fn go_on(&mut self, when: &str) {
+        for (name, ..) in LOADS {
+            let report = self.0.load_wait(name, 25).unwrap();
+            assert!(report.failures.is_empty(), "{when}, {name}: {report:?}");
+        }
+    }
+
+    fn end(mut self) {
+        for (name, ..) in LOADS {
+            let report = self.0.load_stop(name).unwrap();
+            assert!(report.failures.is_empty(), "{name}: {report:?}");
+        }
+    }
+}
+
+fn brain<'w>(shop: &'w Shop, cluster: &str) -> BrainProcess<'w> {
+    let mut brain = BrainProcess::prepare(&shop.world, None).unwrap();
+    brain.apply(cluster).unwrap();
+    brain.start("node-a").unwrap();
+    brain
+}
+
+fn follower<'w>(shop: &'w Shop, brain: &BrainProcess<'_>) -> Agent<'w> {
+    let options = AgentOptions {
+        source: vec!["--target".to_owned(), brain.target()],
+        ..AgentOptions::default()
+    };
+    Agent::prepare(&shop.world, options, &[]).unwrap()
+}
+
+fn state(agent: &Agent<'_>, form: &str) -> String {
+    let mut command = agent.command("state").unwrap();
+    command.args(["-o", form]);
+    let done = Process::run("proxy-agent state", command, LIMIT).unwrap();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    done.stdout
+}
+
+fn facts(agent: &Agent<'_>) -> Value {
+    let state: Value = serde_json::from_str(&state(agent, "json")).unwrap();
+    state["agent"].clone()
+}
+
+#[test]
+fn a_brain_that_goes_away_leaves_the_last_state_in_force_and_the_next_one_goes_on_from_there() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let mut brain = brain(&shop, &service(1, &[1, 2, 3]));
+    let mut agent = follower(&shop, &brain);
+    agent.launch().unwrap();
+    let mut requests = Requests::start(&shop);
+    requests.go_on("with a brain");
+    let before = facts(&agent);
+    assert_eq!(before["source"], format!("brain {}", brain.target()));
+    assert_eq!(before["stale"], Value::Null);
+
+    brain.kill().unwrap();
+    let lost = agent.wait_for("brain lost").unwrap();
+    let reason = lost.text("reason").unwrap().to_owned();
+    requests.go_on("without a brain");
+    let alone = facts(&agent);
+    assert_eq!(alone["inForce"], true);
+    assert_eq!(alone["revision"], before["revision"]);
+    assert!(alone["stale"]["since"].is_string(), "{alone}");
+    assert!(alone["stale"]["reason"].is_string(), "{alone}, {reason}");
+    assert!(state(&agent, "text").contains("STALE"));
+
+    let cluster = service(1, &[2, 3]) + &service(2, &[4]);
+    brain.apply(&cluster).unwrap();
+    brain.start("node-a").unwrap();
+    agent.wait_for("brain connected").unwrap();
+    agent.wait_for("synced").unwrap();
+    requests.go_on("with the next brain");
+    assert_eq!(facts(&agent)["stale"], Value::Null);
+    let reached = |prober: &mut Prober, number| {
+        answers(prober, Transport::Tcp, frontend(number, 80)).unwrap()
+    };
+    assert_eq!(reached(&mut requests.0, 1), [2, 3].map(http).into());
+    assert_eq!(reached(&mut requests.0, 2), [http(4)].into());
+    requests.end();
+}
+
+#[test]
+fn no_request_fails_while_the_node_side_is_killed_and_starts_again_with_and_without_a_brain() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let mut brain = brain(&shop, &service(1, &[1, 2, 3]));
+    let mut agent = follower(&shop, &brain);
+    agent.launch().unwrap();
+    let mut requests = Requests::start(&shop);
+    for round in 0..3 {
+        agent.kill().unwrap();
+        requests.go_on(&format!("round {round}, without the node side"));
+        let serving = agent.launch().unwrap();
+        assert_eq!(serving.flag("adopted"), Some(true));
+        requests.go_on(&format!("round {round}, with the node side again"));
+    }
+    brain.kill().unwrap();
+    agent.kill().unwrap();
+    agent.spawn().unwrap();
+    agent.wait_for("brain not reached").unwrap();
+    requests.go_on("without anybody who knows what to do");
+    // What the brain said to the last one is not known here: there is no state to be asked for.
+    let unknown = Process::run("state", agent.command("state").unwrap(), LIMIT).unwrap();
+    assert_ne!(unknown.code, Some(0), "{unknown:?}");
+    brain.start("node-a").unwrap();
+    let serving = agent.wait_for("serving").unwrap();
+    assert_eq!(serving.flag("adopted"), Some(true));
+    requests.go_on("with everybody again");
+    requests.end();
+}
+
+#[test]
+fn a_node_side_that_stands_still_holds_up_no_other_client() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let brain = brain(&shop, &service(1, &[1]));
+    let mut agent = follower(&shop, &brain);
+    agent.launch().unwrap();
+    // A brain behind a brain, so that the source is one, too.
+    let mut other = BrainProcess::prepare(&shop.world, Some(&brain.target())).unwrap();
+    other.start("node-a").unwrap();
+    other.wait_for("brain connected").unwrap();
+    let mut prober = Prober::start(&shop.client).unwrap();
+    let pid = Pid::from_raw(agent.pid().unwrap());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    brain.apply(&service(1, &[2])).unwrap();
+    other.wait_for("synced").unwrap();
+    let reached = answers(&mut prober, Transport::Tcp, frontend(1, 80)).unwrap();
+    assert_eq!(reached, [http(1)].into());
+    kill(pid, Signal::SIGCONT).unwrap();
+    agent.wait_for("synced").unwrap();
+    let reached = answers(&mut prober, Transport::Tcp, frontend(1, 80)).unwrap();
+    assert_eq!(reached, [http(2)].into());
+}
+
+#[test]
+fn the_brain_of_another_node_is_refused_and_what_is_in_force_stays() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let mut brain = brain(&shop, &service(1, &[1]));
+    let mut agent = follower(&shop, &brain);
+    agent.launch().unwrap();
+    let mut requests = Requests::start(&shop);
+    brain.kill().unwrap();
+    agent.wait_for("brain lost").unwrap();
+    brain.apply(&service(1, &[2])).unwrap();
+    brain.start("node-b").unwrap();
+    let refusal = "it speaks for node node-b";
+    agent
+        .wait_for_line("refusal", |line| {
+            line.message() == Some("brain refused")
+                && line
+                    .text("reason")
+                    .is_some_and(|text| text.contains(refusal))
+        })
+        .unwrap();
+    requests.go_on("with the brain of another node");
+    let facts = facts(&agent);
+    let reason = facts["stale"]["reason"].as_str().unwrap();
+    assert!(reason.contains(refusal), "{reason}");
+    let reached = answers(&mut requests.0, Transport::Tcp, frontend(1, 80)).unwrap();
+    assert_eq!(reached, [http(1)].into());
+    requests.end();
+}
