@@ -1,15 +1,18 @@
 //! What is known of each client: what it lacks, what it has brought into force, and whether it is
 //! there. Bounded, however many come and go.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use proxy_model::{Capability, ServiceFailure};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{ClientName, Trigger};
 

@@ -74,3 +74,36 @@ async fn a_brain_may_be_replaced_at_any_moment() {
         assert_eq!(replica.state(), &state(version));
     }
 }
+
+#[tokio::test]
+async fn after_a_cut_only_what_was_missed_is_told() {
+    let place = Place::new();
+    let brain = Brain::start(place.socket("brain")).await;
+    brain.publish(&state(2));
+    // Far more than the greeting and this state.
+    let relay = Relay::cutting(place.socket("relay"), brain.path.clone(), 2_000);
+    let mut follower = Follower::new(options(relay.path.clone(), "one"), None);
+    let mut replica = Replica::new();
+    let mut lost = 0;
+    let mut batches = Vec::new();
+    for version in 3..40 {
+        brain.publish(&state(version));
+        while replica.token() != Some(brain.publisher.token()) {
+            match super::brain::soon(follower.next()).await {
+                crate::client::Event::Batch(batch) => {
+                    batches.push((lost, batch.reset));
+                    replica.apply(batch);
+                }
+                crate::client::Event::Connected => {}
+                crate::client::Event::Lost(_) => lost += 1,
+            }
+        }
+    }
+    assert_eq!(lost, 1);
+    assert_eq!(batches.first(), Some(&(0, true)));
+    assert!(
+        batches.iter().skip(1).all(|(_, reset)| !reset),
+        "{batches:?}"
+    );
+    assert!(batches.iter().any(|(lost, _)| *lost == 1));
+}
