@@ -3,12 +3,16 @@
 //! ```text
 //! paired, program_time ──> rig (world, two agents, sender) ──> worker, task (in the world)
 //! sync, api ──> agents of their own               figures ──> table, JSON
+//! node_api ──> orders (a brain, and its clients)
 //! ```
 
 mod api;
 pub mod clusters;
+mod events;
 mod figures;
 mod kernel_time;
+mod node_api;
+mod orders;
 mod paired;
 mod program_time;
 mod rig;
@@ -90,6 +94,8 @@ enum Name {
     Sync,
     /// An agent that follows an API server: latency of changes, cold start, memory, CPU
     ApiServer,
+    /// Backends in other processes: one change to 100 clients, the whole state, against in process
+    NodeApi,
 }
 
 /// What this program is when it starts itself inside the world.
@@ -106,6 +112,18 @@ enum Part {
     NameYourselves {
         #[arg(long)]
         at: Vec<SocketAddr>,
+    },
+    /// Publishes what it is told to on stdin
+    #[command(hide = true)]
+    Brain {
+        #[arg(long)]
+        socket: PathBuf,
+    },
+    /// Follows a brain as it is told to on stdin
+    #[command(hide = true)]
+    Clients {
+        #[arg(long)]
+        socket: PathBuf,
     },
     /// Answers
     #[command(hide = true)]
@@ -135,6 +153,8 @@ pub fn main(options: &Options) -> ExitCode {
         Some(Part::Send) => worker::send(),
         Some(Part::Dial) => api::dial::dial(),
         Some(Part::NameYourselves { at }) => api::dial::name_yourselves(at),
+        Some(Part::Brain { socket }) => node_api::brain::brain(socket),
+        Some(Part::Clients { socket }) => node_api::clients::clients(socket.clone()),
         Some(Part::Answer { tcp, udp }) => worker::answer(tcp, udp),
         None => return run_if_possible(options),
     };
@@ -267,6 +287,9 @@ fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
     }
     if wanted(Name::ApiServer) {
         figures.extend(api::measure(session, &world)?.figures("api-server"));
+    }
+    if wanted(Name::NodeApi) {
+        figures.extend(node_api::measure(session)?.figures("node-api"));
     }
     Ok(figures)
 }

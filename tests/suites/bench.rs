@@ -66,6 +66,7 @@ fn its_json_holds_every_figure() {
     let benches: BTreeSet<_> = figures.iter().map(|figure| text(figure, "bench")).collect();
     let expected = [
         "api-server",
+        "node-api",
         "program-time",
         "sync",
         "tcp-connect",
@@ -109,6 +110,16 @@ fn its_json_holds_every_figure() {
         ("program-time", "TCP connect", "culvert_conn4"),
         ("program-time", "TCP connect", "all programs"),
         ("sync", "10,000 services", "one endpoint added"),
+        (
+            "node-api",
+            "one endpoint replaced, 10,000 services, 100 clients",
+            "Watch: publish to decoded, p99",
+        ),
+        (
+            "node-api",
+            "whole state, 10,000 services of 10 endpoints",
+            "Next: call to backend",
+        ),
     ] {
         let name = [bench, case, metric].map(str::to_owned);
         assert!(seen.contains(&name), "{name:?} is not in {seen:#?}");

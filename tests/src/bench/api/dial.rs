@@ -1,8 +1,7 @@
 //! Which endpoint a connection reaches, and since when: servers that say who they are, and a
 //! process in the agent's cgroup that dials a Service until another one answers.
 //!
-//! Both are this program, started again. Moments are of `CLOCK_MONOTONIC`, which all processes of
-//! a machine share.
+//! Both are this program, started again.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -13,10 +12,9 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::super::worker::READY;
+use super::super::{orders::now, worker::READY};
 use crate::{process::Process, world::Host};
 
 /// Between two connections: often enough for figures of a tenth of a millisecond, seldom enough
@@ -24,12 +22,6 @@ use crate::{process::Process, world::Host};
 const PAUSE: Duration = Duration::from_micros(100);
 /// How long the endpoint may take to change; far above anything that would be a figure.
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// A moment.
-pub(super) fn now() -> Result<Duration> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).context("no clock")?;
-    Ok(now.into())
-}
 
 /// Servers that answer each connection with their port, until killed.
 pub(in super::super) fn name_yourselves(addresses: &[SocketAddr]) -> Result<()> {
