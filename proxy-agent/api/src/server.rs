@@ -11,6 +11,7 @@
 //! difference between two of them: changes of one item coalesce by themselves. A client that does
 //! not read holds what it is being sent, and the state it had; nothing queues up behind it.
 
+mod answers;
 mod changes;
 mod clients;
 mod feed;

@@ -89,8 +89,8 @@ fn node_object(from: wire::NodeObject) -> Result<Node> {
     })
 }
 
-fn service_port(from: wire::ServicePort) -> Result<Item> {
-    let key = service_port_key(required("service_port.key", from.key.clone())?)?;
+fn service_port(mut from: wire::ServicePort) -> Result<Item> {
+    let key = service_port_key(required("service_port.key", from.key.take())?)?;
     let state = service_state(key.family, from)
         .map_err(|error| error.within(&format!("service_port {key}")))?;
     Ok(Item::ServicePort(key, Arc::new(state)))

@@ -72,8 +72,8 @@ enum Next {
     Diagnostics(usize),
 }
 
-/// Items that are made at a time.
-const AT_A_TIME: usize = 128;
+/// Items that are made, and handed to a connection, at a time: they hold what they were made of.
+pub const AT_A_TIME: usize = 128;
 
 impl Whole {
     /// All of `state`, from the beginning.

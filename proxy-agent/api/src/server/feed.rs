@@ -1,21 +1,30 @@
 //! Tells one client what it misses, for as long as it listens.
 
 use proxy_model::NodeState;
-use tokio::sync::{mpsc, watch};
-use tonic::Status;
+use tokio::sync::watch;
 
 use super::{
-    changes::{self, Whole},
+    answers::Sender,
+    changes::{self, AT_A_TIME, Whole},
     clients::Stream,
     publisher::{Newest, Published, Publisher},
 };
 use crate::{Item, Operation, Token, convert, wire};
 
-/// Messages between a feed and its connection. Small: what waits there can no longer coalesce.
-pub const QUEUE: usize = 16;
+/// A step of a Watch, before it is a message.
+#[derive(Debug)]
+pub enum Step {
+    Reset,
+    Change(Operation),
+    Sync(wire::Sync),
+}
 
-/// Where the messages of one call go.
-type Sender<T> = mpsc::Sender<Result<T, Status>>;
+/// A part of an answer to Next, before it is a message.
+#[derive(Debug)]
+pub enum Part {
+    Next(Token),
+    Item(Item),
+}
 
 /// The client is gone.
 #[derive(Debug)]
@@ -26,7 +35,7 @@ pub async fn watch(
     publisher: Publisher,
     stream: Stream,
     resume: Option<Token>,
-    sender: Sender<wire::Operation>,
+    sender: Sender<Step>,
 ) {
     // Held until the client is gone.
     let _stream = stream;
@@ -36,7 +45,7 @@ pub async fn watch(
 async fn feed(
     publisher: &Publisher,
     resume: Option<Token>,
-    sender: &Sender<wire::Operation>,
+    sender: &Sender<Step>,
 ) -> Result<std::convert::Infallible, Gone> {
     let mut states = publisher.follow();
     let resume = resume.and_then(|token| publisher.revision_of(token));
@@ -45,54 +54,59 @@ async fn feed(
     loop {
         let at = has.as_ref().map(|has| has.revision);
         let now = unlike(&mut states, at, sender).await?;
-        let triggers = match has.take() {
+        let (mut steps, triggers) = match has.take() {
             None => {
                 whole(now.state.clone(), sender).await?;
-                Vec::new()
+                (Vec::new(), Vec::new())
             }
             Some(before) => {
                 let at = before.revision;
                 let operations = changes::between(&before.state, &now.state);
                 // It may be the last who knows this state.
                 drop(before);
-                for one in operations {
-                    send(sender, operation(&one)).await?;
-                }
-                publisher.triggers(at, now.revision)
+                let rest = all_but_the_last(operations, sender).await?;
+                (rest, publisher.triggers(at, now.revision))
             }
         };
-        let sync = wire::Sync {
+        steps.push(Step::Sync(wire::Sync {
             token: Some(publisher.token_of(now.revision).into()),
             triggers: triggers.into_iter().map(convert::encode::trigger).collect(),
-        };
-        send(sender, wire::operation::Operation::Sync(sync)).await?;
+        }));
+        send(sender, steps).await?;
         has = Some(now);
     }
 }
 
+/// Sends operations, and returns the last few of them: the end of the batch goes with those.
+async fn all_but_the_last(
+    operations: Vec<Operation>,
+    sender: &Sender<Step>,
+) -> Result<Vec<Step>, Gone> {
+    let mut steps = Vec::with_capacity(operations.len().min(AT_A_TIME) + 1);
+    for operation in operations {
+        if steps.len() == AT_A_TIME {
+            send(sender, std::mem::take(&mut steps)).await?;
+        }
+        steps.push(Step::Change(operation));
+    }
+    Ok(steps)
+}
+
 /// Answers a Next.
-pub async fn next(
-    publisher: Publisher,
-    stream: Stream,
-    seen: Option<Token>,
-    sender: Sender<wire::NextPart>,
-) {
+pub async fn next(publisher: Publisher, stream: Stream, seen: Option<Token>, sender: Sender<Part>) {
     let _stream = stream;
     let Err(Gone) = async {
         let seen = seen.and_then(|token| publisher.revision_of(token));
         let now = unlike(&mut publisher.follow(), seen, &sender).await?;
         let token = publisher.token_of(now.revision);
         let mut items = Whole::of(now.state);
-        send(&sender, wire::next_part::Part::Next(token.into())).await?;
+        send(&sender, vec![Part::Next(token)]).await?;
         loop {
             let some = items.next_items();
             if some.is_empty() {
                 return Err(Gone);
             }
-            for item in some {
-                let item = convert::encode::item(&item);
-                send(&sender, wire::next_part::Part::Item(item)).await?;
-            }
+            send(&sender, some.into_iter().map(Part::Item).collect()).await?;
         }
     }
     .await
@@ -118,18 +132,21 @@ async fn unlike<T>(
     }
 }
 
-async fn whole(state: NodeState, sender: &Sender<wire::Operation>) -> Result<(), Gone> {
-    send(sender, wire::operation::Operation::Reset(wire::Reset {})).await?;
+async fn whole(state: NodeState, sender: &Sender<Step>) -> Result<(), Gone> {
+    send(sender, vec![Step::Reset]).await?;
     let mut items = Whole::of(state);
     loop {
         let some = items.next_items();
         if some.is_empty() {
             return Ok(());
         }
-        for item in &some {
-            send(sender, upsert(item)).await?;
-        }
+        let upsert = |item| Step::Change(Operation::Upsert(item));
+        send(sender, some.into_iter().map(upsert).collect()).await?;
     }
+}
+
+async fn send<P>(sender: &Sender<P>, parts: Vec<P>) -> Result<(), Gone> {
+    sender.send(parts).await.map_err(|_| Gone)
 }
 
 /// An item as it is sent.
@@ -137,17 +154,16 @@ pub fn upsert(item: &Item) -> wire::Operation {
     wire::operation::Operation::Upsert(convert::encode::item(item)).into()
 }
 
-fn operation(operation: &Operation) -> wire::Operation {
-    match operation {
-        Operation::Upsert(item) => upsert(item),
-        Operation::Delete(key) => {
-            wire::operation::Operation::Delete(convert::encode::key(key)).into()
+impl From<Step> for wire::Operation {
+    fn from(step: Step) -> Self {
+        use wire::operation::Operation as To;
+        match step {
+            Step::Reset => To::Reset(wire::Reset {}).into(),
+            Step::Change(Operation::Upsert(item)) => upsert(&item),
+            Step::Change(Operation::Delete(key)) => To::Delete(convert::encode::key(&key)).into(),
+            Step::Sync(sync) => To::Sync(sync).into(),
         }
     }
-}
-
-async fn send<T>(sender: &Sender<T>, message: impl Into<T>) -> Result<(), Gone> {
-    sender.send(Ok(message.into())).await.map_err(|_| Gone)
 }
 
 impl From<wire::operation::Operation> for wire::Operation {
@@ -158,8 +174,13 @@ impl From<wire::operation::Operation> for wire::Operation {
     }
 }
 
-impl From<wire::next_part::Part> for wire::NextPart {
-    fn from(part: wire::next_part::Part) -> Self {
+impl From<Part> for wire::NextPart {
+    fn from(part: Part) -> Self {
+        use wire::next_part::Part as To;
+        let part = match part {
+            Part::Next(token) => To::Next(token.into()),
+            Part::Item(item) => To::Item(convert::encode::item(&item)),
+        };
         Self { part: Some(part) }
     }
 }

@@ -2,19 +2,18 @@
 
 use std::{result::Result as StdResult, time::Duration};
 
-use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
+    answers::{self, Answers},
     clients::{MOST_STREAMS, Stream},
-    feed,
+    feed::{self, Part, Step},
     publisher::Publisher,
 };
 use crate::{ClientName, DecodeError, convert, wire, wire::node_api_server::NodeApi};
 
 type Result<T> = StdResult<Response<T>, Status>;
-type Answers<T> = ReceiverStream<StdResult<T, Status>>;
 
 /// Answers calls out of a [`Publisher`].
 #[derive(Debug)]
@@ -55,25 +54,25 @@ impl Service {
 
 #[async_trait]
 impl NodeApi for Service {
-    type WatchStream = Answers<wire::Operation>;
-    type NextStream = Answers<wire::NextPart>;
+    type WatchStream = Answers<Step, wire::Operation>;
+    type NextStream = Answers<Part, wire::NextPart>;
 
     async fn watch(&self, request: Request<wire::WatchRequest>) -> Result<Self::WatchStream> {
         let request = request.into_inner();
         let stream = self.enter(request.client)?;
-        let (sender, answers) = mpsc::channel(feed::QUEUE);
+        let (sender, answers) = answers::channel();
         let resume = request.resume.map(Into::into);
         self.spawn(feed::watch(self.publisher.clone(), stream, resume, sender));
-        Ok(Response::new(ReceiverStream::new(answers)))
+        Ok(Response::new(answers))
     }
 
     async fn next(&self, request: Request<wire::NextRequest>) -> Result<Self::NextStream> {
         let request = request.into_inner();
         let stream = self.enter(request.client)?;
-        let (sender, answers) = mpsc::channel(feed::QUEUE);
+        let (sender, answers) = answers::channel();
         let seen = request.seen.map(Into::into);
         self.spawn(feed::next(self.publisher.clone(), stream, seen, sender));
-        Ok(Response::new(ReceiverStream::new(answers)))
+        Ok(Response::new(answers))
     }
 
     async fn report(&self, request: Request<wire::ReportRequest>) -> Result<wire::ReportResponse> {
