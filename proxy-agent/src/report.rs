@@ -2,12 +2,14 @@
 //! people. Formats what the model says; knows neither the cluster nor the kernel.
 
 mod agent;
+mod clients;
 pub mod explain;
 pub mod json;
 mod missing;
 mod table;
 mod text;
 
+pub use self::clients::{ApiFacts, ClientFacts};
 pub use agent::{
     AgentFacts, NotProgrammed, agent_to_json, agent_to_text, kernel_to_json, kernel_to_text,
 };

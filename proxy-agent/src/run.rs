@@ -46,7 +46,7 @@ use crate::{
     config::{self, Agent, Run},
     memory, oom,
     pipeline::{Mind, Pipeline},
-    serving::{Serving, ServingError},
+    serving::{Clients, Serving, ServingError},
     sinks::{
         Sink, Sinks,
         file::{Ending, FileSink, Output},
@@ -162,21 +162,26 @@ async fn live(
         Err(error) => tracing::error!(%error, "admin socket not opened"),
     }
     let (name, servers) = (source.name(), source.servers());
+    let clients = (!doors.listeners.is_empty()).then(Clients::new);
     let (serving, figures) = Serving::start(
         &config.serving,
         config.sync_period,
         &dataplane.choice,
         source.numbers(),
+        clients.clone(),
     )
     .await?;
-    let (sinks, ending) = open_sinks(config.output, doors.listeners)?;
+    let (sinks, ending) = open_sinks(config.output, doors.listeners, clients.as_deref())?;
     let here = dataplane.on_this_host;
     let link = source.link();
     let (mind, node_ports) = if link.is_some() {
         // The brain has chosen, and says which addresses they are.
         (Replica::new().into(), NodePortSelection::Primary)
     } else {
-        addresses::follow(&sender).await;
+        // Elsewhere, those of the Node object stand in.
+        if config.on_its_node {
+            addresses::follow(&sender).await;
+        }
         let node_ports = config.model.node_ports.clone();
         (Mind::from(Model::new(config.model)), node_ports)
     };
@@ -217,6 +222,7 @@ async fn live(
 fn open_sinks(
     output: Option<Output>,
     listeners: Vec<Listener>,
+    clients: Option<&Clients>,
 ) -> Result<(Sinks, Option<Ending>), RunError> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let mut waiting = None;
@@ -228,8 +234,9 @@ fn open_sinks(
         sinks.push(Box::new(file));
         waiting = Some(ending);
     }
-    if !listeners.is_empty() {
-        sinks.push(Box::new(listeners::serve(listeners)));
+    if let Some(clients) = clients {
+        let publisher = clients.publisher().clone();
+        sinks.push(Box::new(listeners::serve(listeners, publisher)));
     }
     Ok((Sinks::new(sinks), waiting))
 }

@@ -2,6 +2,7 @@
 //! the backend: whoever owns the state reports to [`Serving`], and answers when a scrape asks for
 //! the backend's figures.
 
+mod clients;
 mod health;
 mod http;
 pub mod metrics;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 pub use self::{
+    clients::Clients,
     health::{Answer, Health, Moment, Probe},
     http::ServingError,
     metrics::{Metrics, Numbers, Sync},
@@ -49,6 +51,8 @@ pub struct Serving {
     pub health: Health,
     /// What it counts.
     pub metrics: Metrics,
+    /// Whoever follows the node API, if it is served.
+    pub clients: Option<Arc<Clients>>,
     /// What health check node ports answer.
     service_health: ServiceHealth,
 }
@@ -58,18 +62,26 @@ const SCRAPES: usize = 4;
 
 impl Serving {
     /// Serves in the background until the process ends. `chosen` is the dataplane;
-    /// `elsewhere` are numbers that are read at each scrape, under full names. Whoever owns the
+    /// `elsewhere` are numbers that are read at each scrape, under full names; `clients` are those of
+    /// the node API. Whoever owns the
     /// backend answers the requests that come out of the channel, when it has time.
     pub async fn start(
         options: &Options,
         sync_period: Duration,
         chosen: &Choice,
-        elsewhere: Vec<Numbers>,
+        mut elsewhere: Vec<Numbers>,
+        clients: Option<Arc<Clients>>,
     ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
         let (figures, wanted) = mpsc::channel(SCRAPES);
+        elsewhere.extend(clients.as_ref().map(Clients::numbers));
+        let metrics = Metrics::new(chosen, elsewhere);
+        if let Some(clients) = &clients {
+            metrics.also(clients.latency());
+        }
         let serving = Arc::new(Self {
             health: Health::new(sync_period),
-            metrics: Metrics::new(chosen, elsewhere),
+            metrics,
+            clients,
             service_health: ServiceHealth::default(),
         });
         tokio::spawn(service_health::run(Arc::clone(&serving)));
@@ -97,6 +109,12 @@ impl Serving {
             server.start(options.hard_fail).await?;
         }
         Ok((serving, wanted))
+    }
+
+    /// For how long a client that reports has been behind; zero if none is.
+    fn clients_behind(&self) -> Duration {
+        let clients = self.clients.as_ref();
+        clients.map_or(Duration::ZERO, |clients| clients.behind_for())
     }
 
     /// Something is to be brought into force.

@@ -2,7 +2,7 @@
 //! becomes of either. Needs root and BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -16,7 +16,7 @@ use proxy_tests::{
     requires::{self, PRIVILEGED},
     shop::{answers, frontend, http, service},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const SUITE: &str = "node_api";
 const LOADS: [(&str, Transport, u16, bool); 3] = [
@@ -89,6 +89,21 @@ fn facts(agent: &Agent<'_>) -> Value {
     state["agent"].clone()
 }
 
+/// The only client of `brain`, once it has reported the newest state.
+fn until_in_force(brain: &BrainProcess<'_>) -> Value {
+    let started = Instant::now();
+    loop {
+        let api = brain.facts().unwrap()["nodeApi"].take();
+        let clients = api["clients"].as_array().unwrap();
+        if let [client] = &clients[..]
+            && client["applied"] == api["revision"]
+        {
+            return client.clone();
+        }
+        assert!(started.elapsed() < LIMIT, "{api}");
+    }
+}
+
 #[test]
 fn a_brain_that_goes_away_leaves_the_last_state_in_force_and_the_next_one_goes_on_from_there() {
     if !requires::met(SUITE, PRIVILEGED) {
@@ -121,6 +136,11 @@ fn a_brain_that_goes_away_leaves_the_last_state_in_force_and_the_next_one_goes_o
     agent.wait_for("brain connected").unwrap();
     agent.wait_for("synced").unwrap();
     requests.go_on("with the next brain");
+    let client = until_in_force(&brain);
+    assert_eq!(client["name"], "ebpf");
+    assert_eq!(client["connected"], true);
+    assert_eq!(client["failures"], json!([]));
+    assert_eq!(client["error"], Value::Null);
     assert_eq!(facts(&agent)["stale"], Value::Null);
     let reached = |prober: &mut Prober, number| {
         answers(prober, Transport::Tcp, frontend(number, 80)).unwrap()

@@ -43,6 +43,8 @@ pub struct Agent {
     pub output: Option<Output>,
     /// Where backends in other processes hear of it.
     pub listen: Listen,
+    /// Whether this host is the node, so that its interfaces tell the node's addresses.
+    pub on_its_node: bool,
     /// What is served over HTTP.
     pub serving: serving::Options,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
@@ -111,7 +113,11 @@ fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     }
     // It would say which backend serves in the place of kube-proxy's: none does here.
     settings.notices.retain(|notice| notice.field != "mode");
-    prepared.agent(settings, args.admin_socket.clone(), mistakes)
+    let agent = prepared.agent(settings, args.admin_socket.clone(), mistakes)?;
+    Ok(Agent {
+        on_its_node: !args.elsewhere,
+        ..agent
+    })
 }
 
 /// What was found out before all mistakes are known.
@@ -174,6 +180,7 @@ impl Prepared {
             admin_socket,
             output: self.output,
             listen: self.listen,
+            on_its_node: true,
             serving: serving::Options {
                 healthz: settings.healthz,
                 metrics: settings.metrics,

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use proxy_model::{Difference, NodeState, ServicePortKey};
 use serde::Serialize;
 
-use super::{json, missing, text};
+use super::{
+    clients::{self, Api, ApiFacts},
+    json, missing, text,
+};
 use crate::{backend::choice::Choice, cluster::Stale};
 
 /// Facts about a running agent. Documented in `docs/state-json.md`; fields are only ever added.
@@ -37,6 +40,10 @@ pub struct AgentFacts {
     pub repaired: u64,
     /// Service ports that are not programmed.
     pub not_programmed: Vec<NotProgrammed>,
+    /// The clients of the node API; `None` if it is not served. Told beside the state only, which
+    /// says what they miss.
+    #[serde(skip)]
+    pub api: Option<ApiFacts>,
 }
 
 #[cfg(test)]
@@ -55,6 +62,7 @@ impl AgentFacts {
             last_sync: None,
             repaired: 0,
             not_programmed: vec![],
+            api: None,
         }
     }
 }
@@ -72,7 +80,15 @@ pub struct NotProgrammed {
 struct WithAgent<'a> {
     #[serde(flatten)]
     state: json::State<'a>,
-    agent: &'a AgentFacts,
+    agent: Agent<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Agent<'a> {
+    #[serde(flatten)]
+    facts: &'a AgentFacts,
+    node_api: Option<Api<'a>>,
 }
 
 #[derive(Serialize)]
@@ -94,7 +110,10 @@ struct Different<'a> {
 pub fn agent_to_json(state: &NodeState, agent: &AgentFacts) -> String {
     json::pretty(&WithAgent {
         state: json::State::with_missing(state, agent.choice.lacks),
-        agent,
+        agent: Agent {
+            facts: agent,
+            node_api: agent.api.as_ref().map(|api| Api::of(api, state)),
+        },
     })
 }
 
@@ -102,6 +121,9 @@ pub fn agent_to_json(state: &NodeState, agent: &AgentFacts) -> String {
 pub fn agent_to_text(state: &NodeState, agent: &AgentFacts) -> String {
     let mut text = text::render(state);
     text += &missing::render(state, &agent.choice);
+    if let Some(api) = &agent.api {
+        text += &clients::render(api, state);
+    }
     line(&mut text, "");
     line(&mut text, &summary(agent));
     for one in &agent.not_programmed {

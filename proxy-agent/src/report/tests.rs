@@ -1,5 +1,7 @@
 //! Both forms, for small states and for a real cluster.
 
+mod clients;
+
 use std::path::Path;
 
 use proxy_model::{

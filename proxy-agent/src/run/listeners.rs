@@ -16,8 +16,7 @@ pub async fn open(wanted: &Listen) -> Result<Vec<Listener>, ListenError> {
 }
 
 /// Lets clients in at all of them, until the process ends. They hear of what the sink is given.
-pub fn serve(listeners: Vec<Listener>) -> ApiSink {
-    let publisher = Publisher::new(|_| {});
+pub fn serve(listeners: Vec<Listener>, publisher: Publisher) -> ApiSink {
     for listener in listeners {
         tracing::info!(address = %listener.target(), "node API");
         let publisher = publisher.clone();

@@ -250,6 +250,12 @@ impl Owner {
             events: self.facts.events + self.pipeline.waiting_events(),
             last_sync: self.facts.last_sync,
             repaired: self.facts.repaired,
+            api: self
+                .observer
+                .serving
+                .clients
+                .as_ref()
+                .map(|all| all.facts()),
             not_programmed: not_programmed
                 .map(|(service, reason)| NotProgrammed {
                     service: service.to_string(),

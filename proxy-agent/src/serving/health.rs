@@ -38,7 +38,8 @@ impl Moment {
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// Should load balancers send traffic here? Needs an eligible node too (KEP-3836).
+    /// Should load balancers send traffic here? Needs an eligible node too (KEP-3836), and that no
+    /// backend behind the node API is late.
     Healthz,
     /// Should the agent be left running? A node that is drained is no reason to restart it.
     Livez,
@@ -101,9 +102,11 @@ impl Health {
         self.change(|state| state.node_eligible = eligible);
     }
 
-    /// What `probe` is answered.
-    pub fn answer(&self, probe: Probe, now: Moment) -> Answer {
-        self.change(|state| state.answer(probe, now, self.timeout))
+    /// What `probe` is answered. `clients_behind`: for how long a backend behind the node API has
+    /// had something newer to bring into force.
+    pub fn answer(&self, probe: Probe, now: Moment, clients_behind: Duration) -> Answer {
+        let clients_late = clients_behind >= self.timeout && clients_behind > Duration::ZERO;
+        self.change(|state| state.answer(probe, now, self.timeout, clients_late))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -113,7 +116,7 @@ impl Health {
 }
 
 impl State {
-    fn answer(self, probe: Probe, now: Moment, timeout: Duration) -> Answer {
+    fn answer(self, probe: Probe, now: Moment, timeout: Duration, clients_late: bool) -> Answer {
         let late = self
             .oldest_queued
             .is_some_and(|since| now.instant.saturating_duration_since(since) >= timeout);
@@ -123,7 +126,9 @@ impl State {
             healthy: !late,
         };
         let node_eligible = (probe == Probe::Healthz).then_some(self.node_eligible);
-        let healthy = !late && node_eligible != Some(false);
+        // To restart this process would not help a backend in another one.
+        let clients_late = clients_late && probe == Probe::Healthz;
+        let healthy = !late && !clients_late && node_eligible != Some(false);
         Answer {
             // kube-proxy says now if it is well: its older versions synced every so often, and
             // who reads this expects a recent time.

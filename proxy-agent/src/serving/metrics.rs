@@ -201,6 +201,13 @@ impl Metrics {
         self.health_check_ports(0, 0);
     }
 
+    /// Shows what somebody else observes.
+    pub fn also(&self, histogram: HistogramVec) {
+        self.registry
+            .register(Box::new(histogram))
+            .expect("definitions hold each name once");
+    }
+
     /// The source has told the whole cluster.
     pub fn source_synced(&self) {
         self.source_synced.with_label_values::<&str>(&[]).set(1.0);
@@ -369,7 +376,7 @@ impl fmt::Debug for Metrics {
     clippy::cast_precision_loss,
     reason = "2^53 of anything here is out of reach"
 )]
-const fn exact(count: u64) -> f64 {
+pub(super) const fn exact(count: u64) -> f64 {
     count as f64
 }
 

@@ -103,7 +103,8 @@ async fn not_found() -> Response {
 
 impl Site {
     fn probe(&self, probe: Probe) -> Response {
-        let answer = self.serving.health.answer(probe, Moment::now());
+        let behind = self.serving.clients_behind();
+        let answer = self.serving.health.answer(probe, Moment::now(), behind);
         let code = if answer.healthy {
             StatusCode::OK
         } else {

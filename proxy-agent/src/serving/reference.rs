@@ -5,9 +5,12 @@ use std::fmt::Write as _;
 
 use proxy_model::{Figure, FigureKind};
 
-use super::metrics::{
-    api, brain,
-    definitions::{ALL, Definition, OF_PROCESS},
+use super::{
+    clients,
+    metrics::{
+        api, brain,
+        definitions::{ALL, CLIENT_PROGRAMMING, Definition, OF_PROCESS},
+    },
 };
 use crate::{
     backend::ebpf,
@@ -65,6 +68,18 @@ pub fn metrics() -> String {
         "Of another brain as source",
         "`",
         &brain::figures(&Contact::new(String::new())),
+    );
+    table(
+        &mut page,
+        "Of clients of the node API",
+        "`",
+        &clients::described(),
+    );
+    let Definition { name, help, .. } = CLIENT_PROGRAMMING;
+    let labels = CLIENT_PROGRAMMING.labels.join("`, `");
+    line(
+        &mut page,
+        &format!("| `{name}` | histogram | `{labels}` | {help} |"),
     );
     page
 }

@@ -12,6 +12,7 @@ mod tests;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
+    time::Duration,
 };
 
 use axum::{
@@ -148,7 +149,8 @@ fn page(asked: Arc<Asked>) -> Router {
 /// node is to be used is no part of it.
 async fn answer(State(asked): State<Arc<Asked>>) -> Response {
     let health = &asked.serving.health;
-    let healthy = health.answer(Probe::Livez, Moment::now()).healthy;
+    let answer = health.answer(Probe::Livez, Moment::now(), Duration::ZERO);
+    let healthy = answer.healthy;
     let (local_endpoints, healthy) = {
         let known = asked.serving.service_health.0.borrow();
         let count = known.local_endpoints(&asked.key, asked.port);

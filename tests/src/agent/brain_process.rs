@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{LIMIT, LogLine, log::Log};
@@ -79,6 +80,18 @@ impl<'w> BrainProcess<'w> {
         let log = Log::follow(stderr.context("the brain has no stderr")?);
         self.running = Some((process, log));
         self.wait_for("node API").map(drop)
+    }
+
+    /// What it says of itself and of its clients: `agent` in the JSON of `state`.
+    pub fn facts(&self) -> Result<Value> {
+        let mut command = Command::new(executable::agent()?);
+        command
+            .args(["state", "--output=json", "--admin-socket"])
+            .arg(self.admin_socket());
+        let done = Process::run("proxy-agent state", command, LIMIT)?;
+        let mut state: Value =
+            serde_json::from_str(&done.stdout).with_context(|| format!("{done:?}"))?;
+        Ok(state["agent"].take())
     }
 
     /// Waits for the next line with this message.

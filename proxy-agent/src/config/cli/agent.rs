@@ -50,6 +50,11 @@ pub struct BrainArgs {
     #[command(flatten)]
     pub agent: AgentArgs,
 
+    /// The node is another host than this one: what its Node object says of addresses stands in for
+    /// what this host's interfaces have
+    #[arg(long, conflicts_with = "target")]
+    pub elsewhere: bool,
+
     /// Socket on which `state` and `explain` ask this brain
     #[arg(long, value_name = "PATH", default_value = BRAIN_SOCKET)]
     pub admin_socket: PathBuf,

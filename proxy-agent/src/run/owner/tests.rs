@@ -1,20 +1,21 @@
 //! The loop with a backend that does what a test says.
 
+mod following;
+
 use std::{net::IpAddr, sync::Arc, time::SystemTime};
 
-use proxy_api::{Batch, Item, NodeFacts, Operation, Replica, Report, Token, Trigger, client};
 use proxy_model::{
     ClusterEvent, Conditions, Diagnostic, Difference, DifferenceKind, EndpointSlice, IpFamily,
-    Model, NodeState, Protocol, Service, ServiceName, ServicePort, ServicePortKey, SliceEndpoint,
-    SliceName, SlicePort, SyncError, SyncReport, TrafficPolicy,
+    NodeState, Protocol, Service, ServiceName, ServicePort, SliceEndpoint, SliceName, SlicePort,
+    SyncError, TrafficPolicy,
 };
 use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 use super::*;
 use crate::{
     backend::choice::{Mode, choose},
-    cluster::{Update, brain},
-    pipeline::{Demand, fake::Fake},
+    cluster::Update,
+    pipeline::fake::Fake,
     serving::{self, Serving},
     sinks::Sink,
 };
@@ -75,7 +76,7 @@ impl Running {
             configuration: serde_json::Value::Null,
         };
         let choice = choose(Mode::Unset, &[], Vec::new).unwrap();
-        let (serving, figures) = Serving::start(&options, NEVER, &choice, vec![])
+        let (serving, figures) = Serving::start(&options, NEVER, &choice, vec![], None)
             .await
             .unwrap();
         let (sink, published) = mpsc::unbounded_channel();
@@ -161,138 +162,6 @@ fn service(number: u8) -> ClusterEvent {
         internal_policy: TrafficPolicy::Cluster,
         ..Service::default()
     })
-}
-
-/// What a brain says that has `services`.
-fn batch(revision: u64, services: &[u8]) -> Batch {
-    let mut model = Model::new("node-a");
-    for number in services {
-        model.apply(service(*number));
-    }
-    model.update();
-    let state = model.state().clone();
-    let services = state.services.iter();
-    let upsert = |(key, service): (&ServicePortKey, &Arc<_>)| {
-        Operation::Upsert(Item::ServicePort(key.clone(), Arc::clone(service)))
-    };
-    let node = Item::Node(Box::new(NodeFacts::of(&state)));
-    let operations = std::iter::once(Operation::Upsert(node));
-    Batch {
-        reset: true,
-        operations: operations.chain(services.map(upsert)).collect(),
-        token: token(revision),
-        triggers: vec![Trigger {
-            family: IpFamily::V4,
-            at: SystemTime::now(),
-        }],
-    }
-}
-
-fn token(revision: u64) -> Token {
-    Token {
-        instance_id: 7,
-        revision,
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_another_brain_says_comes_into_force_and_is_reported() {
-    let fake = Fake::default();
-    let options = client::Options {
-        target: "unix:///nonexistent/brain.sock".parse().unwrap(),
-        tls: None,
-        name: "fake".parse().unwrap(),
-        lacks: vec![],
-    };
-    let link = brain::Source::new(options, None).link();
-    let origin = Origin {
-        name: "brain".to_owned(),
-        link: Some(link.clone()),
-    };
-    let reported = |wanted: Report| {
-        let link = link.clone();
-        async move { timeout(LIMIT, link.until_reported(wanted)).await.unwrap() }
-    };
-    let pipeline = Pipeline::new(Replica::new(), Box::new(fake.clone()), Demand::WhatItCan);
-    let mut running = Running::start_from(pipeline, fake, origin, Some(NEVER)).await;
-    // Whoever follows a brain has no say in which addresses its node has.
-    let addresses = Update {
-        event: ClusterEvent::HostAddresses(vec![[192, 0, 2, 1].into()]),
-        trigger: None,
-    };
-    running
-        .messages
-        .send(Message::Updates(vec![addresses]))
-        .await
-        .unwrap();
-    assert!(!running.snapshot().await.agent.synced);
-
-    let key = batch(1, &[1]).operations.iter().find_map(|one| match one {
-        Operation::Upsert(Item::ServicePort(key, _)) => Some(key.clone()),
-        _ => None,
-    });
-    let failures = vec![ServiceFailure {
-        key: key.unwrap(),
-        reason: "full".to_owned(),
-    }];
-    running.fake.answer(Ok(SyncReport {
-        writes: 1,
-        failures: failures.clone(),
-    }));
-    running
-        .messages
-        .send(Message::Batch(batch(1, &[1, 2])))
-        .await
-        .unwrap();
-    assert_eq!(
-        running.published().await,
-        (vec!["s1".to_owned(), "s2".to_owned()], 1)
-    );
-    reported(Report {
-        applied: Some(token(1)),
-        failures: failures.clone(),
-        error: None,
-    })
-    .await;
-    assert_eq!(
-        running.fake.calls(),
-        [(true, vec!["+s1".to_owned(), "+s2".to_owned()])]
-    );
-
-    // What is not in force is not reported as such.
-    running.fake.answer(Err(SyncError::Retry {
-        reason: "no room".to_owned(),
-        after: Duration::from_millis(200),
-    }));
-    running
-        .messages
-        .send(Message::Batch(batch(2, &[1])))
-        .await
-        .unwrap();
-    reported(Report {
-        applied: Some(token(1)),
-        failures,
-        error: Some("no room".to_owned()),
-    })
-    .await;
-    reported(Report {
-        applied: Some(token(2)),
-        ..Report::default()
-    })
-    .await;
-    // A state that is no other one, and needs no sync, is in force all the same.
-    running
-        .messages
-        .send(Message::Batch(batch(3, &[1])))
-        .await
-        .unwrap();
-    reported(Report {
-        applied: Some(token(3)),
-        ..Report::default()
-    })
-    .await;
-    let calls = running.stop().await.calls();
-    assert_eq!(calls.len(), 2, "{calls:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,8 +26,11 @@ impl Clock {
 }
 
 fn healthy(health: &Health, now: Moment) -> bool {
-    let live = health.answer(Probe::Livez, now).healthy;
-    assert_eq!(health.answer(Probe::Healthz, now).healthy, live);
+    let live = health.answer(Probe::Livez, now, Duration::ZERO).healthy;
+    assert_eq!(
+        health.answer(Probe::Healthz, now, Duration::ZERO).healthy,
+        live
+    );
     live
 }
 
@@ -50,7 +53,7 @@ fn what_waits_for_two_sync_periods_is_unhealthy_from_that_moment() {
     health.queued(clock.after(150));
     assert!(healthy(&health, clock.after(159)));
     assert!(!healthy(&health, clock.after(160)));
-    let answer = health.answer(Probe::Livez, clock.after(170));
+    let answer = health.answer(Probe::Livez, clock.after(170), Duration::ZERO);
     assert_eq!(answer.last_updated, timestamp(clock.after(1).wall));
     health.synced(clock.after(171));
     assert!(healthy(&health, clock.after(171)));
@@ -62,7 +65,7 @@ fn what_changed_nothing_waits_no_more() {
     health.queued(clock.after(0));
     health.settled();
     assert!(healthy(&health, clock.after(1_000)));
-    let answer = health.answer(Probe::Livez, clock.after(1_000));
+    let answer = health.answer(Probe::Livez, clock.after(1_000), Duration::ZERO);
     assert_eq!(answer.status, Families(None), "nothing was synced either");
 }
 
@@ -70,13 +73,14 @@ fn what_changed_nothing_waits_no_more() {
 fn the_first_sync_is_judged_from_when_it_was_wanted() {
     let (clock, health) = (Clock::new(), Health::new(PERIOD));
     health.queued(clock.after(500));
-    let starting = health.answer(Probe::Livez, clock.after(559));
+    let starting = health.answer(Probe::Livez, clock.after(559), Duration::ZERO);
     assert!(starting.healthy);
     assert_eq!(
         serde_json::to_value(&starting).unwrap()["status"],
         serde_json::json!({})
     );
-    let late = serde_json::to_value(health.answer(Probe::Livez, clock.after(560))).unwrap();
+    let late = serde_json::to_value(health.answer(Probe::Livez, clock.after(560), Duration::ZERO))
+        .unwrap();
     assert_eq!(late["healthy"], false);
     assert_eq!(late["lastUpdated"], "0001-01-01T00:00:00Z");
     assert_eq!(late["status"]["IPv6"]["healthy"], false);
@@ -87,10 +91,10 @@ fn a_node_that_goes_away_is_unhealthy_but_alive() {
     let (clock, health) = (Clock::new(), Health::new(PERIOD));
     health.synced(clock.after(0));
     health.node(false);
-    let ready = health.answer(Probe::Healthz, clock.after(1));
+    let ready = health.answer(Probe::Healthz, clock.after(1), Duration::ZERO);
     assert_eq!((ready.healthy, ready.node_eligible), (false, Some(false)));
     assert_eq!(ready.last_updated, timestamp(clock.after(0).wall));
-    let live = health.answer(Probe::Livez, clock.after(1));
+    let live = health.answer(Probe::Livez, clock.after(1), Duration::ZERO);
     assert_eq!((live.healthy, live.node_eligible), (true, None));
     health.node(true);
     assert!(healthy(&health, clock.after(2)));
@@ -140,7 +144,7 @@ fn the_bodies_are_kube_proxys_to_the_byte() {
         assert!(head.starts_with("200 OK"), "{head}");
         let real: serde_json::Value = serde_json::from_str(&body).unwrap();
         let now = moment(at(real["currentTime"].as_str().unwrap()));
-        let ours = serde_json::to_string(&health.answer(probe, now)).unwrap();
+        let ours = serde_json::to_string(&health.answer(probe, now, Duration::ZERO)).unwrap();
         // It reads the clock once more for this one.
         let (last, current) = (
             real["lastUpdated"].to_string(),
@@ -148,4 +152,18 @@ fn the_bodies_are_kube_proxys_to_the_byte() {
         );
         assert_eq!(ours, body.replacen(&last, &current, 1).replace(ipv6, ipv4));
     }
+}
+
+#[test]
+fn a_backend_elsewhere_that_is_late_keeps_load_balancers_away_but_restarts_nothing() {
+    let (clock, health) = (Clock::new(), Health::new(PERIOD));
+    let healthy = |probe, behind| {
+        let behind = Duration::from_secs(behind);
+        health.answer(probe, clock.after(1_000), behind).healthy
+    };
+    assert!(healthy(Probe::Healthz, 59));
+    assert!(!healthy(Probe::Healthz, 60));
+    assert!(healthy(Probe::Livez, 60));
+    health.queued(clock.after(0));
+    assert!(!healthy(Probe::Healthz, 0));
 }

@@ -114,6 +114,15 @@ define! {
         "Things about objects that make no sense or are not served; the log and `state` name them";
 }
 
+/// Of the clients of the node API. There is nothing of it before a client reports.
+pub(in crate::serving) const CLIENT_PROGRAMMING: Definition = Definition {
+    name: "culvert_client_network_programming_duration_seconds",
+    kind: Kind::Histogram,
+    labels: &["client", "ip_family"],
+    help: "Time from the change of a pod or Service until the client reported it in force, by the clock of the control plane",
+    of_kube_proxy: false,
+};
+
 /// What the metrics library reads from the kernel about this process.
 pub const OF_PROCESS: &[(&str, Kind, &str)] = &[
     (
@@ -146,8 +155,8 @@ pub const OF_PROCESS: &[(&str, Kind, &str)] = &[
 ];
 
 /// Upper bounds of the buckets of a histogram.
-pub(super) fn buckets(definition: &Definition) -> Vec<f64> {
-    if *definition == NETWORK_PROGRAMMING {
+pub(in crate::serving) fn buckets(definition: &Definition) -> Vec<f64> {
+    if [NETWORK_PROGRAMMING, CLIENT_PROGRAMMING].contains(definition) {
         network_programming_buckets()
     } else {
         (0..15).map(|power| 0.001 * f64::from(1 << power)).collect()

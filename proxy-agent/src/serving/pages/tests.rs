@@ -32,6 +32,7 @@ fn rig() -> Rig {
         serving: Arc::new(Serving {
             health: Health::new(Duration::ZERO),
             metrics: Metrics::new(&choose(Mode::Ebpf, &[], Vec::new).unwrap(), Vec::new()),
+            clients: None,
             service_health: ServiceHealth::default(),
         }),
         configuration: json!({ "hostnameOverride": "node-a" }),

@@ -30,6 +30,7 @@ fn serving(checks: HealthChecks) -> Arc<Serving> {
     let serving = Serving {
         health: Health::new(PERIOD),
         metrics: Metrics::new(&choose(Mode::Ebpf, &[], Vec::new).unwrap(), Vec::new()),
+        clients: None,
         service_health: ServiceHealth::default(),
     };
     serving.health_checks(checks);

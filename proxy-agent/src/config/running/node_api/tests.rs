@@ -62,6 +62,22 @@ fn a_brain_is_another_client_than_a_backend_and_both_can_be_named() {
 }
 
 #[test]
+fn a_brain_may_be_on_another_host_than_its_node() {
+    let brain = |args: &[&str]| {
+        let line = ["proxy-agent", "brain", "-o=-", "--node-name=n"];
+        let cli = Cli::try_parse_from(line.iter().chain(args))?;
+        let Some(Command::Brain(args)) = cli.command else {
+            panic!("no brain");
+        };
+        Ok::<_, clap::Error>(running::brain_where(&args, false).unwrap().on_its_node)
+    };
+    assert!(brain(&["--manifests=x"]).unwrap());
+    assert!(!brain(&["--manifests=x", "--elsewhere"]).unwrap());
+    // The brain that it follows knows.
+    assert!(brain(&["--target=unix:///a", "--elsewhere"]).is_err());
+}
+
+#[test]
 fn what_the_brain_decides_is_not_decided_here() {
     let target = "--target=unix:///run/x.sock";
     let warnings = |args: &[&str]| run(&[&[target], args].concat()).unwrap().warnings;
