@@ -14,7 +14,7 @@ use crate::agent::LIMIT;
 pub struct Brain {
     publisher: Publisher,
     target: String,
-    _dir: TempDir,
+    dir: TempDir,
     runtime: Runtime,
 }
 
@@ -25,24 +25,32 @@ impl Brain {
             .prefix("culvert-test-")
             .tempdir()
             .context("cannot make a directory for a socket")?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
         let target = format!("unix://{}", dir.path().join("brain.sock").display());
-        let listener = Listener::open(target.parse()?, SOCKET_MODE, None);
-        let listener = runtime.block_on(listener)?;
-        let publisher = Publisher::new(|_| {});
-        let serving = serve(publisher.clone(), listener);
-        runtime.spawn(async move {
-            if let Err(error) = serving.await {
-                eprintln!("{error}");
-            }
-        });
+        let (publisher, runtime) = serving(&target)?;
         Ok(Self {
             publisher,
             target,
-            _dir: dir,
+            dir,
+            runtime,
+        })
+    }
+
+    /// Another brain in the place of this one, as after a crash: it knows nothing of its clients, nor
+    /// they of it.
+    pub fn replaced(self) -> Result<Self> {
+        let Self {
+            target,
+            dir,
+            runtime,
+            ..
+        } = self;
+        // Its tasks end here, and with them the connections and the socket.
+        drop(runtime);
+        let (publisher, runtime) = serving(&target)?;
+        Ok(Self {
+            publisher,
+            target,
+            dir,
             runtime,
         })
     }
@@ -77,4 +85,21 @@ impl Brain {
             format!("no client had revision {newest} in force in {LIMIT:?}: {clients:?}")
         })?
     }
+}
+
+fn serving(target: &str) -> Result<(Publisher, Runtime)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let listener = Listener::open(target.parse()?, SOCKET_MODE, None);
+    let listener = runtime.block_on(listener)?;
+    let publisher = Publisher::new(|_| {});
+    let serving = serve(publisher.clone(), listener);
+    runtime.spawn(async move {
+        if let Err(error) = serving.await {
+            eprintln!("{error}");
+        }
+    });
+    Ok((publisher, runtime))
 }

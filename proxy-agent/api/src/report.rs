@@ -67,17 +67,32 @@ pub(crate) fn client(name: &ClientName, lacks: &[Capability]) -> wire::Client {
     }
 }
 
+/// Failures that are told one by one: a full map may mean every Service port, and a report that is too
+/// large to be taken tells nothing at all.
+pub(crate) const MOST_FAILURES: usize = 1_000;
+
+/// Characters of a reason that are told.
+pub(crate) const LONGEST_REASON: usize = 1_000;
+
 impl Report {
     pub(crate) fn encode(&self, client: wire::Client) -> wire::ReportRequest {
         let failure = |one: &ServiceFailure| wire::Failure {
             key: Some(convert::names::service_port_key(&one.key)),
-            reason: one.reason.clone(),
+            reason: shortened(&one.reason),
         };
+        let told = self.failures.iter().take(MOST_FAILURES);
+        let more = self.failures.len().saturating_sub(MOST_FAILURES);
         wire::ReportRequest {
             client: Some(client),
             applied: self.applied.map(Into::into),
-            failures: self.failures.iter().map(failure).collect(),
-            error: self.error.clone().unwrap_or_default(),
+            failures: told.map(failure).collect(),
+            error: self.error.as_deref().map(shortened).unwrap_or_default(),
+            more_failures: u32::try_from(more).unwrap_or(u32::MAX),
         }
     }
+}
+
+/// The beginning of a reason, if it is long.
+pub(crate) fn shortened(reason: &str) -> String {
+    reason.chars().take(LONGEST_REASON).collect()
 }

@@ -15,6 +15,7 @@ mod answers;
 mod changes;
 mod clients;
 mod feed;
+mod incoming;
 mod listen;
 mod publisher;
 mod service;

@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::Signal;
+use proxy_api::server::ClientStatus;
 use proxy_model::{Capability, NodeState};
 
 use super::{Scenario, Step};
@@ -67,14 +68,14 @@ impl<'w> Subject<'w> {
                 brain.publish(state);
                 let source = vec!["--target".to_owned(), brain.target().to_owned()];
                 let agent = Agent::start(world, options(source, vec![]), &[])?;
-                brain.until_applied()?;
+                in_force(&brain)?;
                 Ok(Self::OurBackend(agent, brain))
             }
             Under::Command(words) => {
                 let brain = Brain::start()?;
                 brain.publish(state);
                 let process = Process::spawn("the backend", command(words, world, &brain)?)?;
-                brain.until_applied()?;
+                in_force(&brain)?;
                 Ok(Self::Command(process, brain))
             }
         }
@@ -88,9 +89,25 @@ impl<'w> Subject<'w> {
                 .map(drop),
             Self::OurBackend(_, brain) | Self::Command(_, brain) => {
                 brain.publish(state);
-                brain.until_applied().map(drop)
+                in_force(brain).map(drop)
             }
         }
+    }
+
+    /// Puts another brain with the same state in the place of the one that it follows, which must
+    /// disturb nothing.
+    pub fn replace_brain(self, state: &NodeState) -> Result<Self> {
+        let replaced = |brain: Brain| -> Result<Brain> {
+            let brain = brain.replaced()?;
+            brain.publish(state);
+            in_force(&brain)?;
+            Ok(brain)
+        };
+        Ok(match self {
+            Self::Agent(_) => self,
+            Self::OurBackend(agent, brain) => Self::OurBackend(agent, replaced(brain)?),
+            Self::Command(process, brain) => Self::Command(process, replaced(brain)?),
+        })
     }
 
     /// What it says that it cannot do.
@@ -138,6 +155,15 @@ impl<'w> Subject<'w> {
             }
         }
     }
+}
+
+/// Waits until the newest state is in force, all of it.
+fn in_force(brain: &Brain) -> Result<ClientStatus> {
+    let client = brain.until_applied()?;
+    if let Some(failure) = client.failures.first() {
+        bail!("the backend could not program {failure}");
+    }
+    Ok(client)
 }
 
 fn command(words: &[String], world: &World, brain: &Brain) -> Result<Command> {

@@ -67,6 +67,7 @@ pub fn run(scenario: &Scenario, states: &[NodeState], under: &Under) -> Result<(
             subject
                 .advance(index, step, &states[index])
                 .with_context(|| format!("step {}", index + 1))?;
+            subject = subject.replace_brain(&states[index])?;
         }
         for probe in &step.probes {
             if needs_cookie(probe) && !requires::met("traffic", &[Need::NetnsCookie]) {

@@ -37,8 +37,7 @@ impl Gathering {
     pub fn take(&mut self, operation: wire::Operation) -> Result<Option<Batch>, DecodeError> {
         use wire::operation::Operation as Of;
         match operation.operation {
-            // Of a later version.
-            None => Ok(None),
+            None => Err(DecodeError::new("operation", "is of no known kind")),
             Some(Of::Reset(wire::Reset {})) => {
                 if self.reset || !self.operations.is_empty() {
                     return Err(DecodeError::new("reset", "may only come first in a batch"));
@@ -64,7 +63,7 @@ impl Gathering {
     pub(super) fn take_part(&mut self, part: wire::NextPart) -> Result<(), DecodeError> {
         use wire::next_part::Part;
         match part.part {
-            None => Ok(()),
+            None => Err(DecodeError::new("part", "is of no known kind")),
             Some(Part::Next(token)) if self.next.is_none() => {
                 self.next = Some(token);
                 Ok(())

@@ -1,5 +1,5 @@
-//! The loop of a driver: one thing at a time. While the sink is busy or rests after a failure, the
-//! brain is not listened to; what changes meanwhile comes as one batch.
+//! The loop of a driver: one thing at a time. While the sink is busy, the brain is not listened to;
+//! what changes meanwhile comes as one batch.
 
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ pub async fn run<S: Sink>(
     let mut driver = Driver {
         sink: Some(sink),
         report: Report::default(),
+        told: None,
         failures: 0,
     };
     let result = if options.once {
@@ -59,14 +60,10 @@ pub async fn run<S: Sink>(
         }
     } else {
         let mut follower = driver.follower(&options);
-        let result = tokio::select! {
+        tokio::select! {
             () = stop => Ok(()),
             result = driver.follow(&mut follower, &options) => result,
-        };
-        if result.is_err() {
-            driver.tell(&follower).await;
         }
-        result
     };
     result.map(|()| Stopped {
         token: driver.report.applied,
@@ -77,6 +74,8 @@ struct Driver<S> {
     /// Away while it is busy.
     sink: Option<S>,
     report: Report,
+    /// The last state that the sink was told.
+    told: Option<Token>,
     /// Failed syncs in a row.
     failures: u32,
 }
@@ -115,10 +114,10 @@ impl<S: Sink> Driver<S> {
         let batch = client.next(options.resume).await?;
         let token = batch.token;
         let result = self.busy(move |sink| sink.apply(batch)).await;
-        let retry = self.synced(token, result)?;
+        let retry = self.synced(token, result);
         // The brain may have gone meanwhile: what counts is in force.
         drop(timeout(REPORT, client.report(&self.report)).await);
-        match (retry, &self.report.error) {
+        match (retry?, &self.report.error) {
             (Some(_), Some(reason)) => Err(DriverError::Fatal {
                 cause: proxy_model::FatalCause::Other,
                 reason: reason.clone(),
@@ -132,69 +131,93 @@ impl<S: Sink> Driver<S> {
         follower: &mut Follower,
         options: &Options,
     ) -> Result<(), DriverError> {
+        if self.sink().resumes() {
+            self.report.applied = options.resume;
+        }
         let mut already = options.resume.filter(|_| !self.sink().resumes());
+        let never = || Instant::now() + Duration::from_hours(24);
+        let mut retry: Option<Instant> = None;
         let mut repair = options.repair_every.map(|every| Instant::now() + every);
         loop {
-            let due = repair.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
-            tokio::select! {
+            let wait = tokio::select! {
                 event = follower.next() => match event {
                     Event::Connected => {
                         tracing::info!(target_address = %options.client.target, "connected");
                         if self.report != Report::default() {
                             self.tell(follower).await;
                         }
+                        continue;
                     }
-                    Event::Lost(error) => tracing::warn!(
-                        %error,
-                        "the brain cannot be heard: the last state stays in force"
-                    ),
+                    Event::Lost(error) => {
+                        tracing::warn!(
+                            %error,
+                            "the brain cannot be heard: the last state stays in force"
+                        );
+                        continue;
+                    }
                     Event::Batch(batch) if already.take() == Some(batch.token) => {
                         self.report.applied = Some(batch.token);
                         self.busy(move |sink| sink.already_in_force(batch)).await;
                         self.tell(follower).await;
+                        continue;
                     }
+                    // What failed may succeed with what has changed since.
                     Event::Batch(batch) => self.apply(batch, follower).await?,
                 },
-                () = sleep_until(due), if repair.is_some() => {
-                    self.repair(follower).await?;
-                    repair = options.repair_every.map(|every| Instant::now() + every);
+                () = sleep_until(retry.unwrap_or_else(never)), if retry.is_some() => {
+                    self.again(follower).await?
                 }
-            }
+                () = sleep_until(repair.unwrap_or_else(never)), if repair.is_some() => {
+                    repair = options.repair_every.map(|every| Instant::now() + every);
+                    if retry.is_some() {
+                        continue;
+                    }
+                    self.repair(follower).await?
+                }
+            };
+            retry = wait.map(|wait| Instant::now() + wait);
         }
     }
 
-    /// Brings a batch into force, however often it takes.
-    async fn apply(&mut self, batch: Batch, follower: &mut Follower) -> Result<(), DriverError> {
+    /// Brings a batch into force. Returns when to try again, if it failed.
+    async fn apply(
+        &mut self,
+        batch: Batch,
+        follower: &Follower,
+    ) -> Result<Option<Duration>, DriverError> {
         let token = batch.token;
+        self.told = Some(token);
         let result = self.busy(move |sink| sink.apply(batch)).await;
+        self.settle(token, result, follower).await
+    }
+
+    /// Tries again what failed.
+    async fn again(&mut self, follower: &mut Follower) -> Result<Option<Duration>, DriverError> {
+        let again = self.busy(Sink::again).await;
+        let (Some(result), Some(token)) = (again, self.told) else {
+            follower.restart();
+            return Ok(None);
+        };
         self.settle(token, result, follower).await
     }
 
     async fn settle(
         &mut self,
         token: Token,
-        mut result: Result<SyncReport, SyncError>,
-        follower: &mut Follower,
-    ) -> Result<(), DriverError> {
-        loop {
-            let retry = self.synced(token, result)?;
-            self.tell(follower).await;
-            let Some(wait) = retry else { return Ok(()) };
-            sleep_until(Instant::now() + wait).await;
-            let Some(again) = self.busy(Sink::again).await else {
-                follower.restart();
-                return Ok(());
-            };
-            result = again;
-        }
+        result: Result<SyncReport, SyncError>,
+        follower: &Follower,
+    ) -> Result<Option<Duration>, DriverError> {
+        let retry = self.synced(token, result);
+        self.tell(follower).await;
+        retry
     }
 
-    async fn repair(&mut self, follower: &mut Follower) -> Result<(), DriverError> {
+    async fn repair(&mut self, follower: &Follower) -> Result<Option<Duration>, DriverError> {
         let Some(token) = self.report.applied else {
-            return Ok(());
+            return Ok(None);
         };
         let result = match self.busy(Sink::repair).await {
-            None => return Ok(()),
+            None => return Ok(None),
             Some(Ok(repaired)) => {
                 for one in &repaired.repaired {
                     tracing::warn!(difference = %one, "repaired");

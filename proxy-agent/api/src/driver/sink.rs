@@ -1,7 +1,7 @@
 //! What a driver feeds: something that takes operations as they come, or a [`Backend`], which gets
 //! the state as well.
 
-use proxy_model::{Backend, Capability, RepairReport, SyncError, SyncReport};
+use proxy_model::{Backend, Capability, RepairReport, ServiceFailure, SyncError, SyncReport};
 
 use crate::{Batch, Replica};
 
@@ -48,6 +48,8 @@ pub struct Replicating<B> {
     replica: Replica,
     /// The backend does not hold the state of the last update: the next sync is a whole one.
     behind: bool,
+    /// What the last sync could not program: it is still so while nothing is synced.
+    failures: Vec<ServiceFailure>,
 }
 
 impl<B: Backend> Replicating<B> {
@@ -57,6 +59,7 @@ impl<B: Backend> Replicating<B> {
             backend,
             replica: Replica::new(),
             behind: true,
+            failures: Vec::new(),
         }
     }
 
@@ -67,10 +70,16 @@ impl<B: Backend> Replicating<B> {
             change = state.as_change_set();
         }
         if change.is_empty() {
-            return Ok(SyncReport::default());
+            return Ok(SyncReport {
+                writes: 0,
+                failures: self.failures.clone(),
+            });
         }
         let result = self.backend.sync(state, &change);
         self.behind = result.is_err();
+        if let Ok(report) = &result {
+            self.failures.clone_from(&report.failures);
+        }
         result
     }
 }
@@ -107,6 +116,9 @@ impl<B: Backend + 'static> Sink for Replicating<B> {
         }
         let repaired = self.backend.repair(self.replica.state());
         self.behind = repaired.is_err();
+        if let Ok(report) = &repaired {
+            self.failures.clone_from(&report.failures);
+        }
         Some(repaired)
     }
 }

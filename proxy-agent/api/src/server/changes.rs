@@ -49,6 +49,35 @@ pub fn between(before: &NodeState, now: &NodeState) -> Vec<Operation> {
         .collect()
 }
 
+/// What `before` holds of the items that `changes` leads away from, in endpoints: a Service port
+/// takes as much as eight of them, a diagnostic as four.
+pub fn weight(before: &NodeState, changes: &[Operation]) -> usize {
+    let service = |key: &ServicePortKey| {
+        let service = before.services.get(key);
+        let sets = service.map(|one| [&one.cluster_endpoints, &one.local_endpoints]);
+        let sets = sets.into_iter().flatten().flatten();
+        8 + sets.map(|set| set.len()).sum::<usize>()
+    };
+    let mut weight = 0;
+    let mut diagnosed = false;
+    for operation in changes {
+        match operation {
+            Operation::Upsert(Item::ServicePort(key, _))
+            | Operation::Delete(ItemKey::ServicePort(key)) => weight += service(key),
+            Operation::Upsert(Item::Diagnostics(_))
+            | Operation::Delete(ItemKey::Diagnostics(_)) => diagnosed = true,
+            _ => weight += 8,
+        }
+    }
+    // They are one list.
+    let list = if diagnosed {
+        before.diagnostics.len()
+    } else {
+        0
+    };
+    weight + 4 * list
+}
+
 fn by_object(state: &NodeState) -> BTreeMap<&Arc<str>, &[Diagnostic]> {
     let groups = state.diagnostics.chunk_by(|a, b| a.object == b.object);
     groups.map(|all| (&all[0].object, all)).collect()

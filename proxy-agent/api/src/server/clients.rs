@@ -40,9 +40,23 @@ pub struct ClientStatus {
     /// How long newer revisions have been there, or since it last came nearer to them; `None` if it
     /// is up to date, or only looks on.
     pub behind_for: Option<Duration>,
-    /// Service ports that it could not program.
+    /// Service ports that it could not program; the first 1,000.
     pub failures: Vec<ServiceFailure>,
+    /// How many there are beyond those.
+    pub more_failures: u32,
     /// Why a later state is not in force.
+    pub error: Option<String>,
+}
+
+/// What a client reports.
+#[derive(Debug)]
+pub struct Reported {
+    pub name: ClientName,
+    pub lacks: Vec<Capability>,
+    /// The revision in force, if any; 0 for a state of another brain.
+    pub applied: Option<u64>,
+    pub failures: Vec<ServiceFailure>,
+    pub more_failures: u32,
     pub error: Option<String>,
 }
 
@@ -76,6 +90,8 @@ struct Known {
 struct Record {
     status: ClientStatus,
     behind_since: Option<Instant>,
+    /// The newest revision that it ever had in force.
+    measured: Option<u64>,
     /// When its last stream ended, or it last reported without one.
     last_seen: Instant,
 }
@@ -113,24 +129,27 @@ impl Clients {
         })
     }
 
-    /// A client reports. Returns what it had in force before.
-    pub fn report(
-        &self,
-        name: &ClientName,
-        lacks: Vec<Capability>,
-        applied: Option<u64>,
-        failures: Vec<ServiceFailure>,
-        error: Option<String>,
-    ) -> Option<u64> {
+    /// A client reports. Returns the revision up to which it has been measured; `None` if there is
+    /// nothing to measure yet.
+    pub fn report(&self, report: Reported) -> Option<u64> {
+        let Reported {
+            name,
+            lacks,
+            applied,
+            failures,
+            more_failures,
+            error,
+        } = report;
         let mut known = lock(&self.known);
         let newest = known.newest;
-        let record = known.record(name);
+        let record = known.record(&name);
         let before = record.status.applied;
         record.status.lacks = lacks;
         record.status.failures = failures;
+        record.status.more_failures = more_failures;
         record.status.error = error;
-        // A client without any state may report that it cannot: it counts from then on.
-        let applied = applied.or(before).unwrap_or(0);
+        // A client that has nothing in force counts from the moment that it says so.
+        let applied = applied.unwrap_or(0);
         record.status.applied = Some(applied);
         record.behind_since = match record.behind_since {
             _ if applied >= newest => None,
@@ -138,10 +157,14 @@ impl Clients {
             _ => Some(Instant::now()),
         };
         record.last_seen = Instant::now();
+        // Each change is measured once, and the first state is none.
+        let measured = record
+            .measured
+            .replace(record.measured.unwrap_or(applied).max(applied));
         known.forget();
         drop(known);
         self.reports.send_modify(|count| *count += 1);
-        before
+        measured.filter(|measured| *measured > 0)
     }
 
     /// How many reports there were so far; changes with each.
@@ -193,9 +216,11 @@ impl Known {
                 applied: None,
                 behind_for: None,
                 failures: Vec::new(),
+                more_failures: 0,
                 error: None,
             },
             behind_since: None,
+            measured: None,
             last_seen: Instant::now(),
         })
     }

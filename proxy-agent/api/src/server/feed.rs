@@ -49,11 +49,11 @@ async fn feed(
 ) -> Result<std::convert::Infallible, Gone> {
     let mut states = publisher.follow();
     let resume = resume.and_then(|token| publisher.revision_of(token));
-    unlike(&mut states, None, sender).await?;
+    // The first answer comes also if nothing is new: it says that this brain knows its cluster, and
+    // that the client has what it knows.
+    let mut now = unlike(&mut states, None, sender).await?;
     let mut has = resume.and_then(|revision| publisher.at(revision));
     loop {
-        let at = has.as_ref().map(|has| has.revision);
-        let now = unlike(&mut states, at, sender).await?;
         let (mut steps, triggers) = match has.take() {
             None => {
                 whole(now.state.clone(), sender).await?;
@@ -73,7 +73,9 @@ async fn feed(
             triggers: triggers.into_iter().map(convert::encode::trigger).collect(),
         }));
         send(sender, steps).await?;
+        let told = now.revision;
         has = Some(now);
+        now = unlike(&mut states, Some(told), sender).await?;
     }
 }
 

@@ -1,24 +1,28 @@
 //! Where clients come in: a Unix socket, loopback, or mutual TLS.
 
 use std::{
+    ffi::OsString,
     fs::{self, DirBuilder, Permissions},
     io,
     os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
-    os::unix::net::UnixStream as StdUnixStream,
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
 use tokio::{
-    net::{TcpListener, UnixListener},
+    net::{TcpListener, UnixListener, UnixStream},
     sync::watch,
+    time::timeout,
 };
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::transport::Server;
 #[cfg(feature = "tls")]
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
-use super::{publisher::Publisher, service::SILENCE, service::Service};
+use super::{
+    incoming::connections,
+    publisher::Publisher,
+    service::{SILENCE, Service},
+};
 use crate::{Target, TlsFiles, target::Host, wire::node_api_server::NodeApiServer};
 
 /// Rights of a socket that nobody chose others for: its user alone.
@@ -78,7 +82,7 @@ impl Listener {
             }
         };
         let socket = match &target {
-            Target::Unix(path) => unix(path, mode).map_err(failed)?,
+            Target::Unix(path) => unix(path, mode).await.map_err(failed)?,
             Target::Tcp(host) | Target::Tls(host) => tcp(host).await.map_err(failed)?,
         };
         Ok(Self {
@@ -109,16 +113,8 @@ pub async fn serve(publisher: Publisher, listener: Listener) -> Result<(), Liste
     let (_open, open) = watch::channel(());
     let router = server.add_service(NodeApiServer::new(Service::new(publisher, open)));
     let end = match listener.socket {
-        Socket::Unix(listener, _file) => {
-            router
-                .serve_with_incoming(UnixListenerStream::new(listener))
-                .await
-        }
-        Socket::Tcp(listener) => {
-            router
-                .serve_with_incoming(TcpListenerStream::new(listener))
-                .await
-        }
+        Socket::Unix(listener, _file) => router.serve_with_incoming(connections(listener)).await,
+        Socket::Tcp(listener) => router.serve_with_incoming(connections(listener)).await,
     };
     end.map_err(|error| ListenError {
         target,
@@ -131,35 +127,60 @@ async fn tcp(host: &Host) -> Result<Socket, String> {
     listener.map(Socket::Tcp).map_err(|error| error.to_string())
 }
 
-fn unix(path: &Path, mode: u32) -> Result<Socket, String> {
-    if let Some(directory) = path.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(directory)
-            .map_err(|error| format!("making the directory: {error}"))?;
-    }
+async fn unix(path: &Path, mode: u32) -> Result<Socket, String> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err("this is no name of a file".to_owned());
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(directory)
+        .map_err(|error| format!("making the directory: {error}"))?;
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             return Err("something that is no socket is there".to_owned());
         }
-        Ok(_) if StdUnixStream::connect(path).is_ok() => {
+        Ok(_) if somebody_listens(path).await => {
             return Err("another process listens there".to_owned());
         }
         _ => {}
     }
-    // Nobody can connect by the final name before the rights are right.
-    let mut staged = path.as_os_str().to_owned();
-    staged.push(".new");
-    let staged = PathBuf::from(staged);
-    remove(&staged).map_err(|error| format!("replacing {}: {error}", staged.display()))?;
-    let listener = UnixListener::bind(&staged).map_err(|error| error.to_string())?;
-    fs::set_permissions(&staged, Permissions::from_mode(mode))
-        .and_then(|()| fs::rename(&staged, path))
+    // In a directory that nobody else can enter: nobody connects before the rights are right.
+    let mut staged = OsString::from(".");
+    staged.push(name);
+    staged.push(format!(".{}", std::process::id()));
+    let staged = Staging(directory.join(staged));
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&staged.0)
+        .map_err(|error| format!("making {}: {error}", staged.0.display()))?;
+    let socket = staged.0.join("s");
+    let listener = UnixListener::bind(&socket).map_err(|error| error.to_string())?;
+    fs::set_permissions(&socket, Permissions::from_mode(mode))
+        .and_then(|()| fs::rename(&socket, path))
         .map_err(|error| format!("putting it in place: {error}"))?;
     let identity = identity(path).map_err(|error| format!("looking at it: {error}"))?;
     let path = path.to_owned();
     Ok(Socket::Unix(listener, File { path, identity }))
+}
+
+/// Whether a process is behind a socket, be it one that does not answer.
+async fn somebody_listens(path: &Path) -> bool {
+    !matches!(
+        timeout(SILENCE, UnixStream::connect(path)).await,
+        Ok(Err(_))
+    )
+}
+
+/// A directory that is gone when this is dropped.
+struct Staging(PathBuf);
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::debug!(path = %self.0.display(), %error, "directory not removed");
+        }
+    }
 }
 
 #[cfg(feature = "tls")]
@@ -170,6 +191,7 @@ fn secure(server: Server, files: &TlsFiles) -> Result<Server, String> {
     let identity = Identity::from_pem(read(&files.cert)?, read(&files.key)?);
     let config = ServerTlsConfig::new()
         .identity(identity)
+        .timeout(SILENCE)
         .client_ca_root(Certificate::from_pem(read(&files.ca)?));
     server.tls_config(config).map_err(|error| {
         format!(

@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{Token, Trigger};
 
-/// Items that differ between the states of the past that are kept, altogether: what they cost
-/// beyond the newest state.
-const MOST_PAST_CHANGES: usize = 4_096;
+/// What the states of the past may hold altogether beyond the newest one, in endpoints (32 bytes
+/// each): 2 MiB.
+const MOST_PAST_WEIGHT: usize = 65_536;
 /// States of the past that are kept.
 const MOST_PAST: usize = 1_024;
 /// Triggers that are remembered for clients that have not been told them.
@@ -49,15 +49,15 @@ pub struct Published {
 pub struct Newest {
     published: Published,
     past: OrdMap<u64, Past>,
-    past_changes: usize,
+    past_weight: usize,
     triggers: Vector<(u64, Trigger)>,
 }
 
 #[derive(Debug, Clone)]
 struct Past {
     state: NodeState,
-    /// Operations that led away from it.
-    changes: usize,
+    /// What it alone holds, at most.
+    weight: usize,
 }
 
 impl Publisher {
@@ -155,7 +155,7 @@ impl Newest {
         Self {
             published: Published { revision: 1, state },
             past: OrdMap::new(),
-            past_changes: 0,
+            past_weight: 0,
             // A first state holds all that the cluster ever did: there is nothing to measure.
             triggers: Vector::new(),
         }
@@ -163,25 +163,26 @@ impl Newest {
 
     /// The next one; `None` if the states are alike.
     fn followed_by(&self, state: NodeState, triggers: Vec<Trigger>) -> Option<Self> {
-        let changes = changes::between(&self.published.state, &state).len();
-        if changes == 0 {
+        let changes = changes::between(&self.published.state, &state);
+        if changes.is_empty() {
             return None;
         }
+        let weight = changes::weight(&self.published.state, &changes);
         let revision = self.revision() + 1;
         let mut next = self.clone();
         let past = Past {
             state: self.published.state.clone(),
-            changes,
+            weight,
         };
         next.past.insert(self.revision(), past);
-        next.past_changes += changes;
-        while next.past_changes > MOST_PAST_CHANGES || next.past.len() > MOST_PAST {
-            let Some((oldest, past)) = next.past.get_min().map(|(at, past)| (*at, past.changes))
+        next.past_weight += weight;
+        while next.past_weight > MOST_PAST_WEIGHT || next.past.len() > MOST_PAST {
+            let Some((oldest, past)) = next.past.get_min().map(|(at, past)| (*at, past.weight))
             else {
                 break;
             };
             next.past.remove(&oldest);
-            next.past_changes -= past;
+            next.past_weight -= past;
         }
         next.triggers
             .extend(triggers.into_iter().map(|one| (revision, one)));

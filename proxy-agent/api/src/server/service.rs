@@ -7,11 +7,16 @@ use tonic::{Request, Response, Status, async_trait};
 
 use super::{
     answers::{self, Answers},
-    clients::{MOST_STREAMS, Stream},
+    clients::{MOST_STREAMS, Reported, Stream},
     feed::{self, Part, Step},
     publisher::Publisher,
 };
-use crate::{ClientName, DecodeError, convert, wire, wire::node_api_server::NodeApi};
+use crate::{
+    ClientName, DecodeError, convert,
+    report::{MOST_FAILURES, shortened},
+    wire,
+    wire::node_api_server::NodeApi,
+};
 
 type Result<T> = StdResult<Response<T>, Status>;
 
@@ -81,14 +86,25 @@ impl NodeApi for Service {
         // That of another brain is none of ours: it will be told a reset, and reports again.
         let revision = |token: wire::Token| self.publisher.revision_of(token.into()).unwrap_or(0);
         let applied = request.applied.map(revision);
-        let failures =
-            convert::reports::failures(request.failures).map_err(|error| refused(&error))?;
-        let error = Some(request.error).filter(|error| !error.is_empty());
+        let mut all = request.failures;
+        let too_many = all.len().saturating_sub(MOST_FAILURES);
+        all.truncate(MOST_FAILURES);
+        let mut failures = convert::reports::failures(all).map_err(|error| refused(&error))?;
+        for one in &mut failures {
+            one.reason = shortened(&one.reason);
+        }
+        let more = u32::try_from(too_many).unwrap_or(u32::MAX);
         let clients = self.publisher.registry();
-        let lacks = convert::reports::capabilities(&client);
-        let before = clients.report(&name, lacks, applied, failures, error);
-        if let (Some(before), Some(applied)) = (before.filter(|one| *one > 0), applied) {
-            clients.programmed(&name, self.publisher.triggers(before, applied));
+        let measured = clients.report(Reported {
+            name: name.clone(),
+            lacks: convert::reports::capabilities(&client),
+            applied,
+            failures,
+            more_failures: request.more_failures.saturating_add(more),
+            error: Some(shortened(&request.error)).filter(|error| !error.is_empty()),
+        });
+        if let (Some(measured), Some(applied)) = (measured, applied) {
+            clients.programmed(&name, self.publisher.triggers(measured, applied));
         }
         Ok(Response::new(wire::ReportResponse {}))
     }

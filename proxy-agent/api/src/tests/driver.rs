@@ -173,6 +173,36 @@ async fn what_failed_is_tried_again_as_a_whole_also_without_a_brain() {
 }
 
 #[tokio::test]
+async fn what_fails_does_not_keep_the_cure_away() {
+    let place = Place::new();
+    let brain = Brain::start(place.socket("brain")).await;
+    let mut driven = Driven::start(driven_by(&brain));
+    let never_again = Err(SyncError::Retry {
+        reason: "this one cannot be programmed".to_owned(),
+        after: Duration::from_hours(1),
+    });
+    driven.answers.lock().unwrap().push(never_again);
+    brain.publish(&states::numbered(3, 1));
+    driven.next().await;
+    soon(async {
+        while brain
+            .publisher
+            .clients()
+            .iter()
+            .all(|one| one.error.is_none())
+        {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    brain.publish(&states::numbered(2, 1));
+    let cured = driven.next().await;
+    assert!(cured.whole);
+    assert_eq!(cured.state, states::numbered(2, 1));
+    until_applied(&brain, 2).await;
+}
+
+#[tokio::test]
 async fn failures_are_reported_with_their_service() {
     let place = Place::new();
     let brain = Brain::start(place.socket("brain")).await;
@@ -193,6 +223,13 @@ async fn failures_are_reported_with_their_service() {
     brain.publish(&states::numbered(2, 1));
     driven.next().await;
     until_applied(&brain, 1).await;
+    let known = brain.publisher.clients().remove(0);
+    assert_eq!(known.failures, std::slice::from_ref(&failure));
+    // What is nothing for a backend leaves it as it is.
+    let mut state = states::numbered(2, 1);
+    state.node.name = "node-a".into();
+    brain.publish(&state);
+    until_applied(&brain, 2).await;
     let known = brain.publisher.clients().remove(0);
     assert_eq!(known.failures, [failure]);
     assert_eq!(

@@ -139,6 +139,14 @@ async fn a_client_goes_on_where_it_was() {
     let mut follower = brain.follower("one");
     let token = batch(&mut follower).await.token;
     drop(follower);
+    // Nothing is new, and the client learns that.
+    let mut follower = Follower::new(options(brain.path.clone(), "one"), Some(token));
+    let same = batch(&mut follower).await;
+    assert_eq!(
+        (same.reset, same.operations.len(), same.token),
+        (false, 0, token)
+    );
+    drop(follower);
     let mut changed = states::numbered(3, 1);
     let (key, service) = states::numbered(1, 2).services.into_iter().next().unwrap();
     changed.services.insert(key, service);
@@ -187,7 +195,10 @@ async fn what_is_too_old_begins_with_a_reset() {
         let mut follower = Follower::new(options(brain.path.clone(), "one"), Some(resume));
         assert_eq!(batch(&mut follower).await.reset, reset, "{resume:?}");
     }
-    brain.publish(&states::numbered(1_500, 4));
+    // Each holds 1,500 values of its own: what eight, and one, endpoints take.
+    for version in 4..=6 {
+        brain.publish(&states::numbered(1_500, version));
+    }
     for (resume, reset) in [(recent, false), (old, true)] {
         let mut follower = Follower::new(options(brain.path.clone(), "one"), Some(resume));
         let mut replica = Replica::new();

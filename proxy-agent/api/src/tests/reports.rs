@@ -211,3 +211,26 @@ async fn only_so_many_calls_are_served() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_report_of_very_many_failures_is_taken() {
+    let place = Place::new();
+    let brain = Brain::start(place.socket("brain")).await;
+    let state = states::numbered(30_000, 1);
+    brain.publish(&state);
+    let client = Client::connect(&options(brain.path.clone(), "one"))
+        .await
+        .unwrap();
+    let failure = |key: &proxy_model::ServicePortKey| ServiceFailure {
+        key: key.clone(),
+        reason: "x".repeat(5_000),
+    };
+    let report = Report {
+        failures: state.services.keys().map(failure).collect(),
+        ..applied(brain.publisher.token())
+    };
+    soon(client.report(&report)).await.unwrap();
+    let known = only(&brain);
+    assert_eq!((known.failures.len(), known.more_failures), (1_000, 29_000));
+    assert_eq!(known.failures[0].reason.len(), 1_000);
+}

@@ -50,8 +50,11 @@ pub mod operation {
         /// The item is new, or has this form now.
         #[prost(message, tag = "2")]
         Upsert(super::Item),
-        /// The item is gone. Comes after all upserts of its batch, so that an address that moves from
-        /// one Service port to another is never absent.
+        /// The item is gone. Comes after all upserts of its batch.
+        ///
+        /// A batch is one change: an address may move from one Service port to another that is there
+        /// before and after, in either order of the two. A client takes the address over before it gives
+        /// it up, so that it is never absent.
         #[prost(message, tag = "3")]
         Delete(super::Key),
         /// The end of a batch: apply it.
@@ -122,12 +125,15 @@ pub struct ReportRequest {
     /// The last state that is in force, apart from `failures`; absent if none is yet.
     #[prost(message, optional, tag = "2")]
     pub applied: ::core::option::Option<Token>,
-    /// Service ports that are not as that state wants them.
+    /// Service ports that are not as that state wants them: all of them, or the first 1,000.
     #[prost(message, repeated, tag = "3")]
     pub failures: ::prost::alloc::vec::Vec<Failure>,
     /// Why a later state is not in force, in a sentence; empty if nothing went wrong.
     #[prost(string, tag = "4")]
     pub error: ::prost::alloc::string::String,
+    /// How many Service ports there are beyond those in `failures`.
+    #[prost(uint32, tag = "5")]
+    pub more_failures: u32,
 }
 /// Thanks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -680,7 +686,8 @@ pub mod node_api_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Streams the state, then its changes, for as long as the call lasts.
+        /// Streams the state, then its changes, for as long as the call lasts. The first batch comes as soon
+        /// as the brain knows its cluster, for a client that resumes also if nothing has changed.
         ///
         /// Operations come in batches that end with a Sync. A client applies a batch when its Sync
         /// arrived, and forgets a batch whose Sync never came: between two Syncs it has no state that
@@ -784,7 +791,8 @@ pub mod node_api_server {
             >
             + std::marker::Send
             + 'static;
-        /// Streams the state, then its changes, for as long as the call lasts.
+        /// Streams the state, then its changes, for as long as the call lasts. The first batch comes as soon
+        /// as the brain knows its cluster, for a client that resumes also if nothing has changed.
         ///
         /// Operations come in batches that end with a Sync. A client applies a batch when its Sync
         /// arrived, and forgets a batch whose Sync never came: between two Syncs it has no state that

@@ -79,6 +79,19 @@ fn meaning<'a>(
 }
 
 fn compare_messages(before: &DescriptorProto, now: &DescriptorProto, broken: &mut Vec<String>) {
+    // An optional field is alone in a oneof of its own.
+    let members = |message: &DescriptorProto| {
+        let fields = message.field.iter();
+        fields
+            .filter(|field| field.oneof_index.is_some() && !field.proto3_optional())
+            .count()
+    };
+    if members(now) > members(before) && !OPEN.contains(&before.name()) {
+        broken.push(format!(
+            "message {}: a oneof has new members, which clients that exist refuse or miss",
+            before.name()
+        ));
+    }
     for field in &before.field {
         let name = format!("{}.{} = {}", before.name(), field.name(), field.number());
         match now.field.iter().find(|new| new.number == field.number) {
@@ -95,11 +108,20 @@ fn compare_messages(before: &DescriptorProto, now: &DescriptorProto, broken: &mu
     }
 }
 
+/// Enums and oneofs that may grow: what a client does not know of them, it can do without.
+const OPEN: [&str; 3] = ["Capability", "Item", "Key"];
+
 fn compare_enums(
     before: &EnumDescriptorProto,
     now: &EnumDescriptorProto,
     broken: &mut Vec<String>,
 ) {
+    if now.value.len() > before.value.len() && !OPEN.contains(&before.name()) {
+        broken.push(format!(
+            "enum {}: has new values, which clients that exist refuse",
+            before.name()
+        ));
+    }
     for value in &before.value {
         let kept = |new: &prost_types::EnumValueDescriptorProto| {
             (new.name(), new.number()) == (value.name(), value.number())
@@ -193,6 +215,24 @@ mod tests {
                 "CAPABILITY_SCTP = 1: is gone, or has another number",
             ),
             (
+                |file| {
+                    let mut value = file.enum_type[1].value[1].clone();
+                    value.name = Some("PROTOCOL_DCCP".to_owned());
+                    value.number = Some(4);
+                    file.enum_type[1].value.push(value);
+                },
+                "enum Protocol: has new values",
+            ),
+            (
+                |file| {
+                    let mut field = message(file, "Node").field[5].clone();
+                    field.name = Some("magic".to_owned());
+                    field.number = Some(99);
+                    message(file, "Node").field.push(field);
+                },
+                "message Node: a oneof has new members",
+            ),
+            (
                 |file| file.service[0].method.truncate(2),
                 "NodeApi/Report: is gone",
             ),
@@ -216,6 +256,10 @@ mod tests {
                 field.name = Some("weight".to_owned());
                 field.number = Some(3);
                 message(file, "Endpoint").field.push(field);
+                let mut kind = message(file, "Item").field[0].clone();
+                kind.name = Some("firewall".to_owned());
+                kind.number = Some(5);
+                message(file, "Item").field.push(kind);
                 let mut new = message(file, "Reset").clone();
                 new.name = Some("Pause".to_owned());
                 file.message_type.push(new);

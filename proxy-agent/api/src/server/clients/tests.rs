@@ -13,7 +13,14 @@ fn clients() -> Clients {
 }
 
 fn applied(clients: &Clients, client: &str, revision: u64) {
-    clients.report(&name(client), vec![], Some(revision), vec![], None);
+    clients.report(Reported {
+        name: name(client),
+        lacks: vec![],
+        applied: Some(revision),
+        failures: vec![],
+        more_failures: 0,
+        error: None,
+    });
 }
 
 fn behind(clients: &Clients) -> Option<Duration> {
