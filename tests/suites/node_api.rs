@@ -151,6 +151,55 @@ fn a_brain_that_goes_away_leaves_the_last_state_in_force_and_the_next_one_goes_o
 }
 
 #[test]
+fn where_nobody_could_come_in_the_agent_does_not_start() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let mut brain = brain(&shop, &service(1, &[1]));
+    let taken = brain.target();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let no_socket = format!("unix://{}", file.path().display());
+    let missing = [
+        "--listen-tls-cert=/nonexistent/cert",
+        "--listen-tls-key=k",
+        "--listen-tls-ca=c",
+    ];
+    for (listen, more, reason) in [
+        (&*taken, &[][..], "another process listens there"),
+        (&no_socket, &[], "something that is no socket is there"),
+        ("tls://127.0.0.1:0", &missing, "reading /nonexistent/cert: "),
+    ] {
+        let mut agent = Agent::prepare(
+            &shop.world,
+            AgentOptions {
+                arguments: std::iter::once(format!("--listen={listen}"))
+                    .chain(more.iter().map(|one| (*one).to_owned()))
+                    .collect(),
+                ..AgentOptions::default()
+            },
+            &[],
+        )
+        .unwrap();
+        agent.spawn().unwrap();
+        let (code, log) = agent.wait_for_exit().unwrap();
+        assert_eq!(code, Some(2), "{log:?}");
+        let error = log.last().unwrap().text("error").unwrap();
+        assert!(
+            error.starts_with(&format!("cannot listen on {listen}: {reason}")),
+            "{error}"
+        );
+        // Nothing was changed.
+        assert!(agent.pins().entries().is_empty());
+    }
+    // The one that was there first still is.
+    let mut other = BrainProcess::prepare(&shop.world, Some(&taken)).unwrap();
+    other.start("node-a").unwrap();
+    other.wait_for("brain connected").unwrap();
+    brain.kill().unwrap();
+}
+
+#[test]
 fn no_request_fails_while_the_node_side_is_killed_and_starts_again_with_and_without_a_brain() {
     if !requires::met(SUITE, PRIVILEGED) {
         return;

@@ -84,7 +84,11 @@ impl Source {
                 // Whether it is the right one shows with the state that it sends.
                 Event::Connected if refused => {}
                 Event::Connected => {
-                    self.contact.found();
+                    if self.follower.is_current() {
+                        self.contact.found();
+                    } else {
+                        self.contact.silent();
+                    }
                     clients.send_replace(self.follower.reporter());
                 }
                 Event::Lost(error) => {

@@ -14,8 +14,7 @@ use super::{
 use crate::{
     ClientName, DecodeError, convert,
     report::{MOST_FAILURES, shortened},
-    wire,
-    wire::node_api_server::NodeApi,
+    wire::{self, INSTANCE, node_api_server::NodeApi},
 };
 
 type Result<T> = StdResult<Response<T>, Status>;
@@ -68,7 +67,10 @@ impl NodeApi for Service {
         let (sender, answers) = answers::channel();
         let resume = request.resume.map(Into::into);
         self.spawn(feed::watch(self.publisher.clone(), stream, resume, sender));
-        Ok(Response::new(answers))
+        let mut response = Response::new(answers);
+        let instance = self.publisher.token().instance_id;
+        response.metadata_mut().insert(INSTANCE, instance.into());
+        Ok(response)
     }
 
     async fn next(&self, request: Request<wire::NextRequest>) -> Result<Self::NextStream> {

@@ -56,6 +56,14 @@ impl Contact {
         }
     }
 
+    /// It answers, and has not said anything yet: it may not know its cluster. Good to know where
+    /// it was lost; otherwise its first word is awaited.
+    pub(super) fn silent(&self) {
+        if let Some(lost) = &mut self.known().lost {
+            "it answers, and has not told its state yet".clone_into(&mut lost.stale.reason);
+        }
+    }
+
     /// It cannot be heard.
     pub(super) fn lost(&self, reason: &str) {
         match self.note(reason) {
@@ -106,7 +114,7 @@ impl Contact {
         known.lost.as_ref().map(|lost| lost.stale.clone())
     }
 
-    /// Whether it can be heard.
+    /// Whether it can be heard, and what it said last is as new as can be.
     pub fn is_connected(&self) -> bool {
         let known = self.known();
         known.ever && known.lost.is_none()

@@ -23,8 +23,14 @@ struct Brain {
 
 impl Brain {
     async fn start(socket: &Path, node: &str) -> Self {
+        let brain = Self::ignorant(socket).await;
+        brain.publisher.publish(&state(node), vec![]);
+        brain
+    }
+
+    /// One that knows nothing yet.
+    async fn ignorant(socket: &Path) -> Self {
         let publisher = Publisher::new(|_| {});
-        publisher.publish(&state(node), vec![]);
         let target = Target::Unix(socket.to_path_buf());
         let listener = Listener::open(target, SOCKET_MODE, None).await.unwrap();
         let served = publisher.clone();
@@ -131,6 +137,18 @@ async fn a_brain_that_goes_away_leaves_a_stale_state_until_one_comes_that_is_rep
         (link.stale().unwrap().reason, contact.losses()),
         ("another reason".to_owned(), 2)
     );
+
+    // One that knows nothing is there, and makes the state no newer.
+    let ignorant = Brain::ignorant(&socket).await;
+    soon(async {
+        while !link.stale().unwrap().reason.contains("has not told") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(link.stale().unwrap().since, stale.since);
+    assert!(!contact.is_connected());
+    ignorant.kill().await;
 
     // What was not delivered is, once somebody is there: only the newest.
     link.report(None, vec![], Some("old".to_owned()));
