@@ -24,7 +24,11 @@ use self::reports::Reports;
 use super::{Message, Stale};
 
 /// How long a brain that speaks for another node is left alone.
-const REFUSED: Duration = Duration::from_secs(10);
+const REFUSED: Duration = if cfg!(test) {
+    Duration::from_millis(50)
+} else {
+    Duration::from_secs(10)
+};
 
 /// A brain that is about to be followed.
 #[derive(Debug)]
