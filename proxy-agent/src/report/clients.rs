@@ -32,6 +32,8 @@ pub struct ClientFacts {
     pub behind_for: Option<Duration>,
     /// Service ports that it could not program.
     pub failures: Vec<ServiceFailure>,
+    /// How many more there are, which are only counted.
+    pub more_failures: u32,
     /// Why a later state is not in force.
     pub error: Option<String>,
 }
@@ -55,6 +57,7 @@ struct Client<'a> {
     applied: Option<u64>,
     behind_seconds: Option<f64>,
     failures: Vec<Failure<'a>>,
+    more_failures: u32,
     error: Option<&'a str>,
 }
 
@@ -74,6 +77,7 @@ impl<'a> Api<'a> {
             applied: client.applied,
             behind_seconds: client.behind_for.map(|behind| behind.as_secs_f64()),
             failures: client.failures.iter().map(Failure::of).collect(),
+            more_failures: client.more_failures,
             error: client.error.as_deref(),
         };
         Self {
@@ -137,7 +141,7 @@ pub(super) fn render(facts: &ApiFacts, state: &NodeState) -> String {
                     .map(|behind| format!("{}s", behind.as_secs())),
             ),
             or_dash((!missing.is_empty()).then(|| table::list(&missing))),
-            client.failures.len().to_string(),
+            (client.failures.len() as u64 + u64::from(client.more_failures)).to_string(),
         ]
     };
     let mut text = format!(

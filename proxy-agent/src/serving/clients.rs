@@ -70,6 +70,7 @@ impl Clients {
             applied: client.applied,
             behind_for: client.behind_for,
             failures: client.failures,
+            more_failures: client.more_failures,
             error: client.error,
         };
         ApiFacts {
@@ -167,7 +168,7 @@ const OF_CLIENT: [OfClient; 5] = [
     (
         "culvert_client_service_ports_not_programmed",
         "Service ports that the client could not program; `state` names them",
-        |client| exact(client.failures.len() as u64),
+        |client| exact(client.failures.len() as u64 + u64::from(client.more_failures)),
     ),
     (
         "culvert_client_failing",
@@ -220,6 +221,7 @@ pub(super) fn described() -> Vec<Figure> {
         applied: None,
         behind_for: None,
         failures: Vec::new(),
+        more_failures: 0,
         error: None,
     };
     figures(0, &[client])

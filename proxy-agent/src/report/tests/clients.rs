@@ -16,6 +16,7 @@ fn clients_are_told_with_what_each_misses() {
         applied: None,
         behind_for: None,
         failures: vec![],
+        more_failures: 0,
         error: None,
     };
     let state = balanced();
@@ -32,6 +33,7 @@ fn clients_are_told_with_what_each_misses() {
             key,
             reason: "full".to_owned(),
         }],
+        more_failures: 8,
         error: Some("no room".to_owned()),
         ..client("bad", &[])
     };
@@ -46,13 +48,13 @@ fn clients_are_told_with_what_each_misses() {
     let json: Value = serde_json::from_str(&agent_to_json(&state, &served)).unwrap();
     let expected = json!({ "revision": 7, "clients": [
         { "name": "bad", "connected": false, "lacks": [], "missing": {}, "applied": 5,
-          "behindSeconds": 61.5, "failures": [{ "service": "shop/web/TCP/IPv4", "reason": "full" }],
+          "behindSeconds": 61.5, "failures": [{ "service": "shop/web/TCP/IPv4", "reason": "full" }], "moreFailures": 8,
           "error": "no room" },
         { "name": "good", "connected": true, "lacks": ["external-traffic", "source-ranges"],
           "missing": { "external-traffic": 1, "source-ranges": 1 }, "applied": 7,
-          "behindSeconds": null, "failures": [], "error": null },
+          "behindSeconds": null, "failures": [], "moreFailures": 0, "error": null },
         { "name": "looker", "connected": true, "lacks": [], "missing": {}, "applied": null,
-          "behindSeconds": null, "failures": [], "error": null },
+          "behindSeconds": null, "failures": [], "moreFailures": 0, "error": null },
     ] });
     assert_eq!(json["agent"]["nodeApi"], expected);
     let text = agent_to_text(&state, &served);
@@ -60,7 +62,7 @@ fn clients_are_told_with_what_each_misses() {
 Clients of the node API, whose newest revision is 7:
 
 CLIENT  CONNECTED  REVISION  BEHIND  MISSING                                  NOT PROGRAMMED
-bad     no         5         61s     -                                        1
+bad     no         5         61s     -                                        9
 good    yes        7         -       external-traffic (1), source-ranges (1)  0
 looker  yes        -         -       -                                        0
 bad: no room

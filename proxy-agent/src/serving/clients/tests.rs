@@ -157,6 +157,7 @@ fn ever_new_names_share_one_and_those_that_are_forgotten_make_room() {
         applied: (number == 3 * MOST_NAMED).then_some(1),
         behind_for: None,
         failures: vec![],
+        more_failures: 0,
         error: None,
     };
     let all: Vec<_> = (0..=3 * MOST_NAMED).map(client).collect();
