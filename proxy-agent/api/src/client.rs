@@ -116,19 +116,15 @@ impl Client {
         Ok(())
     }
 
-    /// Operations from `resume` on, and which brain tells them, if it says so.
     pub(crate) async fn watch(
         &self,
         resume: Option<Token>,
-    ) -> Result<(tonic::Streaming<wire::Operation>, Option<u64>), ClientError> {
+    ) -> Result<tonic::Streaming<wire::Operation>, ClientError> {
         let request = wire::WatchRequest {
             client: Some(self.client.clone()),
             resume: resume.map(Into::into),
         };
-        let response = self.api.clone().watch(request).await?;
-        let instance = response.metadata().get(wire::INSTANCE);
-        let instance = instance.and_then(|text| text.to_str().ok()?.parse().ok());
-        Ok((response.into_inner(), instance))
+        Ok(self.api.clone().watch(request).await?.into_inner())
     }
 }
 

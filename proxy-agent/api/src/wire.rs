@@ -9,8 +9,4 @@
     reason = "generated"
 )]
 
-/// Metadata of the answer to Watch that says which brain answers: [`Token::instance_id`] in decimal
-/// digits. So a client that resumes learns at once whether the state it has is that brain's.
-pub const INSTANCE: &str = "culvert-instance-id";
-
 include!("wire/culvert.node.v1.rs");

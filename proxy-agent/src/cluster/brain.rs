@@ -88,11 +88,8 @@ impl Source {
                 // Whether it is the right one shows with the state that it sends.
                 Event::Connected if refused => {}
                 Event::Connected => {
-                    if self.follower.is_current() {
-                        self.contact.found();
-                    } else {
-                        self.contact.silent();
-                    }
+                    // Found once it says where it is: one that does not know its cluster is silent.
+                    self.contact.silent();
                     clients.send_replace(self.follower.reporter());
                 }
                 Event::Lost(error) => {

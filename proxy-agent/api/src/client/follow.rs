@@ -27,16 +27,15 @@ pub struct Follower {
 struct Connection {
     client: Client,
     operations: Streaming<wire::Operation>,
-    /// Which brain it is, if it says so.
-    instance: Option<u64>,
     gathering: Gathering,
 }
 
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
-    /// The brain accepted this client. What it says next may take a while: a brain that does not
-    /// know its cluster yet says nothing.
+    /// The brain accepted this client. The next batch may take a while: a brain that does not know
+    /// its cluster yet says nothing. One that does says at once where it is, with an empty batch if
+    /// nothing has changed.
     Connected,
     /// The state changed.
     Batch(Batch),
@@ -113,15 +112,6 @@ impl Follower {
         }
     }
 
-    /// Whether the last batch that was given out is as new as can be, as far as is known: whether
-    /// there is a connection, and to the brain that told it. Another brain may not know its cluster
-    /// yet.
-    pub fn is_current(&self) -> bool {
-        let told = self.token.map(|token| token.instance_id);
-        let here = self.connection.as_ref().and_then(|one| one.instance);
-        told.is_some() && told == here
-    }
-
     /// The connection, for reports beside the stream; `None` while there is none.
     pub fn reporter(&self) -> Option<Client> {
         self.connection.as_ref().map(|one| one.client.clone())
@@ -133,11 +123,10 @@ impl Follower {
         }
         self.rest = None;
         let client = Client::connect(&self.options).await?;
-        let (operations, instance) = client.watch(self.token).await?;
+        let operations = client.watch(self.token).await?;
         Ok(Connection {
             client,
             operations,
-            instance,
             gathering: Gathering::of_watch(self.token.is_some()),
         })
     }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     ClientName, DecodeError, convert,
     report::{MOST_FAILURES, shortened},
-    wire::{self, INSTANCE, node_api_server::NodeApi},
+    wire::{self, node_api_server::NodeApi},
 };
 
 type Result<T> = StdResult<Response<T>, Status>;
@@ -67,10 +67,7 @@ impl NodeApi for Service {
         let (sender, answers) = answers::channel();
         let resume = request.resume.map(Into::into);
         self.spawn(feed::watch(self.publisher.clone(), stream, resume, sender));
-        let mut response = Response::new(answers);
-        let instance = self.publisher.token().instance_id;
-        response.metadata_mut().insert(INSTANCE, instance.into());
-        Ok(response)
+        Ok(Response::new(answers))
     }
 
     async fn next(&self, request: Request<wire::NextRequest>) -> Result<Self::NextStream> {

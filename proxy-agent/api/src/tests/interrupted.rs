@@ -5,10 +5,7 @@ use super::{
     relay::Relay,
     states,
 };
-use crate::{
-    Replica,
-    client::{Event, Follower},
-};
+use crate::{Replica, client::Follower};
 
 /// What a client is told while nothing goes wrong.
 const CHANGES: u16 = 6;
@@ -109,48 +106,4 @@ async fn after_a_cut_only_what_was_missed_is_told() {
         "{batches:?}"
     );
     assert!(batches.iter().any(|(lost, _)| *lost == 1));
-}
-
-/// Waits until it is connected, or lost.
-async fn until_event(follower: &mut Follower, connected: bool) {
-    super::brain::soon(async {
-        loop {
-            match follower.next().await {
-                Event::Connected if connected => return,
-                Event::Lost(_) if !connected => return,
-                _ => {}
-            }
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn who_resumes_knows_at_once_whether_the_brain_is_the_one_it_heard() {
-    let place = Place::new();
-    let path = place.socket("brain");
-    let brain = Brain::start(path.clone()).await;
-    brain.publish(&state(1));
-    let mut follower = brain.follower("one");
-    until_event(&mut follower, true).await;
-    assert!(!follower.is_current(), "nothing was told yet");
-    until(&mut follower, &mut Replica::new(), brain.publisher.token()).await;
-    assert!(follower.is_current());
-    let publisher = brain.publisher.clone();
-    brain.kill().await;
-    until_event(&mut follower, false).await;
-    assert!(!follower.is_current());
-    // The same one again: it has nothing new to tell.
-    let brain = Brain::serve(publisher, path.clone()).await;
-    until_event(&mut follower, true).await;
-    assert!(follower.is_current());
-    brain.kill().await;
-    until_event(&mut follower, false).await;
-    // Another one, which knows nothing itself.
-    let brain = Brain::start(path).await;
-    until_event(&mut follower, true).await;
-    assert!(!follower.is_current());
-    brain.publish(&state(1));
-    until(&mut follower, &mut Replica::new(), brain.publisher.token()).await;
-    assert!(follower.is_current());
 }

@@ -92,7 +92,7 @@ async fn calls_end_when_nobody_is_served_any_more() {
     let client = Client::connect(&options(brain.path.clone(), "one"))
         .await
         .unwrap();
-    let (mut stream, _) = soon(client.watch(None)).await.unwrap();
+    let mut stream = soon(client.watch(None)).await.unwrap();
     brain.kill().await;
     soon(async { while let Ok(Some(_)) = stream.message().await {} }).await;
 }
