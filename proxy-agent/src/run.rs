@@ -195,7 +195,11 @@ async fn live(
             node_ports: here.then_some(node_ports),
         },
         dataplane.choice,
-        Origin { name, link },
+        Origin {
+            name,
+            link,
+            reports: here,
+        },
     );
     let inbox = Inbox {
         messages,

@@ -162,6 +162,11 @@ impl Link {
 
 #[cfg(test)]
 impl Link {
+    /// The newest report.
+    pub fn reported(&self) -> Option<proxy_api::Report> {
+        self.reports.newest()
+    }
+
     /// Waits until `wanted` is the newest report.
     pub async fn until_reported(&self, wanted: proxy_api::Report) {
         self.reports.until(&wanted).await;

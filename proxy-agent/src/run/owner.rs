@@ -54,6 +54,9 @@ pub struct Origin {
     pub name: String,
     /// The brain that is followed, if one is.
     pub link: Option<Link>,
+    /// Whether that brain is told what is in force here: not by one that passes the state on and
+    /// programs nothing. It would count as a backend that is always up to date.
+    pub reports: bool,
 }
 
 /// What comes in.
@@ -202,7 +205,8 @@ impl Owner {
 
     /// Tells the brain that is followed what became of its state. Waits for nothing.
     fn report(&self) {
-        let Some(link) = &self.facts.origin.link else {
+        let origin = &self.facts.origin;
+        let Some(link) = origin.link.as_ref().filter(|_| origin.reports) else {
             return;
         };
         let pipeline = &self.pipeline;

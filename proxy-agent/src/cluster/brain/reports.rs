@@ -45,6 +45,12 @@ impl Reports {
         });
     }
 
+    /// The newest one.
+    #[cfg(test)]
+    pub fn newest(&self) -> Option<Report> {
+        self.0.borrow().clone()
+    }
+
     /// Waits until `wanted` is the newest one.
     #[cfg(test)]
     pub async fn until(&self, wanted: &Report) {

@@ -59,6 +59,7 @@ impl Running {
         let origin = Origin {
             name: "a test".to_owned(),
             link: None,
+            reports: false,
         };
         Self::start_from(fake.pipeline(), fake, origin, sync_period).await
     }

@@ -38,19 +38,41 @@ fn token(revision: u64) -> Token {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_another_brain_says_comes_into_force_and_is_reported() {
-    let fake = Fake::default();
+fn link() -> brain::Link {
     let options = client::Options {
         target: "unix:///nonexistent/brain.sock".parse().unwrap(),
         tls: None,
         name: "fake".parse().unwrap(),
         lacks: vec![],
     };
-    let link = brain::Source::new(options, None).link();
+    brain::Source::new(options, None).link()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_passes_the_state_on_and_programs_nothing_reports_nothing() {
+    let fake = Fake::default();
+    let link = link();
     let origin = Origin {
         name: "brain".to_owned(),
         link: Some(link.clone()),
+        reports: false,
+    };
+    let pipeline = Pipeline::new(Replica::new(), Box::new(fake.clone()), Demand::WhatItCan);
+    let running = Running::start_from(pipeline, fake, origin, None).await;
+    let first = Message::Batch(batch(1, &[1]));
+    running.messages.send(first).await.unwrap();
+    running.stop().await;
+    assert_eq!(link.reported(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_brain_says_comes_into_force_and_is_reported() {
+    let fake = Fake::default();
+    let link = link();
+    let origin = Origin {
+        name: "brain".to_owned(),
+        link: Some(link.clone()),
+        reports: true,
     };
     let reported = |wanted: Report| {
         let link = link.clone();
