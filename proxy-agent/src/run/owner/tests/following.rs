@@ -58,10 +58,12 @@ async fn who_passes_the_state_on_and_programs_nothing_reports_nothing() {
         reports: false,
     };
     let pipeline = Pipeline::new(Replica::new(), Box::new(fake.clone()), Demand::WhatItCan);
-    let running = Running::start_from(pipeline, fake, origin, None).await;
+    let mut running = Running::start_from(pipeline, fake, origin, None).await;
     let first = Message::Batch(batch(1, &[1]));
     running.messages.send(first).await.unwrap();
-    running.stop().await;
+    running.published().await;
+    // Answered after all that came before it is done.
+    assert!(running.snapshot().await.agent.in_force);
     assert_eq!(link.reported(), None);
 }
 
