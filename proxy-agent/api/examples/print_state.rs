@@ -53,5 +53,6 @@ impl Backend for PrintState {
 }
 
 fn main() -> ExitCode {
-    driver::main(PrintState)
+    // One that programs something calls `driver::main`, which also tells the brain what is in force.
+    driver::look_on(PrintState)
 }

@@ -90,6 +90,11 @@ pub fn main(backend: impl Backend + 'static) -> ExitCode {
     main_of(Replicating::new(backend))
 }
 
+/// The same for what only looks on: it brings nothing into force, and the brain is told nothing.
+pub fn look_on(backend: impl Backend + 'static) -> ExitCode {
+    main_of(Replicating::looking_on(backend))
+}
+
 /// The same for whatever takes operations as they come.
 pub fn main_of(sink: impl Sink) -> ExitCode {
     let cli = Cli::parse();

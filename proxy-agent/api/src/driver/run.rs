@@ -116,7 +116,9 @@ impl<S: Sink> Driver<S> {
         let result = self.busy(move |sink| sink.apply(batch)).await;
         let retry = self.synced(token, result);
         // The brain may have gone meanwhile: what counts is in force.
-        drop(timeout(REPORT, client.report(&self.report)).await);
+        if self.sink().reports() {
+            drop(timeout(REPORT, client.report(&self.report)).await);
+        }
         match (retry?, &self.report.error) {
             (Some(_), Some(reason)) => Err(DriverError::Fatal {
                 cause: proxy_model::FatalCause::Other,
@@ -278,6 +280,9 @@ impl<S: Sink> Driver<S> {
     }
 
     async fn tell(&self, follower: &Follower) {
+        if !self.sink().reports() {
+            return;
+        }
         match timeout(REPORT, follower.report(&self.report)).await {
             Ok(Ok(())) => {}
             // It is told again once there is a connection.

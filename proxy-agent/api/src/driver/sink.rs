@@ -23,6 +23,12 @@ pub trait Sink: Send + 'static {
         None
     }
 
+    /// Whether the brain is told what is in force. What only looks on would count as a backend of the
+    /// node, and as one that is behind once it has ended.
+    fn reports(&self) -> bool {
+        true
+    }
+
     /// Takes note of a state that is in force already. Returns whether it can go on from it without
     /// being told; if so, the first batch may be no reset.
     fn resumes(&self) -> bool {
@@ -50,6 +56,7 @@ pub struct Replicating<B> {
     behind: bool,
     /// What the last sync could not program: it is still so while nothing is synced.
     failures: Vec<ServiceFailure>,
+    reports: bool,
 }
 
 impl<B: Backend> Replicating<B> {
@@ -60,6 +67,15 @@ impl<B: Backend> Replicating<B> {
             replica: Replica::new(),
             behind: true,
             failures: Vec::new(),
+            reports: true,
+        }
+    }
+
+    /// One that brings nothing into force, and reports nothing.
+    pub fn looking_on(backend: B) -> Self {
+        Self {
+            reports: false,
+            ..Self::new(backend)
         }
     }
 
@@ -104,6 +120,10 @@ impl<B: Backend + 'static> Sink for Replicating<B> {
 
     fn resumes(&self) -> bool {
         false
+    }
+
+    fn reports(&self) -> bool {
+        self.reports
     }
 
     fn already_in_force(&mut self, batch: Batch) {

@@ -333,6 +333,38 @@ async fn a_state_that_is_in_force_already_is_not_synced_again() {
 }
 
 #[tokio::test]
+async fn who_only_looks_on_reports_nothing() {
+    let place = Place::new();
+    let brain = Brain::start(place.socket("brain")).await;
+    brain.publish(&states::numbered(2, 1));
+    for once in [true, false] {
+        let (sender, mut asked) = mpsc::unbounded_channel();
+        let backend = Recording {
+            asked: sender,
+            answers: Arc::default(),
+        };
+        let options = Options {
+            once,
+            ..driven_by(&brain)
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(run(Replicating::looking_on(backend), options, async {
+            drop(stopped.await);
+        }));
+        soon(asked.recv()).await.unwrap();
+        if !once {
+            // The next state comes after whatever came of the first.
+            brain.publish(&states::numbered(2, 2));
+            soon(asked.recv()).await.unwrap();
+            drop(stop);
+        }
+        soon(task).await.unwrap().unwrap();
+    }
+    brain.until_nobody_is_served().await;
+    assert_eq!(brain.publisher.clients(), []);
+}
+
+#[tokio::test]
 async fn nobody_there_is_an_error_for_once() {
     let place = Place::new();
     let client = options(place.socket("nobody"), "one");
