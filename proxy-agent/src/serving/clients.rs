@@ -214,15 +214,6 @@ pub(super) fn figures(revision: u64, all: &[ClientStatus]) -> Vec<Figure> {
 
 /// For the reference page.
 pub(super) fn described() -> Vec<Figure> {
-    let client = ClientStatus {
-        name: "ebpf".parse().expect("it is a valid name"),
-        lacks: Vec::new(),
-        streams: 0,
-        applied: None,
-        behind_for: None,
-        failures: Vec::new(),
-        more_failures: 0,
-        error: None,
-    };
+    let client = ClientStatus::of("ebpf".parse().expect("it is a valid name"));
     figures(0, &[client])
 }

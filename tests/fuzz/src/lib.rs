@@ -15,3 +15,14 @@ pub mod model;
 pub mod objects;
 mod questions;
 pub mod wire;
+
+/// Bytes without any sense, the same each time, of many lengths.
+#[cfg(test)]
+fn noise() -> impl Iterator<Item = Vec<u8>> {
+    let mut seed = 1_u64;
+    let mut byte = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        seed.to_be_bytes()[0]
+    };
+    (0..400).map(move |length| (0..length * 3).map(|_| byte()).collect())
+}

@@ -48,6 +48,22 @@ pub struct ClientStatus {
     pub error: Option<String>,
 }
 
+impl ClientStatus {
+    /// One of which nothing is known but its name.
+    pub fn of(name: ClientName) -> Self {
+        Self {
+            name,
+            lacks: Vec::new(),
+            streams: 0,
+            applied: None,
+            behind_for: None,
+            failures: Vec::new(),
+            more_failures: 0,
+            error: None,
+        }
+    }
+}
+
 /// What a client reports.
 #[derive(Debug)]
 pub struct Reported {
@@ -209,16 +225,7 @@ impl Clients {
 impl Known {
     fn record(&mut self, name: &ClientName) -> &mut Record {
         self.all.entry(name.clone()).or_insert_with(|| Record {
-            status: ClientStatus {
-                name: name.clone(),
-                lacks: Vec::new(),
-                streams: 0,
-                applied: None,
-                behind_for: None,
-                failures: Vec::new(),
-                more_failures: 0,
-                error: None,
-            },
+            status: ClientStatus::of(name.clone()),
             behind_since: None,
             measured: None,
             last_seen: Instant::now(),
