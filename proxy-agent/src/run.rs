@@ -19,7 +19,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use proxy_api::{
     Replica, client,
-    server::{ListenError, Listener},
+    server::{ListenError, Listener, socket::SocketError},
 };
 use proxy_model::{Capability, FrontendKind, Model, NodePortSelection, NodeState, Protocol};
 use thiserror::Error;
@@ -33,7 +33,7 @@ use self::{
     source::Source,
 };
 use crate::{
-    admin::server::{Socket, SocketError},
+    admin::server::Socket,
     backend::{
         choice::NoBackend,
         ebpf::{self, OpenError},

@@ -26,13 +26,7 @@ impl Brain {
             .tempdir()
             .context("cannot make a directory for a socket")?;
         let target = format!("unix://{}", dir.path().join("brain.sock").display());
-        let (publisher, runtime) = serving(&target)?;
-        Ok(Self {
-            publisher,
-            target,
-            dir,
-            runtime,
-        })
+        Self::serving(target, dir)
     }
 
     /// Another brain in the place of this one, as after a crash: it knows nothing of its clients, nor
@@ -46,7 +40,23 @@ impl Brain {
         } = self;
         // Its tasks end here, and with them the connections and the socket.
         drop(runtime);
-        let (publisher, runtime) = serving(&target)?;
+        Self::serving(target, dir)
+    }
+
+    fn serving(target: String, dir: TempDir) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let listener = Listener::open(target.parse()?, SOCKET_MODE, None);
+        let listener = runtime.block_on(listener)?;
+        let publisher = Publisher::new(|_| {});
+        let serving = serve(publisher.clone(), listener);
+        runtime.spawn(async move {
+            if let Err(error) = serving.await {
+                eprintln!("{error}");
+            }
+        });
         Ok(Self {
             publisher,
             target,
@@ -85,21 +95,4 @@ impl Brain {
             format!("no client had revision {newest} in force in {LIMIT:?}: {clients:?}")
         })?
     }
-}
-
-fn serving(target: &str) -> Result<(Publisher, Runtime)> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()?;
-    let listener = Listener::open(target.parse()?, SOCKET_MODE, None);
-    let listener = runtime.block_on(listener)?;
-    let publisher = Publisher::new(|_| {});
-    let serving = serve(publisher.clone(), listener);
-    runtime.spawn(async move {
-        if let Err(error) = serving.await {
-            eprintln!("{error}");
-        }
-    });
-    Ok((publisher, runtime))
 }

@@ -19,6 +19,7 @@ mod incoming;
 mod listen;
 mod publisher;
 mod service;
+pub mod socket;
 
 #[cfg(test)]
 pub(crate) use self::{changes::Whole, feed::upsert};

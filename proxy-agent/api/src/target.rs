@@ -44,6 +44,21 @@ pub struct TargetError {
     problem: &'static str,
 }
 
+impl TlsFiles {
+    /// Those that flags named: certificate, key, authority, whose names begin with `prefix` (`--`,
+    /// `--listen-`). `None` if none is given; one alone is of no use.
+    pub fn of_flags(prefix: &str, files: [Option<PathBuf>; 3]) -> Result<Option<Self>, String> {
+        match files {
+            [None, None, None] => Ok(None),
+            [Some(cert), Some(key), Some(ca)] => Ok(Some(Self { cert, key, ca })),
+            _ => Err(format!(
+                "{prefix}tls-cert, {prefix}tls-key and {prefix}tls-ca belong together: give all \
+                 three"
+            )),
+        }
+    }
+}
+
 impl Target {
     /// Whether [`TlsFiles`] are needed.
     pub const fn is_tls(&self) -> bool {

@@ -1,11 +1,6 @@
 //! Answers on the socket. Knows how a question looks on the wire; the run loop answers it.
 
-use std::{
-    fs::{self, DirBuilder, Permissions},
-    io,
-    os::unix::fs::{DirBuilderExt, FileTypeExt as _, MetadataExt as _, PermissionsExt},
-    path::{Path, PathBuf},
-};
+use std::{io, path::Path};
 
 use axum::{
     Router,
@@ -14,8 +9,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use proxy_api::server::{
+    SOCKET_MODE,
+    socket::{self, SocketError, SocketFile},
+};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::{mpsc, oneshot},
@@ -27,67 +25,28 @@ use crate::{
     report::{self, explain},
 };
 
-/// Why nobody can ask.
-#[derive(Debug, Error)]
-#[error("{what} {path}: {error}")]
-pub struct SocketError {
-    what: &'static str,
-    path: PathBuf,
-    error: io::Error,
-}
-
 /// The socket; removed when dropped, unless another agent's has taken its place.
 #[derive(Debug)]
 pub struct Socket {
-    path: PathBuf,
-    /// Device and inode.
-    identity: (u64, u64),
     listener: UnixListener,
+    _file: SocketFile,
 }
 
 impl Socket {
     /// Opens `path` for the agent's user alone. What is there is of an agent that is gone: the
     /// caller holds the lock of the pin directory that the path stands for.
     pub fn open(path: &Path) -> Result<Self, SocketError> {
-        let failed = |what, error| SocketError {
-            what,
-            path: path.to_owned(),
-            error,
-        };
-        if let Some(directory) = path.parent() {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
-                .map_err(|error| failed("cannot make the directory of", error))?;
-        }
-        match fs::symlink_metadata(path) {
-            Ok(found) if !found.file_type().is_socket() => {
-                let error = io::Error::other("something that is no socket is there");
-                return Err(failed("cannot replace", error));
-            }
-            _ => {}
-        }
-        // Nobody can connect by the final name before the rights are right.
-        let staged = path.with_extension("new");
-        remove(&staged).map_err(|error| failed("cannot replace", error))?;
-        let listener =
-            UnixListener::bind(&staged).map_err(|error| failed("cannot listen on", error))?;
-        fs::set_permissions(&staged, Permissions::from_mode(0o600))
-            .and_then(|()| fs::rename(&staged, path))
-            .map_err(|error| failed("cannot put in place", error))?;
-        let identity = identity(path).map_err(|error| failed("cannot look at", error))?;
+        let (listener, file) = socket::listen(path, SOCKET_MODE, 0o700)?;
         Ok(Self {
-            path: path.to_owned(),
-            identity,
             listener,
+            _file: file,
         })
     }
 
     /// The same where no lock tells whether what is there is of an agent that is gone: refuses to
     /// take the place of one that answers.
     pub async fn open_unless_served(path: &Path) -> Result<Self, SocketError> {
-        if UnixStream::connect(path).await.is_ok() {
+        if socket::is_served(path).await {
             return Err(SocketError {
                 what: "will not take the place of the agent that answers on",
                 path: path.to_owned(),
@@ -108,19 +67,6 @@ impl Socket {
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let found = fs::symlink_metadata(path)?;
-    Ok((found.dev(), found.ino()))
-}
-
-/// Removes the socket at `path`, if there is one.
-pub fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// Keeps the socket's file for as long as it is served.
 struct Listener(Socket);
 
@@ -134,17 +80,6 @@ impl axum::serve::Listener for Listener {
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
         self.0.listener.local_addr()
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if identity(&self.path).ok() != Some(self.identity) {
-            return;
-        }
-        if let Err(error) = remove(&self.path) {
-            tracing::debug!(path = %self.path.display(), %error, "socket not removed");
-        }
     }
 }
 

@@ -120,7 +120,8 @@ pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
     let cleanup = ebpf::cleanup(&pin_dir)?;
     // Of an agent that was killed; a running one would have kept the pins locked.
     let socket = admin::socket_path(&pin_dir);
-    admin::server::remove(&socket).with_context(|| format!("removing {}", socket.display()))?;
+    proxy_api::server::socket::remove(&socket)
+        .with_context(|| format!("removing {}", socket.display()))?;
     print(&format!("{cleanup}\n"))
 }
 

@@ -49,28 +49,12 @@ pub struct DriverArgs {
     pub sync_period: u64,
 }
 
-impl TlsFiles {
-    /// The three files; `None` if none is given. One alone is of no use.
-    pub fn of_flags(
-        cert: Option<PathBuf>,
-        key: Option<PathBuf>,
-        ca: Option<PathBuf>,
-    ) -> Result<Option<Self>, String> {
-        match (cert, key, ca) {
-            (None, None, None) => Ok(None),
-            (Some(cert), Some(key), Some(ca)) => Ok(Some(Self { cert, key, ca })),
-            _ => {
-                Err("--tls-cert, --tls-key and --tls-ca belong together: give all three".to_owned())
-            }
-        }
-    }
-}
-
 impl DriverArgs {
     /// What they mean for a backend called `name` that lacks `lacks`.
     pub fn options(self, name: &str, lacks: &[Capability]) -> Result<Options, DriverError> {
         let usage = |problem: String| DriverError::Usage(problem);
-        let tls = TlsFiles::of_flags(self.tls_cert, self.tls_key, self.tls_ca).map_err(usage)?;
+        let tls =
+            TlsFiles::of_flags("--", [self.tls_cert, self.tls_key, self.tls_ca]).map_err(usage)?;
         if self.target.is_tls() && tls.is_none() {
             let problem = "needs --tls-cert, --tls-key and --tls-ca";
             return Err(usage(format!("--target {}: {problem}", self.target)));

@@ -1,18 +1,13 @@
 //! Where clients come in: a Unix socket, loopback, or mutual TLS.
 
-use std::{
-    ffi::OsString,
-    fs::{self, DirBuilder, Permissions},
-    io,
-    os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
-    path::{Path, PathBuf},
-};
+#[cfg(feature = "tls")]
+use std::fs;
+use std::path::Path;
 
 use thiserror::Error;
 use tokio::{
-    net::{TcpListener, UnixListener, UnixStream},
+    net::{TcpListener, UnixListener},
     sync::watch,
-    time::timeout,
 };
 use tonic::transport::Server;
 #[cfg(feature = "tls")]
@@ -22,11 +17,15 @@ use super::{
     incoming::connections,
     publisher::Publisher,
     service::{SILENCE, Service},
+    socket::{self, SocketFile},
 };
 use crate::{Target, TlsFiles, target::Host, wire::node_api_server::NodeApiServer};
 
 /// Rights of a socket that nobody chose others for: its user alone.
 pub const SOCKET_MODE: u32 = 0o600;
+
+/// Those of directories on the way there: the socket's own are what counts.
+const DIRECTORY_MODE: u32 = 0o755;
 
 /// Why nobody can come in.
 #[derive(Debug, Error)]
@@ -46,16 +45,8 @@ pub struct Listener {
 
 #[derive(Debug)]
 enum Socket {
-    Unix(UnixListener, File),
+    Unix(UnixListener, SocketFile),
     Tcp(TcpListener),
-}
-
-/// The file of a Unix socket; removed when dropped, unless another one has taken its place.
-#[derive(Debug)]
-struct File {
-    path: PathBuf,
-    /// Device and inode.
-    identity: (u64, u64),
 }
 
 impl Listener {
@@ -128,59 +119,12 @@ async fn tcp(host: &Host) -> Result<Socket, String> {
 }
 
 async fn unix(path: &Path, mode: u32) -> Result<Socket, String> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err("this is no name of a file".to_owned());
-    };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(directory)
-        .map_err(|error| format!("making the directory: {error}"))?;
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err("something that is no socket is there".to_owned());
-        }
-        Ok(_) if somebody_listens(path).await => {
-            return Err("another process listens there".to_owned());
-        }
-        _ => {}
+    if socket::is_served(path).await {
+        return Err("another process listens there".to_owned());
     }
-    // In a directory that nobody else can enter: nobody connects before the rights are right.
-    let mut staged = OsString::from(".");
-    staged.push(name);
-    staged.push(format!(".{}", std::process::id()));
-    let staged = Staging(directory.join(staged));
-    DirBuilder::new()
-        .mode(0o700)
-        .create(&staged.0)
-        .map_err(|error| format!("making {}: {error}", staged.0.display()))?;
-    let socket = staged.0.join("s");
-    let listener = UnixListener::bind(&socket).map_err(|error| error.to_string())?;
-    fs::set_permissions(&socket, Permissions::from_mode(mode))
-        .and_then(|()| fs::rename(&socket, path))
-        .map_err(|error| format!("putting it in place: {error}"))?;
-    let identity = identity(path).map_err(|error| format!("looking at it: {error}"))?;
-    let path = path.to_owned();
-    Ok(Socket::Unix(listener, File { path, identity }))
-}
-
-/// Whether a process is behind a socket, be it one that does not answer.
-async fn somebody_listens(path: &Path) -> bool {
-    !matches!(
-        timeout(SILENCE, UnixStream::connect(path)).await,
-        Ok(Err(_))
-    )
-}
-
-/// A directory that is gone when this is dropped.
-struct Staging(PathBuf);
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::debug!(path = %self.0.display(), %error, "directory not removed");
-        }
-    }
+    let opened = socket::listen(path, mode, DIRECTORY_MODE);
+    let (listener, file) = opened.map_err(|error| error.to_string())?;
+    Ok(Socket::Unix(listener, file))
 }
 
 #[cfg(feature = "tls")]
@@ -206,26 +150,4 @@ fn secure(server: Server, files: &TlsFiles) -> Result<Server, String> {
 #[cfg(not(feature = "tls"))]
 fn secure(_: Server, _: &TlsFiles) -> Result<Server, String> {
     Err("this program was built without TLS (feature `tls`)".to_owned())
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let found = fs::symlink_metadata(path)?;
-    Ok((found.dev(), found.ino()))
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        if identity(&self.path).ok() == Some(self.identity)
-            && let Err(error) = remove(&self.path)
-        {
-            tracing::debug!(path = %self.path.display(), %error, "socket not removed");
-        }
-    }
 }

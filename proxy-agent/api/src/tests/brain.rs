@@ -8,7 +8,7 @@ use tokio::{task::JoinHandle, time::timeout};
 
 use crate::{
     Batch, Replica, Target, Token,
-    client::{self, Event, Follower},
+    client::{self, Client, Event, Follower},
     server::{ListenError, Listener, Publisher, SOCKET_MODE, serve},
 };
 
@@ -65,6 +65,11 @@ impl Brain {
 
     pub fn follower(&self, name: &str) -> Follower {
         Follower::new(options(self.path.clone(), name), None)
+    }
+
+    pub async fn client(&self, name: &str) -> Client {
+        let options = options(self.path.clone(), name);
+        soon(Client::connect(&options)).await.unwrap()
     }
 
     /// Ends it, and waits until it has ended.

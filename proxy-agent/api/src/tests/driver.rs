@@ -5,9 +5,7 @@ use std::{
     time::Duration,
 };
 
-use proxy_model::{
-    Backend, Capability, ChangeSet, FatalCause, NodeState, ServiceFailure, SyncError, SyncReport,
-};
+use proxy_model::{Backend, Capability, ChangeSet, FatalCause, NodeState, SyncError, SyncReport};
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
@@ -207,15 +205,7 @@ async fn failures_are_reported_with_their_service() {
     let place = Place::new();
     let brain = Brain::start(place.socket("brain")).await;
     let mut driven = Driven::start(driven_by(&brain));
-    let failure = ServiceFailure {
-        key: states::numbered(1, 1)
-            .services
-            .keys()
-            .next()
-            .unwrap()
-            .clone(),
-        reason: "full".to_owned(),
-    };
+    let failure = states::failure("full");
     driven.answers.lock().unwrap().push(Ok(SyncReport {
         writes: 0,
         failures: vec![failure.clone()],
@@ -270,14 +260,7 @@ async fn a_brain_that_comes_back_disturbs_nothing() {
     brain.publish(&states::numbered(3, 1));
     until_applied(&brain, 1).await;
     let mut changed = states::numbered(3, 1);
-    changed.services.remove(
-        &states::numbered(1, 1)
-            .services
-            .keys()
-            .next()
-            .unwrap()
-            .clone(),
-    );
+    changed.services.remove(&states::first_key());
     brain.publish(&changed);
     let asked = driven.next().await;
     assert_eq!(

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Replica,
-    client::{Client, Event, Follower},
+    client::{Event, Follower},
     server::Publisher,
 };
 
@@ -72,7 +72,7 @@ proptest! {
             let place = Place::new();
             let brain = Brain::start(place.socket("brain")).await;
             brain.publish(&state);
-            let client = Client::connect(&options(brain.path.clone(), "one")).await.unwrap();
+            let client = brain.client("one").await;
             let batch = soon(client.next(None)).await.unwrap();
             assert_eq!(batch.token, brain.publisher.token());
             let mut replica = Replica::new();
@@ -88,9 +88,7 @@ async fn nothing_is_told_before_there_is_a_state() {
     let brain = Brain::start(place.socket("brain")).await;
     let mut follower = brain.follower("one");
     assert!(matches!(soon(follower.next()).await, Event::Connected));
-    let client = Client::connect(&options(brain.path.clone(), "two"))
-        .await
-        .unwrap();
+    let client = brain.client("two").await;
     let mut next = Box::pin(client.next(None));
     tokio::select! {
         biased;
@@ -109,9 +107,7 @@ async fn next_waits_for_another_state_than_the_one_seen() {
     let place = Place::new();
     let brain = Brain::start(place.socket("brain")).await;
     brain.publish(&states::numbered(2, 1));
-    let client = Client::connect(&options(brain.path.clone(), "one"))
-        .await
-        .unwrap();
+    let client = brain.client("one").await;
     let seen = soon(client.next(None)).await.unwrap().token;
     let next = client.next(Some(seen));
     let publish = async {

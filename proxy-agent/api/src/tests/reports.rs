@@ -8,12 +8,12 @@ use std::{
 use proxy_model::{Capability, IpFamily, ServiceFailure};
 
 use super::{
-    brain::{Brain, Place, batch, options, soon},
+    brain::{Brain, Place, batch, soon},
     states,
 };
 use crate::{
     ClientName, Report, Token, Trigger,
-    client::{Client, ClientError},
+    client::ClientError,
     server::{ClientStatus, Publisher},
     wire,
 };
@@ -47,15 +47,7 @@ async fn a_brain_knows_what_its_clients_have_in_force() {
         "who never reports only looks on"
     );
 
-    let failure = ServiceFailure {
-        key: states::numbered(1, 1)
-            .services
-            .keys()
-            .next()
-            .unwrap()
-            .clone(),
-        reason: "no room".to_owned(),
-    };
+    let failure = states::failure("no room");
     let report = Report {
         failures: vec![failure.clone()],
         ..applied(first)
@@ -94,9 +86,7 @@ async fn a_state_of_another_brain_counts_for_nothing() {
     let place = Place::new();
     let brain = Brain::start(place.socket("brain")).await;
     brain.publish(&states::numbered(2, 1));
-    let client = Client::connect(&options(brain.path.clone(), "one"))
-        .await
-        .unwrap();
+    let client = brain.client("one").await;
     let mut other = brain.publisher.token();
     other.instance_id += 1;
     soon(client.report(&applied(other))).await.unwrap();
@@ -160,9 +150,7 @@ async fn changes_are_measured_until_they_are_in_force() {
 async fn who_has_no_name_is_refused() {
     let place = Place::new();
     let brain = Brain::start(place.socket("brain")).await;
-    let client = Client::connect(&options(brain.path.clone(), "one"))
-        .await
-        .unwrap();
+    let client = brain.client("one").await;
     for (name, expected) in [
         (None, "client: is required"),
         (Some(""), "client.name: \"\" is no name of a client"),
@@ -187,9 +175,7 @@ async fn who_has_no_name_is_refused() {
 async fn only_so_many_calls_are_served() {
     let place = Place::new();
     let brain = Brain::start(place.socket("brain")).await;
-    let client = Client::connect(&options(brain.path.clone(), "one"))
-        .await
-        .unwrap();
+    let client = brain.client("one").await;
     let mut open = Vec::new();
     let refused = loop {
         match soon(client.watch(None)).await {
@@ -218,9 +204,7 @@ async fn a_report_of_very_many_failures_is_taken() {
     let brain = Brain::start(place.socket("brain")).await;
     let state = states::numbered(30_000, 1);
     brain.publish(&state);
-    let client = Client::connect(&options(brain.path.clone(), "one"))
-        .await
-        .unwrap();
+    let client = brain.client("one").await;
     let failure = |key: &proxy_model::ServicePortKey| ServiceFailure {
         key: key.clone(),
         reason: "x".repeat(5_000),

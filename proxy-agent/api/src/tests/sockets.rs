@@ -89,9 +89,7 @@ async fn calls_end_when_nobody_is_served_any_more() {
     let place = Place::new();
     let brain = Brain::start(place.socket("brain")).await;
     brain.publish(&states::numbered(1, 1));
-    let client = Client::connect(&options(brain.path.clone(), "one"))
-        .await
-        .unwrap();
+    let client = brain.client("one").await;
     let mut stream = soon(client.watch(None)).await.unwrap();
     brain.kill().await;
     soon(async { while let Ok(Some(_)) = stream.message().await {} }).await;

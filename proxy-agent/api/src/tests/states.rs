@@ -9,8 +9,8 @@ use std::{
 use proptest::{collection::vec, option, prelude::*};
 use proxy_model::{
     Diagnostic, Endpoint, Frontend, FrontendKind, HealthCheck, HealthCheckKey, IpFamily, IpNet,
-    Node, NodeInfo, NodeState, Protocol, ServiceName, ServicePortKey, ServiceState, SourceRanges,
-    TrafficPolicy,
+    Node, NodeInfo, NodeState, Protocol, ServiceFailure, ServiceName, ServicePortKey, ServiceState,
+    SourceRanges, TrafficPolicy,
     oracle::{Detector, Traffic},
 };
 
@@ -327,5 +327,19 @@ pub fn numbered(count: u16, version: u16) -> NodeState {
     NodeState {
         services: (0..count).map(service).collect(),
         ..NodeState::default()
+    }
+}
+
+/// A Service port that every state of [`numbered`] has.
+pub fn first_key() -> ServicePortKey {
+    let state = numbered(1, 1);
+    state.services.keys().next().unwrap().clone()
+}
+
+/// That it could not be programmed.
+pub fn failure(reason: &str) -> ServiceFailure {
+    ServiceFailure {
+        key: first_key(),
+        reason: reason.to_owned(),
     }
 }

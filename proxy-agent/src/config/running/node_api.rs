@@ -48,7 +48,7 @@ pub(super) fn brain(
         &args.target_tls_key,
         &args.target_tls_ca,
     ];
-    let tls = tls("--target", files, mistakes);
+    let tls = tls("--target-", files, mistakes);
     let name = args.client_name.as_deref().unwrap_or(default_name);
     let name = match name.parse() {
         Ok(name) => Some(name),
@@ -111,7 +111,7 @@ pub(super) fn listen(args: &ListenArgs, mistakes: &mut Vec<String>) -> Listen {
         &args.listen_tls_key,
         &args.listen_tls_ca,
     ];
-    let tls = tls("--listen", files, mistakes);
+    let tls = tls("--listen-", files, mistakes);
     let mut targets = Vec::new();
     for typed in &args.listen {
         let Some(target) = target("--listen", typed, mistakes) else {
@@ -166,17 +166,13 @@ fn needed(flag: &str, targets: &[&Target], given: bool, mistakes: &mut Vec<Strin
     }
 }
 
-/// The three files; one alone is of no use.
-fn tls(flag: &str, files: [&Option<PathBuf>; 3], mistakes: &mut Vec<String>) -> Option<TlsFiles> {
-    let [Some(cert), Some(key), Some(ca)] = files.map(Clone::clone) else {
-        if files.iter().any(|file| file.is_some()) {
-            mistakes.push(format!(
-                "{flag}-tls-cert, {flag}-tls-key and {flag}-tls-ca belong together: give all three"
-            ));
-        }
-        return None;
-    };
-    Some(TlsFiles { cert, key, ca })
+/// The files that the flags name which begin with `prefix`.
+fn tls(prefix: &str, files: [&Option<PathBuf>; 3], mistakes: &mut Vec<String>) -> Option<TlsFiles> {
+    let files = TlsFiles::of_flags(prefix, files.map(Clone::clone));
+    files.unwrap_or_else(|mistake| {
+        mistakes.push(mistake);
+        None
+    })
 }
 
 /// Rights of a file.
