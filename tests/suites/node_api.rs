@@ -160,6 +160,10 @@ fn where_nobody_could_come_in_the_agent_does_not_start() {
     let taken = brain.target();
     let file = tempfile::NamedTempFile::new().unwrap();
     let no_socket = format!("unix://{}", file.path().display());
+    let in_the_way = format!(
+        "cannot replace {}: something that is no socket is there",
+        file.path().display()
+    );
     let missing = [
         "--listen-tls-cert=/nonexistent/cert",
         "--listen-tls-key=k",
@@ -167,7 +171,7 @@ fn where_nobody_could_come_in_the_agent_does_not_start() {
     ];
     for (listen, more, reason) in [
         (&*taken, &[][..], "another process listens there"),
-        (&no_socket, &[], "something that is no socket is there"),
+        (&no_socket, &[], &*in_the_way),
         ("tls://127.0.0.1:0", &missing, "reading /nonexistent/cert: "),
     ] {
         let mut agent = Agent::prepare(
