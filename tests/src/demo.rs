@@ -104,6 +104,7 @@ fn advice(need: Need) -> &'static str {
              usually have neither: run it on the host, or in a virtual machine."
         }
         Need::NetnsCookie => "It takes Linux 5.14 or later.",
+        Need::Tun => "It takes Linux with TUN devices.",
         Need::Tool(_) | Need::Grpc => {
             "Install it and try again; `cargo xtask setup` installs what is missing."
         }

@@ -11,6 +11,9 @@
 //! harness knows the agent's command line, never its code: suites that look inside depend on
 //! `proxy-agent` themselves.
 //!
+//! [`journey`] is another kind of node, between devices whose other ends the test holds: for packets
+//! that no socket sends.
+//!
 //! [`api_server`] is the cluster of suites whose agent reads an API server.
 //!
 //! Two programs that are no tests use it as well: [`demo`] and [`mod@bench`].
@@ -25,6 +28,7 @@ pub mod cgroup;
 pub mod demo;
 pub mod executable;
 pub mod interrupt;
+pub mod journey;
 pub mod netns;
 pub mod pod;
 pub mod process;

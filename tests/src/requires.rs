@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{bpf, cgroup};
+use crate::{bpf, cgroup, journey::tun::CLONE_DEVICE};
 
 /// Which skips are allowed: `SUITE NEED` per line.
 const ALLOWED: &str = include_str!("../allowed-skips.txt");
@@ -26,6 +26,8 @@ pub enum Need {
     NetnsCookie,
     /// A Python with gRPC.
     Grpc,
+    /// A kernel that lets us make TUN devices.
+    Tun,
     /// A program on the PATH.
     Tool(&'static str),
 }
@@ -37,6 +39,7 @@ impl fmt::Display for Need {
             Self::Bpf => f.pad("bpf"),
             Self::NetnsCookie => f.pad("netns-cookie"),
             Self::Grpc => f.pad("python-grpc"),
+            Self::Tun => f.pad("tun"),
             Self::Tool(name) => f.pad(name),
         }
     }
@@ -44,6 +47,9 @@ impl fmt::Display for Need {
 
 /// What privileged suites need.
 pub const PRIVILEGED: &[Need] = &[Need::Root, Need::Bpf, Need::Tool("ip")];
+
+/// What suites need that send packets through a node by themselves.
+pub const PACKETS: &[Need] = &[Need::Root, Need::Tun, Need::Tool("ip")];
 
 /// The first of `needs` that is not met here, and why.
 pub fn unmet(needs: &[Need]) -> Option<(Need, String)> {
@@ -85,6 +91,8 @@ fn missing(need: Need) -> Option<String> {
         Need::NetnsCookie => missing_netns_cookie(),
         Need::Grpc if python_with_grpc().is_some() => None,
         Need::Grpc => Some("no python3 has the modules grpc and google.protobuf".to_owned()),
+        Need::Tun if Path::new(CLONE_DEVICE).exists() => None,
+        Need::Tun => Some(format!("this kernel has no {CLONE_DEVICE}")),
         Need::Tool(name) if is_on_path(name) => None,
         Need::Tool(name) => Some(format!("there is no {name} on the PATH")),
     }

@@ -74,6 +74,33 @@ impl World {
             .copied()
             .filter(|address| !on_wire(*address))
             .collect();
+        let world = Self::unwired(own, extra)?;
+        let node = &world.node;
+        let mut script = String::from(
+            "link set lo up\n\
+             link add br0 type bridge forward_delay 0 mcast_snooping 0\n\
+             link set br0 up\n",
+        );
+        configure(&mut script, "br0", &node.addresses, &world.extra);
+        node.netns
+            .ip(&script)
+            .context("cannot configure the node")?;
+        Ok(world)
+    }
+
+    /// A node with the addresses `own` besides its usual ones that has none of them yet, and no
+    /// device but loopback: for those who give it devices of their own.
+    pub fn bare(own: &[IpAddr]) -> Result<Self> {
+        let world = Self::unwired(own, Vec::new())?;
+        world
+            .node
+            .netns
+            .ip("link set lo up\n")
+            .context("cannot configure the node")?;
+        Ok(world)
+    }
+
+    fn unwired(own: &[IpAddr], extra: Vec<IpAddr>) -> Result<Self> {
         let cgroup = Cgroup::new()?;
         let node = Host {
             name: "node".to_owned(),
@@ -81,15 +108,6 @@ impl World {
             netns: NetNs::new()?,
             cgroup: cgroup.child("node")?,
         };
-        let mut script = String::from(
-            "link set lo up\n\
-             link add br0 type bridge forward_delay 0 mcast_snooping 0\n\
-             link set br0 up\n",
-        );
-        configure(&mut script, "br0", &node.addresses, &extra);
-        node.netns
-            .ip(&script)
-            .context("cannot configure the node")?;
         Ok(Self {
             node,
             cgroup,

@@ -15,6 +15,7 @@ use crate::windows::wine;
 /// Programs that tests and the demo run, and the Debian packages they are in.
 const TRAFFIC_TOOLS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
+    ("nft", "nftables"),
     ("bpftool", "bpftool"),
     ("ps", "procps"),
     ("nsenter", "util-linux"),

@@ -70,7 +70,7 @@ pub fn listen(
     staged.push(format!(".{}", std::process::id()));
     let staged = Staging(directory.join(staged));
     // Of a process that was killed at this point; in a container, all of them have the same number.
-    let _ = fs::remove_dir_all(&staged.0);
+    fs::remove_dir_all(&staged.0).ok();
     DirBuilder::new()
         .mode(0o700)
         .create(&staged.0)

@@ -1,0 +1,365 @@
+//! A node between devices whose other ends the test holds, and what became of packets in it.
+//!
+//! That nothing became of a packet is known without waiting: the kernel takes the packets of one
+//! CPU through the node one after the other, so once a *canary* that was sent behind them has come
+//! out, so has everything else that ever will.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt::Write as _,
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::AsFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
+    unistd::Pid,
+};
+use proxy_model::Protocol;
+
+use super::{
+    datagram::{self, Datagram, Meaning},
+    local::Local,
+    tun::Tun,
+};
+use crate::world::World;
+
+/// By which everything leaves that the node sends on: its default route.
+const UPLINK: &str = "uplink";
+
+/// On which packets arrive whose interface is of no interest.
+const ANYWHERE: &str = "wan0";
+
+/// Where canaries fly: from and to nobody in no range that a cluster has (RFC 6598), and the
+/// node's own.
+const ABROAD: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 64, 0, 1), Ipv4Addr::new(100, 64, 0, 2)];
+const AT_HOME: [Ipv4Addr; 2] = [Ipv4Addr::LOCALHOST; 2];
+
+/// "Discard": nobody's.
+const CANARY_PORT: u16 = 9;
+
+/// The first source port. Each is used once for each source and protocol, so that no packet belongs
+/// to a connection that the kernel remembers.
+const FIRST_PORT: u16 = 1024;
+
+/// Packets in flight at once, far below the length of any queue.
+const FLIGHT: usize = 64;
+
+/// How long a canary may take, on a machine that does much else.
+const LIMIT: Duration = Duration::from_mins(1);
+
+const SETTINGS: &[(&str, &str)] = &[
+    ("ipv4/ip_forward", "1"),
+    ("ipv6/conf/all/forwarding", "1"),
+    // Packets arrive where no route leads back.
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/conf/default/send_redirects", "0"),
+    // Every refusal counts.
+    ("ipv4/icmp_ratemask", "0"),
+    ("ipv6/icmp/ratemask", ""),
+];
+
+/// Where a packet enters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Entry {
+    /// The node itself sends it.
+    Node,
+    /// It arrives on no interface in particular.
+    Anywhere,
+    /// It arrives on this one.
+    Interface(Arc<str>),
+}
+
+/// A packet to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shot {
+    /// Where it enters.
+    pub entry: Entry,
+    /// Who it says sends it.
+    pub source: IpAddr,
+    /// Whereto.
+    pub destination: SocketAddr,
+    /// What it speaks.
+    pub protocol: Protocol,
+}
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sighting {
+    /// It left the node as this.
+    Left(Datagram),
+    /// It was delivered to the node as this.
+    Delivered(Datagram),
+    /// The sender was told that nobody listens.
+    Refused,
+    /// Nothing.
+    Nothing,
+}
+
+/// The node, from outside.
+#[derive(Debug)]
+pub struct Rig {
+    uplink: Tun,
+    entries: BTreeMap<Arc<str>, Tun>,
+    local: Local,
+    next_token: u32,
+    next_ports: HashMap<(IpAddr, Protocol), u16>,
+}
+
+impl Rig {
+    /// Gives the node of `world`, which must be [bare](World::bare), devices: `interfaces`, on which
+    /// packets can arrive, and one by which all leaves that it knows no better way for.
+    pub fn new(world: &World, interfaces: &BTreeSet<Arc<str>>) -> Result<Self> {
+        let node = world.node();
+        let names = || interfaces.iter().map(AsRef::as_ref).chain([ANYWHERE]);
+        let made = node.netns().run(|| -> Result<Self> {
+            for (name, value) in SETTINGS {
+                let path = format!("/proc/sys/net/{name}");
+                fs::write(&path, format!("{value}\n"))
+                    .with_context(|| format!("cannot set {path}"))?;
+            }
+            Ok(Self {
+                uplink: Tun::new(UPLINK)?,
+                entries: names()
+                    .map(|name| Ok((name.into(), Tun::new(name)?)))
+                    .collect::<Result<_>>()?,
+                local: Local::open()?,
+                next_token: 1,
+                next_ports: HashMap::new(),
+            })
+        });
+        let rig = made??;
+        let mut script = format!("link set {UPLINK} up\n");
+        let mut line = |text: std::fmt::Arguments<'_>| {
+            writeln!(script, "{text}").expect("writing to a String cannot fail");
+        };
+        for name in names() {
+            line(format_args!("link set {name} up"));
+        }
+        for address in node.addresses() {
+            let (length, rest) = match address {
+                IpAddr::V4(_) => (32, ""),
+                IpAddr::V6(_) => (128, " nodad"),
+            };
+            line(format_args!(
+                "addr add {address}/{length} dev {UPLINK}{rest}"
+            ));
+        }
+        line(format_args!("route add 0.0.0.0/0 dev {UPLINK}"));
+        line(format_args!("route add ::/0 dev {UPLINK}"));
+        node.netns()
+            .ip(&script)
+            .context("cannot configure the node's devices")?;
+        Ok(rig)
+    }
+
+    /// Sends `shots`, one after the other, and says what became of each: its number, and that.
+    pub fn fire(&mut self, shots: &[Shot]) -> Result<Vec<(Datagram, Sighting)>> {
+        let mut all = Vec::with_capacity(shots.len());
+        for flight in shots.chunks(FLIGHT) {
+            let sent: Vec<(Entry, Datagram)> = flight
+                .iter()
+                .map(|shot| Ok((shot.entry.clone(), self.datagram(shot)?)))
+                .collect::<Result<_>>()?;
+            let mut seen = self.fly(&sent)?;
+            for (_, datagram) in sent {
+                let sightings = seen.remove(&datagram.token).unwrap_or_default();
+                let sighting = one_of(&sightings)
+                    .with_context(|| format!("{datagram:?} had several fates"))?;
+                all.push((datagram, sighting));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Sends all of `sent` and gives what was seen, by number.
+    fn fly(&mut self, sent: &[(Entry, Datagram)]) -> Result<HashMap<u32, Vec<Sighting>>> {
+        let here = Here::pin()?;
+        let mut devices = BTreeSet::new();
+        for (entry, datagram) in sent {
+            self.send(entry, datagram)?;
+            if *entry != Entry::Node {
+                devices.insert(entry.clone());
+            }
+        }
+        // One behind the packets of each device, and one behind what the node sends to itself.
+        let mut canaries = BTreeSet::new();
+        for (entry, [source, destination]) in devices
+            .into_iter()
+            .map(|entry| (entry, ABROAD))
+            .chain([(Entry::Node, AT_HOME)])
+        {
+            let canary = self.datagram(&Shot {
+                entry: entry.clone(),
+                source: source.into(),
+                destination: SocketAddr::new(destination.into(), CANARY_PORT),
+                protocol: Protocol::Udp,
+            })?;
+            self.send(&entry, &canary)?;
+            canaries.insert(canary.token);
+        }
+        let deadline = Instant::now() + LIMIT;
+        let mut seen = HashMap::new();
+        loop {
+            self.look(&mut seen)?;
+            canaries.retain(|token| !seen.contains_key(token));
+            if canaries.is_empty() {
+                break;
+            }
+            self.wait(deadline)
+                .context("a packet that nothing should touch did not come out")?;
+        }
+        // What was behind a canary's back, in queues that were read before its own.
+        self.look(&mut seen)?;
+        drop(here);
+        Ok(seen)
+    }
+
+    fn send(&self, entry: &Entry, datagram: &Datagram) -> Result<()> {
+        let device = match entry {
+            Entry::Node => return self.local.send(datagram),
+            Entry::Anywhere => ANYWHERE,
+            Entry::Interface(name) => name,
+        };
+        let tun = self
+            .entries
+            .get(device)
+            .with_context(|| format!("the node has no device {device}"))?;
+        tun.inject(&datagram.encode())
+    }
+
+    fn datagram(&mut self, shot: &Shot) -> Result<Datagram> {
+        let port = self
+            .next_ports
+            .entry((shot.source, shot.protocol))
+            .or_insert(FIRST_PORT);
+        let source = SocketAddr::new(shot.source, *port);
+        *port = port.checked_add(1).with_context(|| {
+            format!("{} has no unused {} port left", shot.source, shot.protocol)
+        })?;
+        let token = self.next_token;
+        self.next_token += 1;
+        Ok(Datagram {
+            source,
+            destination: shot.destination,
+            protocol: shot.protocol,
+            token,
+        })
+    }
+
+    /// Notes all that can be seen now.
+    fn look(&self, seen: &mut HashMap<u32, Vec<Sighting>>) -> Result<()> {
+        let mut buffer = [0; 2048];
+        let mut note = |token, sighting| seen.entry(token).or_default().push(sighting);
+        for tun in self.entries.values().chain([&self.uplink]) {
+            while let Some(length) = tun.next(&mut buffer)? {
+                match datagram::decode(&buffer[..length]) {
+                    Some(Meaning::First(one)) => note(one.token, Sighting::Left(one)),
+                    Some(Meaning::Refusal(token)) => note(token, Sighting::Refused),
+                    None => {}
+                }
+            }
+        }
+        for ear in self.local.ears() {
+            while let Some(meaning) = ear.next(&mut buffer)? {
+                match meaning {
+                    Meaning::First(one) => note(one.token, Sighting::Delivered(one)),
+                    Meaning::Refusal(token) => note(token, Sighting::Refused),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until there is something to see.
+    fn wait(&self, deadline: Instant) -> Result<()> {
+        let tuns = self.entries.values().chain([&self.uplink]).map(Tun::as_fd);
+        let ears = self.local.ears().iter().map(AsFd::as_fd);
+        let mut fds: Vec<_> = tuns
+            .chain(ears)
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        let left = deadline.saturating_duration_since(Instant::now());
+        ensure!(!left.is_zero(), "nothing came out in {LIMIT:?}");
+        match poll(&mut fds, PollTimeout::try_from(left)?) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(error) => Err(error).context("cannot wait for packets"),
+        }
+    }
+}
+
+/// What several sightings of one packet come to.
+fn one_of(sightings: &[Sighting]) -> Result<Sighting> {
+    let mut landed = sightings
+        .iter()
+        .copied()
+        .filter(|one| !matches!(one, Sighting::Refused));
+    let refused = sightings.contains(&Sighting::Refused);
+    match (landed.next(), landed.next()) {
+        (Some(_), Some(_)) => bail!("it was seen twice: {sightings:?}"),
+        (Some(Sighting::Left(_)), None) if refused => {
+            bail!("it left, and was refused: {sightings:?}")
+        }
+        // Where nobody listens, the node itself refuses what was delivered to it.
+        (Some(one), None) => Ok(one),
+        (None, _) if refused => Ok(Sighting::Refused),
+        (None, _) => Ok(Sighting::Nothing),
+    }
+}
+
+/// Keeps the calling thread on the CPU that it is on, until dropped.
+#[derive(Debug)]
+struct Here {
+    before: CpuSet,
+}
+
+impl Here {
+    fn pin() -> Result<Self> {
+        let this = Pid::from_raw(0);
+        let before =
+            sched_getaffinity(this).context("cannot ask which CPUs this thread may use")?;
+        let mut only = CpuSet::new();
+        only.set(sched_getcpu().context("cannot ask which CPU this is")?)?;
+        sched_setaffinity(this, &only).context("cannot keep a thread on its CPU")?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        // It worked before with these very CPUs; without it the thread is slower, not wrong.
+        sched_setaffinity(Pid::from_raw(0), &self.before).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_has_one_fate() {
+        let datagram = Datagram {
+            source: "192.0.2.1:1024".parse().unwrap(),
+            destination: "10.96.0.1:80".parse().unwrap(),
+            protocol: Protocol::Tcp,
+            token: 1,
+        };
+        let left = Sighting::Left(datagram);
+        let delivered = Sighting::Delivered(datagram);
+        let fate = |sightings: &[Sighting]| one_of(sightings).ok();
+        assert_eq!(fate(&[]), Some(Sighting::Nothing));
+        assert_eq!(fate(&[left]), Some(left));
+        let refused = Sighting::Refused;
+        assert_eq!(fate(&[refused, refused]), Some(refused));
+        assert_eq!(fate(&[delivered, refused]), Some(delivered));
+        assert_eq!(fate(&[left, refused]), None);
+        assert_eq!(fate(&[left, delivered]), None);
+    }
+}
