@@ -11,5 +11,6 @@ pub mod choice;
     )
 )]
 pub mod ebpf;
+pub mod nftables;
 #[cfg(target_os = "linux")]
 pub mod none;

@@ -71,6 +71,8 @@ pub struct Once {
     pub model: proxy_model::Settings,
     /// What the user should know about the configuration.
     pub warnings: Vec<String>,
+    /// The bit of the packet mark that packets to be masqueraded get, as a mask.
+    pub masquerade_mark: u32,
 }
 
 /// Checks the arguments of a command that computes the state once.
@@ -84,6 +86,7 @@ pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
     if mistakes.is_empty() {
         Ok(Once {
             manifests: args.node.manifests.clone(),
+            masquerade_mark: settings.masquerade_mark,
             model: settings.model(node),
             warnings: settings.notices.iter().map(ToString::to_string).collect(),
         })

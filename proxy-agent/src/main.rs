@@ -8,11 +8,11 @@ use std::{
 use anyhow::{Context as _, Error};
 use clap::Parser;
 use proxy_agent::{
-    backend::ebpf,
+    backend::{ebpf, nftables},
     cluster::manifests::ManifestError,
     config::{
         self, ConfigError, Once,
-        cli::{Cli, Command, ExplainArgs, ModelArgs, Output, StateArgs},
+        cli::{BackendName, Cli, Command, ExplainArgs, ModelArgs, Output, RenderArgs, StateArgs},
     },
     once,
     report::{
@@ -41,9 +41,7 @@ fn main() -> ExitCode {
         Some(Command::State(args)) => state(&args),
         Some(Command::Explain(args)) => explain_packet(&args),
         Some(Command::Check(args)) => return system::check(&args),
-        Some(Command::Render(args)) => settle(&args.model)
-            .and_then(|once| Ok(once::state(once)?))
-            .and_then(|state| print(&ebpf::render(&state))),
+        Some(Command::Render(args)) => render(&args),
         Some(Command::Cleanup(args)) => system::cleanup(&args),
         Some(Command::Version) => print(&format!("proxy-agent {}\n", env!("CARGO_PKG_VERSION"))),
     };
@@ -58,6 +56,16 @@ fn state(args: &StateArgs) -> Result<(), Error> {
     print(&match args.output {
         Output::Text => report::to_text(&state),
         Output::Json => report::to_json(&state),
+    })
+}
+
+fn render(args: &RenderArgs) -> Result<(), Error> {
+    let once = settle(&args.model)?;
+    let mark = once.masquerade_mark;
+    let state = once::state(once)?;
+    print(&match args.backend {
+        BackendName::Ebpf => ebpf::render(&state),
+        BackendName::Nftables => nftables::render(&state, mark),
     })
 }
 

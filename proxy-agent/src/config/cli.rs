@@ -238,6 +238,8 @@ pub struct RenderArgs {
 pub enum BackendName {
     /// eBPF programs on cgroup socket hooks.
     Ebpf,
+    /// Rules of nftables.
+    Nftables,
 }
 
 impl From<Arrival> for proxy_model::oracle::Path {

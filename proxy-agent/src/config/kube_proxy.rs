@@ -48,6 +48,8 @@ pub struct Settings {
     pub sync_period: Duration,
     /// Which traffic comes from pods of this node, and whether all of it is masqueraded.
     pub traffic: Traffic,
+    /// The bit of the packet mark that packets to be masqueraded get, as a mask.
+    pub masquerade_mark: u32,
     /// Where NodePorts answer.
     pub node_ports: NodePortSelection,
     /// Whether they answer on loopback addresses too.

@@ -44,9 +44,9 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     let detector = check.detector(cluster_cidrs.unwrap_or_default());
 
     let optional = |path| Some(complete.text(path)).filter(|text| !text.is_empty());
-    let masquerade = match section {
-        "nftables" => "nftables.masqueradeAll",
-        _ => "iptables.masqueradeAll",
+    let (masquerade, bit) = match section {
+        "nftables" => ("nftables.masqueradeAll", "nftables.masqueradeBit"),
+        _ => ("iptables.masqueradeAll", "iptables.masqueradeBit"),
     };
     let sync_period = complete.period(&format!("{section}.syncPeriod"));
     typed.notices.extend(notices(complete));
@@ -68,6 +68,11 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
             detector,
             masquerade_all: complete.switch(masquerade),
         },
+        // One out of range is among the mistakes.
+        masquerade_mark: u32::try_from(complete.whole(bit))
+            .ok()
+            .and_then(|bit| 1_u32.checked_shl(bit))
+            .unwrap_or_default(),
         node_ports,
         // kube-proxy's other modes never serve them there.
         localhost_node_ports: section == "iptables"

@@ -1,0 +1,47 @@
+//! The nftables dataplane.
+//!
+//! ```text
+//! NodeState ──> wanted (all) ─────────────> render (text)
+//!     │            ▲                          │
+//!     │            │ compare                  └─ the same rules and elements as data
+//!     │         found (what is there)
+//!     └──ChangeSet──> plan (what to write) ──> kernel (netlink, one transaction)
+//! ```
+//!
+//! One table of its own in each family, called `culvert`. What changes with Services is elements of
+//! a fixed number of maps; a frontend's element leads to a chain that all share whose frontends are
+//! treated alike and have as many endpoints, and there the endpoint is looked up by frontend and
+//! random number. So the number of chains, rules and sets does not grow with the cluster, nothing
+//! the kernel does for a change depends on how many Services there are, and a change is elements to
+//! remove and to add: nothing must be read back first. Only Services with session affinity and
+//! source ranges have chains of their own.
+//!
+//! Everything here is pure and works on any system, so that `render` does; only `kernel` talks to a
+//! kernel.
+
+mod chains;
+mod compile;
+mod facts;
+mod fixed;
+mod key;
+mod names;
+mod plan;
+mod ranges;
+mod render;
+mod ruleset;
+mod sets;
+mod text;
+mod wanted;
+
+use proxy_model::Capability;
+
+pub use render::render;
+
+/// The name of the table, in each family.
+pub const TABLE: &str = "culvert";
+
+/// What packet rules cannot do: nothing of what a Service can ask for.
+pub const LACKS: &[Capability] = &[];
+
+/// The bit of the packet mark that kube-proxy uses as well unless told otherwise.
+pub const MASQUERADE_BIT: u8 = 14;

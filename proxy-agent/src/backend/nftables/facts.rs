@@ -1,0 +1,80 @@
+//! What the rules say that no Service decides: how sources are told apart, where ClusterIPs come
+//! from, which bit marks what is to be masqueraded.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use proxy_model::{
+    IpFamily, NodeState,
+    oracle::{Detector, Traffic},
+};
+
+use super::ruleset::{Field, Statement};
+
+/// Facts of a node for one family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Which.
+    pub family: IpFamily,
+    /// The bit of the packet mark, as a mask.
+    pub mark: u32,
+    traffic: Traffic,
+    pod_cidrs: Vec<IpNet>,
+    /// Where ClusterIPs are taken from.
+    pub service_cidrs: Vec<IpNet>,
+    /// Where NodePorts answer. Loopback addresses do not: packets to those cannot be led
+    /// elsewhere without opening the node to its neighbours (CVE-2020-8558).
+    pub node_ips: Vec<IpAddr>,
+}
+
+impl Facts {
+    /// Those of `state`. `mark`: the bit, as a mask.
+    pub fn of(state: &NodeState, family: IpFamily, mark: u32) -> Self {
+        let of_family = |cidrs: &[IpNet]| -> Vec<IpNet> {
+            let cidrs = cidrs.iter().map(IpNet::trunc);
+            cidrs
+                .filter(|cidr| IpFamily::of(cidr.addr()) == family)
+                .collect()
+        };
+        let mut node_ips = state.node_port_addresses.to_vec();
+        node_ips.retain(|address| IpFamily::of(*address) == family && !address.is_loopback());
+        Self {
+            family,
+            mark,
+            traffic: state.traffic.clone(),
+            pod_cidrs: of_family(state.node.pod_cidrs()),
+            service_cidrs: of_family(&state.service_cidrs),
+            node_ips,
+        }
+    }
+
+    /// Whether everything that dials a ClusterIP is masqueraded.
+    pub fn masquerades_all(&self) -> bool {
+        self.traffic.masquerade_all
+    }
+
+    /// Conditions of which one holds for what comes from a pod of this node; `None` if that cannot
+    /// be told, and nothing is taken for foreign.
+    pub fn local_pods(&self) -> Option<Vec<Statement>> {
+        let within = |cidrs: &[IpNet]| {
+            let cidrs = cidrs
+                .iter()
+                .filter(|cidr| IpFamily::of(cidr.addr()) == self.family);
+            let statements: Vec<_> = cidrs
+                .map(|cidr| Statement::Within(Field::Source, cidr.trunc()))
+                .collect();
+            (!statements.is_empty()).then_some(statements)
+        };
+        let arrived_on = |name: &std::sync::Arc<str>, prefix| {
+            let name = name.clone();
+            Some(vec![Statement::ArrivedOn { name, prefix }])
+        };
+        match &self.traffic.detector {
+            Detector::None => None,
+            Detector::ClusterCidr(cidrs) => within(cidrs),
+            Detector::NodeCidr => within(&self.pod_cidrs),
+            Detector::BridgeInterface(name) => arrived_on(name, false),
+            Detector::InterfaceNamePrefix(prefix) => arrived_on(prefix, true),
+        }
+    }
+}
