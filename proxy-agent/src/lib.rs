@@ -18,6 +18,8 @@ mod kernel_log;
 mod logging;
 #[cfg(target_os = "linux")]
 mod memory;
+#[cfg(target_os = "linux")]
+pub mod netfilter;
 pub mod once;
 #[cfg(target_os = "linux")]
 mod oom;

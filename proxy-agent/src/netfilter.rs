@@ -1,0 +1,4 @@
+//! What backends share that work with the kernel's packet filter, whichever rules they write.
+//! Knows no rules.
+
+pub mod conntrack;
