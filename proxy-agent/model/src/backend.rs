@@ -62,6 +62,14 @@ pub trait Backend: Send {
         })
     }
 
+    /// Whether somebody else may have changed what it wrote: a [`Backend::repair`] is due. Cheap:
+    /// asked every second.
+    ///
+    /// As it stands here, never: comparing every now and then has to do.
+    fn disturbed(&mut self) -> bool {
+        false
+    }
+
     /// What is worth watching: sizes, memory, what the dataplane counted. Cheap enough to be asked
     /// for every few seconds.
     fn figures(&self) -> Vec<Figure> {

@@ -12,6 +12,8 @@ pub enum Mode {
     Unset,
     /// The eBPF backend, for what it can do.
     Ebpf,
+    /// The nftables backend.
+    Nftables,
     /// A backend that this host supports and that does all that Services need.
     Auto,
     /// A mode of kube-proxy that has no backend here: eBPF serves in its place.
@@ -23,6 +25,7 @@ impl Mode {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unset | Self::Ebpf => "ebpf",
+            Self::Nftables => "nftables",
             Self::Auto => "auto",
             Self::Other(name) => name,
         }
@@ -73,6 +76,15 @@ pub fn choose(
     let reason = match mode {
         Mode::Unset => "no mode is set, and ebpf is the default".to_owned(),
         Mode::Ebpf => "mode ebpf names it".to_owned(),
+        Mode::Nftables => {
+            return Ok(Choice {
+                mode: mode.as_str(),
+                backend: "nftables",
+                reason: "mode nftables names it".to_owned(),
+                lacks: super::nftables::LACKS,
+                refused,
+            });
+        }
         Mode::Other(name) => {
             format!("mode {name} has no backend in this version: ebpf serves in its place")
         }

@@ -23,6 +23,10 @@ mod chains;
 mod compile;
 mod facts;
 mod fixed;
+#[cfg(target_os = "linux")]
+mod found;
+#[cfg(target_os = "linux")]
+mod kernel;
 mod key;
 mod names;
 mod plan;
@@ -35,6 +39,8 @@ mod wanted;
 
 use proxy_model::Capability;
 
+#[cfg(target_os = "linux")]
+pub use kernel::{KernelError, NftablesBackend, Options, cleanup, drain};
 pub use render::render;
 
 /// The name of the table, in each family.

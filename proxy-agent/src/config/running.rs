@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     admin,
-    backend::{choice::Mode, ebpf},
+    backend::{choice::Mode, ebpf, nftables},
     serving,
     sinks::file::Output,
 };
@@ -64,6 +64,8 @@ pub struct Run {
     pub mode: Mode,
     /// The dataplane.
     pub ebpf: ebpf::Options,
+    /// The same of the nftables backend.
+    pub nftables: nftables::Options,
 }
 
 /// Checks the arguments of `run`, and reads the configuration file.
@@ -89,7 +91,9 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let admin_socket = args.admin_socket.clone();
     let admin_socket = admin_socket.unwrap_or_else(|| admin::socket_path(&pin_dir));
     let mode = settings.mode;
+    let mark = settings.masquerade_mark;
     Ok(Run {
+        nftables: nftables::Options { mark },
         agent: prepared.agent(settings, admin_socket, mistakes)?,
         mode,
         ebpf: ebpf::Options {

@@ -8,7 +8,8 @@ use crate::{
     backend::{
         check::Check,
         choice::{Choice, Mode, NoBackend, choose},
-        ebpf::{self, EbpfBackend},
+        ebpf::{self, EbpfBackend, OpenError},
+        nftables::NftablesBackend,
         none,
     },
     config::Run,
@@ -42,6 +43,16 @@ impl Dataplane {
 
     /// The backend that was chosen. Blocks; needs a runtime.
     pub fn open(config: &Run, choice: Choice) -> Result<Self, RunError> {
+        if choice.backend == "nftables" {
+            let backend = NftablesBackend::open(config.nftables)
+                .map_err(|error| RunError::Open(OpenError::Host(error.to_string())))?;
+            return Ok(Self {
+                choice,
+                backend: Box::new(backend),
+                demand: Demand::WhatItCan,
+                on_this_host: true,
+            });
+        }
         let mut backend = EbpfBackend::open(&config.ebpf)?;
         if config.ebpf.kernel_log {
             forward_kernel_log(&mut backend)?;
@@ -51,7 +62,7 @@ impl Dataplane {
             backend: Box::new(backend),
             demand: match config.mode {
                 Mode::Auto => Demand::Everything,
-                Mode::Unset | Mode::Ebpf | Mode::Other(_) => Demand::WhatItCan,
+                Mode::Unset | Mode::Ebpf | Mode::Nftables | Mode::Other(_) => Demand::WhatItCan,
             },
             on_this_host: true,
         })

@@ -25,6 +25,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
         (**self).repair(state)
     }
 
+    fn disturbed(&mut self) -> bool {
+        (**self).disturbed()
+    }
+
     fn figures(&self) -> Vec<Figure> {
         (**self).figures()
     }

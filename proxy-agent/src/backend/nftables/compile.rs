@@ -16,8 +16,7 @@ use super::{
     chains::{At, Choice, ServiceChain, Sticky, StickyEndpoint},
     fixed::REFUSE,
     key::Key,
-    names,
-    ranges,
+    names, ranges,
     ruleset::{Ranges, Value, Verdict},
     sets::Set,
 };
@@ -35,7 +34,7 @@ pub struct Compiled {
 
 /// What `service` needs.
 pub fn compile(key: &ServicePortKey, service: &ServiceState) -> Compiled {
-    let mut compiler = Compiler {
+    let mut service_port = Compiler {
         key,
         service,
         cluster: set(key.family, service.cluster_endpoints.as_deref()),
@@ -50,17 +49,17 @@ pub fn compile(key: &ServicePortKey, service: &ServiceState) -> Compiled {
         {
             continue;
         }
-        compiler.serve(frontend);
+        service_port.serve(frontend);
         if let (FrontendKind::ClusterIp, Some(address)) = (frontend.kind, frontend.address) {
             cluster_ips.insert(address);
         }
         if let (FrontendKind::LoadBalancerIp, Some(address)) = (frontend.kind, frontend.address) {
-            compiler.restrict(address, frontend.port);
+            service_port.restrict(address, frontend.port);
         }
     }
-    let both = compiler.cluster.iter().chain(&compiler.local);
+    let both = service_port.cluster.iter().chain(&service_port.local);
     let endpoints: BTreeSet<IpAddr> = both.map(SocketAddr::ip).collect();
-    let mut compiled = compiler.compiled;
+    let mut compiled = service_port.compiled;
     let cluster_ips = cluster_ips.into_iter();
     compiled
         .elements
@@ -172,7 +171,9 @@ impl Compiler<'_> {
         for choice in choices.into_iter().flatten() {
             self.choosing(at, choice);
         }
-        chain.into_iter().for_each(|chain| self.chain(chain));
+        if let Some(chain) = chain {
+            self.chain(chain);
+        }
     }
 
     fn base(&self, frontend: &Frontend) -> Key {

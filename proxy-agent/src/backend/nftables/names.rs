@@ -25,8 +25,8 @@ pub fn hash(parts: &[&dyn Display]) -> u64 {
 /// A number of 32 bits. Two things that share one share their sticky clients, too, which does no
 /// harm: such a client begins with an endpoint that it has not chosen itself.
 pub fn number(hash: u64) -> u32 {
-    let [a, b, c, d, e, f, g, h] = hash.to_be_bytes();
-    u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([e, f, g, h])
+    let folded = (hash ^ hash >> 32) & u64::from(u32::MAX);
+    u32::try_from(folded).unwrap_or(u32::MAX)
 }
 
 /// The kernel takes 255 bytes, and people less.
@@ -37,7 +37,10 @@ const LONGEST_SUFFIX: usize = 120;
 pub fn of_service(kind: &str, hash: u64, key: &ServicePortKey) -> Arc<str> {
     let service = &key.service;
     let protocol = super::key::word(key.protocol);
-    let suffix = format!("{}/{}/{}/{protocol}", service.namespace, service.name, key.port);
+    let suffix = format!(
+        "{}/{}/{}/{protocol}",
+        service.namespace, service.name, key.port
+    );
     // What `nft` takes for a name. Kubernetes has no other, but somebody's brain may.
     let plain = |c: char| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '/' | '-' | '.' => c,

@@ -37,16 +37,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether there is nothing to write at once.
-    pub fn is_empty(&self) -> bool {
-        self.writes() == 0
-    }
-
     /// Kernel objects that are written: chains, rules, sets and elements.
     pub fn writes(&self) -> usize {
         let chains = self.new_chains.iter();
         let chains: usize = chains.map(|(_, rules)| 1 + rules.len()).sum();
-        let rewritten: usize = self.rewritten.iter().map(|(_, rules)| rules.len().max(1)).sum();
+        let rewritten: usize = self
+            .rewritten
+            .iter()
+            .map(|(_, rules)| rules.len().max(1))
+            .sum();
         let ranges = self.new_ranges.iter();
         let ranges: usize = ranges.map(|ranges| 1 + ranges.ranges.len()).sum();
         usize::from(self.fresh)
@@ -74,7 +73,12 @@ impl Plan {
 
 /// Follows `change`, which leads from `before` to `now`: `wanted` becomes what `now` needs, and what
 /// must be written is returned. Costs what changed.
-pub fn follow(wanted: &mut Wanted, before: &NodeState, now: &NodeState, change: &ChangeSet) -> Plan {
+pub fn follow(
+    wanted: &mut Wanted,
+    before: &NodeState,
+    now: &NodeState,
+    change: &ChangeSet,
+) -> Plan {
     let mut plan = Plan::default();
     let mut moves = Moves::default();
     if change.node {

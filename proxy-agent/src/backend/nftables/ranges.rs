@@ -38,8 +38,18 @@ pub fn named(family: IpFamily, ranges: &[IpNet]) -> Ranges {
     }
 }
 
+/// The elements of a set of intervals: where one begins, and, marked, the first address after it.
+/// What ends with the last address of all needs no end.
+pub fn ends(ranges: &Ranges) -> Vec<(IpAddr, bool)> {
+    let ends = ranges.ranges.iter().flat_map(|(first, last)| {
+        let end = next(*last).map(|end| (end, true));
+        [Some((*first, false)), end].into_iter().flatten()
+    });
+    ends.collect()
+}
+
 /// The address after `address`; `None` after the last one.
-pub fn next(address_before: IpAddr) -> Option<IpAddr> {
+fn next(address_before: IpAddr) -> Option<IpAddr> {
     match address_before {
         IpAddr::V4(v4) => Some(Ipv4Addr::from_bits(v4.to_bits().checked_add(1)?).into()),
         IpAddr::V6(v6) => Some(Ipv6Addr::from_bits(v6.to_bits().checked_add(1)?).into()),

@@ -50,7 +50,7 @@ fn table(text: &mut String, state: &NodeState, family: IpFamily, mark: u32) -> s
     for (name, hook) in fixed.chain(others) {
         writeln!(text, "{separator}\tchain {name} {{")?;
         if let Some(hook) = hook {
-            writeln!(text, "\t\t{}", words.hook(hook))?;
+            writeln!(text, "\t\t{}", Words::hook(hook))?;
         }
         for rule in &rules[name] {
             writeln!(text, "\t\t{}", words.rule(rule))?;
@@ -66,5 +66,9 @@ fn braced(text: &mut String, lines: &[String]) -> std::fmt::Result {
     if lines.is_empty() {
         return Ok(());
     }
-    writeln!(text, "\t\telements = {{ {} }}", lines.join(",\n\t\t\t     "))
+    writeln!(
+        text,
+        "\t\telements = {{ {} }}",
+        lines.join(",\n\t\t\t     ")
+    )
 }

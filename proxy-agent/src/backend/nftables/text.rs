@@ -25,7 +25,7 @@ impl Words {
     }
 
     /// A chain's hook, as its first line.
-    pub fn hook(self, hook: Hook) -> String {
+    pub fn hook(hook: Hook) -> String {
         let (place, priority) = match (hook.place, hook.priority) {
             (Place::Prerouting, -110) => ("prerouting", "dstnat - 10".to_owned()),
             (Place::Prerouting, -100) => ("prerouting", "dstnat".to_owned()),
@@ -72,7 +72,10 @@ impl Words {
             Statement::Remember(number, timeout) => {
                 let client = self.key(&[Field::Source, Field::Constant(*number)]);
                 let set = Set::StickyClients.name();
-                format!("update @{set} {{ {client} timeout {}s }}", timeout.as_secs())
+                format!(
+                    "update @{set} {{ {client} timeout {}s }}",
+                    timeout.as_secs()
+                )
             }
             Statement::Dispatch(key, set) => format!("{} vmap @{}", self.key(key), set.name()),
             Statement::TranslateBy(key, set) => {

@@ -87,7 +87,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
 fn notices(complete: &Complete) -> Vec<Notice> {
     let mut notices = complete.not_honoured();
     let mode = complete.text("mode");
-    if !matches!(mode, "" | "ebpf" | "auto") {
+    if !matches!(mode, "" | "ebpf" | "nftables" | "auto") {
         let text = format!(
             "\"{mode}\": Culvert serves with eBPF all the same; of this mode it takes the sync \
              period, masqueradeAll and where NodePorts answer"
@@ -151,7 +151,7 @@ impl Check<'_> {
             "auto" => (Mode::Auto, "iptables"),
             "iptables" => (Mode::Other("iptables"), "iptables"),
             "ipvs" => (Mode::Other("ipvs"), "ipvs"),
-            "nftables" => (Mode::Other("nftables"), "nftables"),
+            "nftables" => (Mode::Nftables, "nftables"),
             mode => {
                 let text = format!(
                     "must be empty, auto, ebpf, iptables, ipvs or nftables, but is \"{mode}\""

@@ -1,0 +1,379 @@
+//! The backend: the tables of both families in the kernel, kept equal to the state.
+//!
+//! What was written last is not read back: a change is written as it follows from the state before.
+//! Only at start, after an error, and when somebody else has changed rules, the tables are read and
+//! compared. That somebody has is told by the kernel's generation of rules, a number.
+
+mod abi;
+mod expressions;
+mod leave;
+mod read;
+mod socket;
+mod stale;
+mod transaction;
+mod typeof_data;
+mod wire;
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use proxy_model::{
+    Backend, Capability, ChangeSet, Difference, Figure, IpFamily, NodeState, RepairReport,
+    SyncError, SyncReport,
+};
+
+use self::{
+    socket::Netlink,
+    stale::Stale,
+    transaction::{Transaction, hook_number, rule_hash},
+};
+use super::{
+    LACKS,
+    found::{Comparison, Encoding, FoundHook, compare},
+    plan::{self, Plan},
+    ruleset::{Hook, Rule},
+    wanted::{Elements, Wanted},
+};
+use crate::logging::milliseconds;
+pub use leave::{cleanup, drain};
+pub use socket::KernelError;
+
+/// How long to wait after an error.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Comparing because others change rules takes at most this part of the time.
+const SHARE: u32 = 20;
+const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
+
+/// What it needs to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The bit of the packet mark that says that a packet is to be masqueraded, as a mask.
+    pub mark: u32,
+}
+
+/// The backend. Works in the network namespace in which it was opened.
+#[derive(Debug)]
+pub struct NftablesBackend {
+    netlink: Netlink,
+    mark: u32,
+    /// What the tables hold; `None` when they must be read first.
+    tables: Option<[Wanted; 2]>,
+    /// The state of the last sync.
+    state: NodeState,
+    stale: Stale,
+    /// The generation of rules in which the tables were as they should be.
+    generation: Option<u32>,
+    /// How long the last comparison took, and when it was over.
+    compared: Option<(Duration, Instant)>,
+    opened: Option<Instant>,
+    elements: usize,
+    written: u64,
+    failed: u64,
+}
+
+impl NftablesBackend {
+    /// Opens a socket; changes nothing.
+    pub fn open(options: Options) -> Result<Self, KernelError> {
+        Ok(Self {
+            netlink: Netlink::open()?,
+            mark: options.mark,
+            tables: None,
+            state: NodeState::default(),
+            stale: Stale::default(),
+            generation: None,
+            compared: None,
+            opened: Some(Instant::now()),
+            elements: 0,
+            written: 0,
+            failed: 0,
+        })
+    }
+
+    /// Writes what a change comes to, as it follows from the state before.
+    fn follow(&mut self, state: &NodeState, change: &ChangeSet) -> Result<usize, KernelError> {
+        let Some(tables) = &mut self.tables else {
+            return self.whole(state).map(|comparison| comparison.writes);
+        };
+        let mut transaction = Transaction::new(None);
+        let mut plans = Vec::with_capacity(2);
+        for wanted in tables.iter_mut() {
+            let plan = plan::follow(wanted, &self.state, state, change);
+            transaction.write(wanted.facts.family, &wanted.fixed, &plan);
+            plans.push(plan);
+        }
+        let writes = self.commit(transaction, &plans)?;
+        self.elements = plans.iter().fold(self.elements, |elements, plan| {
+            (elements + plan.added.len()).saturating_sub(plan.removed.len())
+        });
+        Ok(writes)
+    }
+
+    /// Reads the tables and writes what differs.
+    fn whole(&mut self, state: &NodeState) -> Result<Whole, KernelError> {
+        /// Somebody else may change rules between reading and writing.
+        const ATTEMPTS: u32 = 5;
+        let mut attempt = 1;
+        loop {
+            let generation = self.netlink.generation()?;
+            let (tables, comparisons, elements) = self.compare(state)?;
+            let mut transaction = Transaction::new(Some(generation));
+            for (wanted, comparison) in tables.iter().zip(&comparisons) {
+                transaction.write(wanted.facts.family, &wanted.fixed, &comparison.plan);
+            }
+            let (differences, plans): (Vec<_>, Vec<_>) = comparisons
+                .into_iter()
+                .map(|one| (one.differences, one.plan))
+                .unzip();
+            self.generation = Some(generation);
+            match self.commit(transaction, &plans) {
+                Err(error) if error.is(libc::ERESTART) && attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error),
+                Ok(writes) => {
+                    self.tables = Some(tables);
+                    self.elements = elements;
+                    return Ok(Whole {
+                        writes,
+                        adopted: !plans.iter().any(|plan| plan.fresh),
+                        differences: differences.concat(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// What the tables should hold for `state`, and how they differ from it.
+    fn compare(
+        &mut self,
+        state: &NodeState,
+    ) -> Result<([Wanted; 2], Vec<Comparison>, usize), KernelError> {
+        let began = Instant::now();
+        let mut comparisons = Vec::with_capacity(2);
+        let mut count = 0;
+        let mut one = |family: IpFamily| -> Result<Wanted, KernelError> {
+            let (wanted, elements): (Wanted, Elements) = Wanted::of(state, family, self.mark);
+            let found = read::read(&mut self.netlink, family)?;
+            let waiting: BTreeSet<Arc<str>> = self.stale.names(family).collect();
+            let found = found.as_ref();
+            comparisons.push(compare(
+                found,
+                &wanted,
+                &elements,
+                &waiting,
+                &Kernel(family),
+            ));
+            count += elements.len();
+            Ok(wanted)
+        };
+        let tables = [one(IpFamily::V4)?, one(IpFamily::V6)?];
+        self.compared = Some((began.elapsed(), Instant::now()));
+        Ok((tables, comparisons, count))
+    }
+
+    /// Does all of it, or nothing. Returns how much was written.
+    fn commit(&mut self, transaction: Transaction, plans: &[Plan]) -> Result<usize, KernelError> {
+        let writes = plans.iter().map(Plan::writes).sum();
+        if writes > 0 {
+            let (batch, confirmed) = transaction.finish();
+            self.netlink.transact(&batch, confirmed)?;
+            self.generation = self.generation.map(after);
+        }
+        for (family, plan) in FAMILIES.into_iter().zip(plans) {
+            self.stale.put(family, plan);
+        }
+        self.written += writes as u64;
+        Ok(writes)
+    }
+
+    /// Deletes what nothing leads to any more.
+    fn tidy(&mut self) {
+        let Some(tables) = &self.tables else { return };
+        let needed: [BTreeSet<_>; 2] = tables.each_ref().map(|wanted| {
+            let ranges = wanted.ranges.keys().cloned();
+            wanted.chain_names().into_iter().chain(ranges).collect()
+        });
+        let deleted = self.stale.delete(&mut self.netlink, &needed);
+        for _ in 0..deleted {
+            self.generation = self.generation.map(after);
+        }
+    }
+
+    fn failed(&mut self, error: &KernelError) -> SyncError {
+        self.tables = None;
+        self.generation = None;
+        self.failed += 1;
+        SyncError::Retry {
+            reason: error.to_string(),
+            after: RETRY_AFTER,
+        }
+    }
+
+    fn serving(&mut self, services: usize, adopted: bool) {
+        let Some(opened) = self.opened.take() else {
+            return;
+        };
+        tracing::info!(
+            backend = self.name(),
+            services,
+            table = super::TABLE,
+            adopted,
+            elements = self.elements,
+            duration_ms = milliseconds(opened.elapsed()),
+            "serving"
+        );
+    }
+}
+
+/// What came of writing the whole state.
+struct Whole {
+    writes: usize,
+    adopted: bool,
+    differences: Vec<Difference>,
+}
+
+/// The generation after one transaction.
+const fn after(generation: u32) -> u32 {
+    match generation.wrapping_add(1) {
+        // The kernel leaves this one out.
+        0 => 1,
+        next => next,
+    }
+}
+
+/// How the kernel sees objects of ours.
+struct Kernel(IpFamily);
+
+impl Encoding for Kernel {
+    fn hash(&self, rule: &Rule) -> u64 {
+        rule_hash(rule, self.0)
+    }
+
+    fn hook(&self, hook: Hook) -> FoundHook {
+        FoundHook {
+            kind: hook.kind.to_owned(),
+            place: hook_number(hook.place),
+            priority: hook.priority,
+        }
+    }
+}
+
+impl Backend for NftablesBackend {
+    fn name(&self) -> &'static str {
+        "nftables"
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        LACKS
+    }
+
+    fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
+        self.tidy();
+        let whole = change.whole || self.tables.is_none();
+        let followed = if whole {
+            None
+        } else {
+            match self.follow(state, change) {
+                Ok(writes) => Some(writes),
+                Err(error) => {
+                    // Somebody else was at the table: what is there must be read.
+                    tracing::warn!(%error, "change not written; comparing the whole table");
+                    self.failed += 1;
+                    self.tables = None;
+                    None
+                }
+            }
+        };
+        let writes = if let Some(writes) = followed {
+            writes
+        } else {
+            let whole = self.whole(state).map_err(|error| self.failed(&error))?;
+            self.serving(state.services.len(), whole.adopted);
+            whole.writes
+        };
+        self.state = state.clone();
+        Ok(SyncReport {
+            writes,
+            failures: Vec::new(),
+        })
+    }
+
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, String> {
+        let compared = self.compare(state).map_err(|error| error.to_string())?;
+        let (_, comparisons, _) = compared;
+        Ok(comparisons
+            .into_iter()
+            .flat_map(|one| one.differences)
+            .collect())
+    }
+
+    fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
+        self.tidy();
+        if self.opened.is_some() {
+            // Nothing is in force yet that could differ.
+            let report = self.sync(state, &state.as_change_set())?;
+            return Ok(RepairReport {
+                writes: report.writes,
+                ..RepairReport::default()
+            });
+        }
+        let generation = self.netlink.generation();
+        let generation = generation.map_err(|error| self.failed(&error))?;
+        if self.tables.is_some() && self.generation == Some(generation) {
+            // No rule of this namespace was changed by anybody since.
+            return Ok(RepairReport::default());
+        }
+        let whole = self.whole(state).map_err(|error| self.failed(&error))?;
+        self.state = state.clone();
+        Ok(RepairReport {
+            repaired: whole.differences,
+            writes: whole.writes,
+            ..RepairReport::default()
+        })
+    }
+
+    fn disturbed(&mut self) -> bool {
+        let rested = self
+            .compared
+            .is_none_or(|(took, at)| at.elapsed() >= took * SHARE);
+        if self.opened.is_some() || self.tables.is_none() || !rested {
+            return false;
+        }
+        let generation = self.netlink.generation().ok();
+        generation.is_some() && generation != self.generation
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        use proxy_model::FigureKind::{Counter, Gauge};
+        let figure = |name, kind, help, value| Figure {
+            name,
+            kind,
+            help,
+            labels: Vec::new(),
+            value,
+        };
+        #[expect(clippy::cast_precision_loss, reason = "numbers below 2^52 are exact")]
+        let number = |number: u64| number as f64;
+        vec![
+            figure(
+                "elements",
+                Gauge,
+                "Elements of sets and maps in the tables of both families.",
+                number(self.elements as u64),
+            ),
+            figure(
+                "written_objects_total",
+                Counter,
+                "Chains, rules, sets and elements written or removed.",
+                number(self.written),
+            ),
+            figure(
+                "sync_failures_total",
+                Counter,
+                "Transactions that the kernel refused, or that could not be prepared.",
+                number(self.failed),
+            ),
+        ]
+    }
+}

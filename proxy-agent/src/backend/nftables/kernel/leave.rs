@@ -1,0 +1,63 @@
+//! Taking the tables away: all of them, or all but what connections need that were translated.
+
+use proxy_model::IpFamily;
+
+use super::{
+    FAMILIES,
+    socket::{KernelError, Netlink},
+    transaction::Transaction,
+};
+use crate::backend::nftables::fixed::nat_chains;
+
+/// Removes the tables of both families. Returns those that were there. Connections that were led
+/// to an endpoint break if nothing else translates in this namespace.
+pub fn cleanup() -> Result<Vec<IpFamily>, KernelError> {
+    let mut netlink = Netlink::open()?;
+    let there = there(&mut netlink)?;
+    let mut transaction = Transaction::new(None);
+    for family in &there {
+        transaction.remove_table(*family);
+    }
+    commit(&mut netlink, transaction, &there)?;
+    Ok(there)
+}
+
+/// Leaves only empty chains with nat hooks in tables that are there: nothing new is led anywhere,
+/// and what was goes on, because the kernel translates for as long as there is such a chain.
+/// Returns the families.
+pub fn drain() -> Result<Vec<IpFamily>, KernelError> {
+    let mut netlink = Netlink::open()?;
+    let there = there(&mut netlink)?;
+    let mut transaction = Transaction::new(None);
+    for family in &there {
+        transaction.remove_table(*family);
+        transaction.make_table(*family);
+        for chain in nat_chains(*family) {
+            transaction.chain(*family, chain.name, chain.hook);
+        }
+    }
+    commit(&mut netlink, transaction, &there)?;
+    Ok(there)
+}
+
+fn there(netlink: &mut Netlink) -> Result<Vec<IpFamily>, KernelError> {
+    let mut there = Vec::new();
+    for family in FAMILIES {
+        if netlink.has_table(family)? {
+            there.push(family);
+        }
+    }
+    Ok(there)
+}
+
+fn commit(
+    netlink: &mut Netlink,
+    transaction: Transaction,
+    there: &[IpFamily],
+) -> Result<(), KernelError> {
+    if there.is_empty() {
+        return Ok(());
+    }
+    let (batch, confirmed) = transaction.finish();
+    netlink.transact(&batch, confirmed)
+}
