@@ -15,6 +15,8 @@ pub mod host;
 #[cfg(target_os = "linux")]
 mod kernel_log;
 #[cfg(target_os = "linux")]
+pub mod leftovers;
+#[cfg(target_os = "linux")]
 mod logging;
 #[cfg(target_os = "linux")]
 mod memory;

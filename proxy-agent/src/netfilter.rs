@@ -2,3 +2,4 @@
 //! Knows no rules.
 
 pub mod conntrack;
+pub(crate) mod netlink;

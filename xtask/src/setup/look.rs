@@ -16,6 +16,8 @@ use crate::windows::wine;
 const TRAFFIC_TOOLS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("nft", "nftables"),
+    ("iptables-nft-save", "iptables"),
+    ("ipset", "ipset"),
     ("bpftool", "bpftool"),
     ("ps", "procps"),
     ("nsenter", "util-linux"),

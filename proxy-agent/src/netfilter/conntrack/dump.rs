@@ -2,23 +2,14 @@
 
 use std::io;
 
-use netlink_packet_core::{
-    DecodeError, DoneBuffer, ErrorBuffer, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer,
-};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use proxy_model::IpFamily;
 
+use super::super::netlink::{attributes, end, is_interrupted, messages, open, receive};
 use super::{
     ConntrackError, attempted,
     flow::{self, Flow, Identity},
-    message::{self, ENTRY, NETFILTER_HEADER},
+    message::{self, ENTRY},
 };
-
-/// The kernel's answers have 32 KiB at most.
-pub(super) const LONGEST_ANSWER: usize = 64 * 1024;
-
-/// Messages begin at multiples of this (`NLMSG_ALIGNTO`).
-const ALIGNED: usize = 4;
 
 /// Which entries are of interest. Old kernels tell more.
 #[derive(Debug, Clone, Copy)]
@@ -46,35 +37,14 @@ pub(super) fn each(
     };
     socket.send(&request, 0).map_err(&asked)?;
     let mut whole = true;
-    let mut datagram = Vec::with_capacity(LONGEST_ANSWER);
+    let mut datagram = Vec::new();
     loop {
-        datagram.clear();
-        if let Err(error) = receive(&socket, &mut datagram) {
-            return Err(asked(error));
-        }
+        receive(&socket, &mut datagram).map_err(&asked)?;
         match read(&datagram, &mut whole, &mut visit)? {
             None => {}
             Some(Ok(())) => return Ok(whole),
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
             Some(Err(error)) => return Err(asked(error)),
-        }
-    }
-}
-
-/// A socket that talks with the kernel's netfilter in the network namespace of this thread.
-pub(super) fn open() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_NETFILTER)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    Ok(socket)
-}
-
-/// The next datagram, whatever signals arrive meanwhile.
-pub(super) fn receive(socket: &Socket, datagram: &mut Vec<u8>) -> io::Result<()> {
-    loop {
-        match socket.recv(datagram, 0) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            received => return received.map(drop),
         }
     }
 }
@@ -87,51 +57,15 @@ fn read(
 ) -> Result<Option<io::Result<()>>, ConntrackError> {
     for message in messages(datagram) {
         let message = message?;
-        *whole &= message.flags() & NLM_F_DUMP_INTR == 0;
-        match message.message_type() {
-            ENTRY => {
-                let attributes = message.payload().get(NETFILTER_HEADER..);
-                if let Some((flow, identity)) = flow::read(attributes.unwrap_or_default())? {
-                    visit(&flow, identity)?;
-                }
-            }
-            NLMSG_DONE => {
-                let code = DoneBuffer::new_checked(message.payload())?.code();
-                return Ok(Some(outcome(code)));
-            }
-            NLMSG_ERROR => {
-                let code = ErrorBuffer::new_checked(message.payload())?.code();
-                return Ok(Some(outcome(code.map_or(0, i32::from))));
-            }
-            _ => {}
+        *whole &= !is_interrupted(&message);
+        if let Some(ended) = end(&message)? {
+            return Ok(Some(ended));
+        }
+        if message.message_type() == ENTRY
+            && let Some((flow, identity)) = flow::read(attributes(&message))?
+        {
+            visit(&flow, identity)?;
         }
     }
     Ok(None)
-}
-
-/// What the kernel says with zero, or the negative number of an error.
-pub(super) fn outcome(code: i32) -> io::Result<()> {
-    match code {
-        0.. => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error.saturating_neg())),
-    }
-}
-
-/// The messages of a datagram.
-pub(super) fn messages(
-    datagram: &[u8],
-) -> impl Iterator<Item = Result<NetlinkBuffer<&[u8]>, DecodeError>> {
-    let mut rest = datagram;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let message = NetlinkBuffer::new_checked(rest);
-        let length = message.as_ref().map_or(usize::MAX, |message| {
-            usize::try_from(message.length()).unwrap_or(usize::MAX)
-        });
-        let next = length.checked_next_multiple_of(ALIGNED);
-        rest = next.and_then(|next| rest.get(next..)).unwrap_or_default();
-        Some(message)
-    })
 }

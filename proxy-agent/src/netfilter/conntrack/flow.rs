@@ -3,7 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use netlink_packet_core::{DecodeError, NlaBuffer, NlasIterator};
+use netlink_packet_core::DecodeError;
+
+use super::super::netlink::{each, exactly};
 
 /// The protocol number of UDP.
 pub(super) const UDP: u8 = 17;
@@ -141,24 +143,4 @@ impl Tuple {
     fn destination(&self) -> Option<SocketAddr> {
         Some(SocketAddr::new(self.addresses[1]?, self.ports[1]))
     }
-}
-
-/// Kind and value of each attribute.
-fn each(attributes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), DecodeError>> {
-    let mut rest = attributes;
-    NlasIterator::new(attributes).map(move |attribute| {
-        let attribute: NlaBuffer<&[u8]> = attribute?;
-        // The iterator's own slice does not live as long as what it is a part of.
-        let length = usize::from(attribute.length());
-        let value = &rest[netlink_packet_core::NLA_HEADER_SIZE..length];
-        let next = length.next_multiple_of(netlink_packet_core::NLA_ALIGNTO);
-        rest = rest.get(next..).unwrap_or_default();
-        Ok((attribute.kind(), value))
-    })
-}
-
-fn exactly<const N: usize>(value: &[u8]) -> Result<[u8; N], DecodeError> {
-    value
-        .try_into()
-        .map_err(|_| DecodeError::invalid_number(N, value.len()))
 }

@@ -1,11 +1,9 @@
-//! Requests to conntrack netlink, as bytes (`linux/netfilter/nfnetlink.h`). Pure.
+//! Requests about connections (`linux/netfilter/nfnetlink_conntrack.h`), as bytes. Pure.
 
-use netlink_packet_core::{
-    Emitable as _, NLA_ALIGNTO, NLA_F_NESTED, NLA_HEADER_SIZE, NLM_F_ACK, NLM_F_DUMP,
-    NLM_F_REQUEST, NetlinkHeader,
-};
+use netlink_packet_core::{NLA_F_NESTED, NLM_F_ACK, NLM_F_DUMP};
 use proxy_model::IpFamily;
 
+use super::super::netlink::{nest, put, request};
 use super::flow::{
     CTA_ID, CTA_PROTO_NUM, CTA_STATUS, CTA_TUPLE_ORIG, CTA_TUPLE_PROTO, CTA_ZONE, IPS_DST_NAT,
     Identity,
@@ -17,11 +15,6 @@ const CONNTRACK: u16 = 1 << 8;
 pub(super) const ENTRY: u16 = CONNTRACK;
 const GET: u16 = CONNTRACK | 1;
 const DELETE: u16 = CONNTRACK | 2;
-/// Bytes of a netlink header.
-const HEADER: usize = 16;
-/// Bytes of `struct nfgenmsg`, which comes before the attributes.
-pub(super) const NETFILTER_HEADER: usize = 4;
-
 const CTA_FILTER: u16 = 25;
 const CTA_FILTER_ORIG_FLAGS: u16 = 1;
 /// Compare the number of the protocol (`CTA_FILTER_F_CTA_PROTO_NUM`).
@@ -84,31 +77,5 @@ fn message(
     family: u8,
     attributes: impl FnOnce(&mut Vec<u8>),
 ) -> Vec<u8> {
-    let mut bytes = vec![0; HEADER];
-    // Family, version 0, and a resource that connections have none of.
-    bytes.extend([family, 0, 0, 0]);
-    attributes(&mut bytes);
-    let mut header = NetlinkHeader::default();
-    header.length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    header.message_type = message_type;
-    header.flags = NLM_F_REQUEST | flags;
-    header.emit(&mut bytes[..HEADER]);
-    bytes
-}
-
-/// Appends an attribute and what pads it.
-fn put(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    // The longest is a tuple: less than 100 bytes.
-    let length = u16::try_from(NLA_HEADER_SIZE + value.len()).unwrap_or(u16::MAX);
-    bytes.extend(length.to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(NLA_ALIGNTO), 0);
-}
-
-/// Appends an attribute that consists of others.
-fn nest(bytes: &mut Vec<u8>, kind: u16, inner: impl FnOnce(&mut Vec<u8>)) {
-    let mut value = Vec::new();
-    inner(&mut value);
-    put(bytes, kind | NLA_F_NESTED, &value);
+    request(message_type, flags, family, 0, attributes)
 }

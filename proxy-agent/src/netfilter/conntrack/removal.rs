@@ -1,16 +1,11 @@
 //! Removes entries of the kernel's table of connections, by the handful: a system call for each
 //! would be most of the work.
 
-use netlink_packet_core::{ErrorBuffer, NLMSG_ERROR};
 use netlink_sys::Socket;
 use proxy_model::IpFamily;
 
-use super::{
-    ConntrackError, attempted,
-    dump::{LONGEST_ANSWER, messages, open, outcome, receive},
-    flow::Identity,
-    message::delete,
-};
+use super::super::netlink::{end, messages, open, receive};
+use super::{ConntrackError, attempted, flow::Identity, message::delete};
 
 /// Entries of a handful. Each is answered, and all answers must fit into the socket.
 const HANDFUL: usize = 64;
@@ -29,11 +24,8 @@ impl Removal {
     /// On a socket of its own: another one is being read from meanwhile.
     pub(super) fn open(family: IpFamily) -> Result<Self, ConntrackError> {
         let opened = attempted("opening a netlink socket to remove connections");
-        let socket = open().map_err(&opened)?;
-        // Answers do not repeat the request.
-        socket.set_cap_ack(true).map_err(&opened)?;
         Ok(Self {
-            socket,
+            socket: open().map_err(opened)?,
             family,
             requests: Vec::new(),
             waiting: 0,
@@ -61,18 +53,16 @@ impl Removal {
         self.socket.send(&self.requests, 0).map_err(&attempt)?;
         self.requests.clear();
         let mut refused = Ok(());
-        let mut answer = Vec::with_capacity(LONGEST_ANSWER);
+        let mut answer = Vec::new();
         while self.waiting > 0 {
-            answer.clear();
             receive(&self.socket, &mut answer).map_err(&attempt)?;
             for message in messages(&answer) {
                 let message = message?;
-                if message.message_type() != NLMSG_ERROR {
+                let Some(ended) = end(&message)? else {
                     continue;
-                }
+                };
                 self.waiting = self.waiting.saturating_sub(1);
-                let code = ErrorBuffer::new_checked(message.payload())?.code();
-                match outcome(code.map_or(0, i32::from)) {
+                match ended {
                     Ok(()) => self.removed += 1,
                     Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
                     Err(error) => refused = Err(attempt(error)),

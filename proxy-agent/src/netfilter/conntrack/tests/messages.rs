@@ -2,8 +2,8 @@
 
 use proxy_model::IpFamily;
 
+use super::super::super::netlink::messages;
 use super::super::{
-    dump::messages,
     flow::{self, Flow, Identity},
     message::{self, ENTRY},
 };

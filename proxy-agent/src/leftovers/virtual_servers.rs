@@ -1,0 +1,165 @@
+//! The kernel's virtual servers (IPVS): read from procfs, deleted over generic netlink
+//! (`linux/ip_vs.h`).
+
+use std::{
+    fs, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use netlink_packet_core::NLM_F_ACK;
+use netlink_sys::{Socket, protocols::NETLINK_GENERIC};
+
+// A request to generic netlink begins as one to netfilter does, with the command for a family.
+use crate::netfilter::netlink::{exactly, nest, put, put_string, request, until_end};
+
+/// Of the network namespace of the thread that reads it.
+const LIST: &str = "/proc/thread-self/net/ip_vs";
+
+/// `GENL_ID_CTRL`, which knows the numbers of all others.
+const CONTROL: u16 = 16;
+const CONTROL_GET_FAMILY: u8 = 3;
+const CONTROL_FAMILY_ID: u16 = 1;
+const CONTROL_FAMILY_NAME: u16 = 2;
+/// The name of IPVS, and the command that deletes a virtual server.
+const IPVS: &str = "IPVS";
+const DELETE_SERVICE: u8 = 3;
+const SERVICE: u16 = 1;
+const SERVICE_FAMILY: u16 = 1;
+const SERVICE_PROTOCOL: u16 = 2;
+const SERVICE_ADDRESS: u16 = 3;
+const SERVICE_PORT: u16 = 4;
+
+/// A virtual server that is found by address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct VirtualServer {
+    /// Number of the protocol.
+    pub(super) protocol: u8,
+    pub(super) address: SocketAddr,
+}
+
+/// All virtual servers that are found by address. None if the kernel has no IPVS.
+pub(super) fn all() -> Result<Vec<VirtualServer>, String> {
+    match fs::read_to_string(LIST) {
+        Ok(list) => Ok(list.lines().filter_map(read).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(format!(
+            "reading {LIST} to look for virtual servers: {error}"
+        )),
+    }
+}
+
+/// `TCP  0A600001:01BB rr …`, or `[fd00:…]:0050`. Other lines are headings and real servers, and
+/// virtual servers that are found by mark, which kube-proxy never makes.
+fn read(line: &str) -> Option<VirtualServer> {
+    let mut words = line.split_whitespace();
+    let protocol = match words.next()? {
+        "TCP" => 6,
+        "UDP" => 17,
+        "SCTP" => 132,
+        _ => return None,
+    };
+    let (address, port) = words.next()?.rsplit_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let address: IpAddr = match address.strip_prefix('[') {
+        Some(address) => address.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?.into(),
+        None => Ipv4Addr::from(u32::from_str_radix(address, 16).ok()?).into(),
+    };
+    Some(VirtualServer {
+        protocol,
+        address: SocketAddr::new(address, port),
+    })
+}
+
+/// Deletes these. One that is gone already is no error.
+pub(super) fn delete(servers: &[VirtualServer]) -> Result<(), String> {
+    let failed = |error: io::Error| format!("asking the kernel's IPVS over netlink: {error}");
+    let mut socket = Socket::new(NETLINK_GENERIC).map_err(failed)?;
+    socket.bind_auto().map_err(failed)?;
+    let family = number(&socket).map_err(failed)?;
+    let mut problems = Vec::new();
+    for server in servers {
+        let sent = socket.send(&deletion(family, server), 0);
+        match sent.and_then(|_| until_end(&socket, |_, _| {})) {
+            // What IPVS says of a virtual server that it does not have.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => problems.push(format!("{}: {error}", server.address)),
+            Ok(()) => {}
+        }
+    }
+    match problems.as_slice() {
+        [] => Ok(()),
+        some => Err(some.join(", ")),
+    }
+}
+
+fn deletion(family: u16, server: &VirtualServer) -> Vec<u8> {
+    let mut address = [0; 16];
+    let number: u16 = match server.address.ip() {
+        IpAddr::V4(v4) => {
+            address[..4].copy_from_slice(&v4.octets());
+            2
+        }
+        IpAddr::V6(v6) => {
+            address = v6.octets();
+            10
+        }
+    };
+    request(family, NLM_F_ACK, DELETE_SERVICE, 0, |attributes| {
+        nest(attributes, SERVICE, |service| {
+            put(service, SERVICE_FAMILY, &number.to_ne_bytes());
+            put(
+                service,
+                SERVICE_PROTOCOL,
+                &u16::from(server.protocol).to_ne_bytes(),
+            );
+            put(service, SERVICE_ADDRESS, &address);
+            put(service, SERVICE_PORT, &server.address.port().to_be_bytes());
+        });
+    })
+}
+
+/// The number that IPVS has in generic netlink.
+fn number(socket: &Socket) -> io::Result<u16> {
+    let request = request(CONTROL, NLM_F_ACK, CONTROL_GET_FAMILY, 0, |attributes| {
+        put_string(attributes, CONTROL_FAMILY_NAME, IPVS);
+    });
+    socket.send(&request, 0)?;
+    let mut found = None;
+    until_end(socket, |kind, value| {
+        if kind == CONTROL_FAMILY_ID {
+            found = exactly(value).ok().map(u16::from_ne_bytes);
+        }
+    })?;
+    found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_servers_are_read_as_the_kernel_lists_them() {
+        let list = "IP Virtual Server version 1.2.1 (size=4096)\n\
+                    Prot LocalAddress:Port Scheduler Flags\n  \
+                    -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n\
+                    TCP  0A600001:01BB rr \n  \
+                    -> AC120002:192B      Masq    1      0          0         \n\
+                    UDP  [fd00:0010:0096:0000:0000:0000:0000:000a]:0035 rr \n\
+                    SCTP 0A600002:1E61 rr persistent 10800 FFFFFFFF\n\
+                    FWM  00000001 rr \n";
+        let found: Vec<_> = list
+            .lines()
+            .filter_map(read)
+            .map(|server| (server.protocol, server.address.to_string()))
+            .collect();
+        let expected = [
+            (6, "10.96.0.1:443"),
+            (17, "[fd00:10:96::a]:53"),
+            (132, "10.96.0.2:7777"),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(protocol, address)| (protocol, address.to_owned()))
+        );
+    }
+}

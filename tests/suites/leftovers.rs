@@ -1,0 +1,270 @@
+//! What kube-proxy left is found and removed, and what others have is as it was. Its own rules, from
+//! a real cluster, in network namespaces. Needs root.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use proxy_agent::leftovers::{Found, Mode, find, remove};
+use proxy_tests::{
+    netns::NetNs,
+    requires::{self, Need},
+};
+
+const NEEDS: &[Need] = &[
+    Need::Root,
+    Need::Tool("ip"),
+    Need::Tool("nft"),
+    Need::Tool("ipset"),
+    Need::Tool("iptables-nft-save"),
+    Need::Tool("iptables-legacy-save"),
+];
+
+const IPTABLES: &str = include_str!("../data/kube-proxy-iptables-node-a.txt");
+const IP6TABLES: &str = include_str!("../data/kube-proxy-ip6tables-node-a.txt");
+const NFTABLES: &str = include_str!("../data/kube-proxy-nftables-node-a.txt");
+
+/// Rules as Docker, kubelet and an administrator have them.
+const OTHERS: &str = "*mangle
+:KUBE-IPTABLES-HINT - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+COMMIT
+*nat
+:DOCKER - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+-A OUTPUT -p tcp -m tcp --dport 81 -j REDIRECT --to-ports 82
+-A POSTROUTING -o d0 -m comment --comment \"not -j KUBE-SERVICES\" -j MASQUERADE
+-A DOCKER -i d0 -j RETURN
+COMMIT
+*filter
+:DOCKER-USER - [0:0]
+:KUBE-KUBELET-CANARY - [0:0]
+-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT
+-A FORWARD -j DOCKER-USER
+-A DOCKER-USER -j RETURN
+COMMIT
+";
+
+/// Runs `test` on a thread in a namespace of its own.
+fn in_namespace(test: impl FnOnce() + Send) {
+    if !requires::met("leftovers", NEEDS) {
+        return;
+    }
+    let netns = NetNs::new().unwrap();
+    netns.ip("link set lo up\n").unwrap();
+    netns.run(test).unwrap();
+}
+
+/// What a program prints that is given `input`.
+fn run(command: &str, input: &str) -> String {
+    let mut words = command.split(' ');
+    let mut child = Command::new(words.next().unwrap())
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{command}: {input}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn restore(kind: &str, rules: &str) {
+    run(&format!("{kind}-restore --noflush --wait=20"), rules);
+}
+
+/// The chains that somebody made, and all rules.
+fn saved(kind: &str) -> Vec<String> {
+    let saved = run(&format!("{kind}-save"), "");
+    let mut table = "";
+    let mut told = Vec::new();
+    for line in saved.lines() {
+        table = line.strip_prefix('*').unwrap_or(table);
+        if line.starts_with("-A") || (line.starts_with(':') && line.contains(" - ")) {
+            let line = line.split(" [").next().unwrap();
+            told.push(format!("{table} {line}"));
+        }
+    }
+    told
+}
+
+/// Kube-proxy counts with objects that not every kernel has; it leaves them away there, too.
+fn without_counting(rules: &str) -> String {
+    let mut rules = rules.to_owned();
+    for object in [
+        "ct_state_invalid_dropped_pkts",
+        "localhost_nps_accepted_pkts",
+    ] {
+        rules = rules.replace(&format!(" -m nfacct --nfacct-name  {object}"), "");
+    }
+    rules
+}
+
+fn told(found: &Found) -> Vec<String> {
+    found.leftovers.iter().map(ToString::to_string).collect()
+}
+
+/// Removes what is found, all of it.
+fn remove_all() -> Found {
+    let found = find();
+    let removed = remove(&found);
+    assert_eq!(removed.problems, Vec::<String>::new());
+    assert_eq!(removed.removed, found.leftovers);
+    let left = find();
+    assert_eq!(told(&left), Vec::<String>::new());
+    assert_eq!(left.problems, found.problems);
+    found
+}
+
+/// Kube-proxy's rules among those of others, in the iptables of one kind.
+fn of_kind(kind: &str) {
+    in_namespace(|| {
+        let [v4, v6] = [format!("iptables-{kind}"), format!("ip6tables-{kind}")];
+        restore(&v4, OTHERS);
+        restore(&v6, OTHERS);
+        let before = [saved(&v4), saved(&v6)];
+        assert_eq!(told(&find()), Vec::<String>::new());
+        restore(&v4, &without_counting(IPTABLES));
+        restore(&v6, &without_counting(IP6TABLES));
+
+        let found = remove_all();
+        assert_eq!(found.modes(), [Mode::Iptables]);
+        assert_eq!(found.problems, Vec::<String>::new());
+        let expected: Vec<String> = [(&v4, "IPv4", 64, 174), (&v6, "IPv6", 20, 48)]
+            .iter()
+            .flat_map(|(name, family, parts, rules)| {
+                let of = format!("iptables mode, {family}: chains in table");
+                [
+                    format!("{of} `mangle` of {name}, 1 part"),
+                    format!("{of} `filter` of {name}, 6 parts"),
+                    format!("{of} `nat` of {name}, {parts} parts, {rules} rules"),
+                ]
+            })
+            .collect();
+        let mut told = told(&found);
+        told.sort();
+        for line in expected {
+            assert!(
+                told.iter().any(|told| told.starts_with(&line)),
+                "{line}: {told:#?}"
+            );
+        }
+        assert_eq!(told.len(), 6);
+        for (name, before) in [v4, v6].iter().zip(before) {
+            let after = saved(name);
+            let (kubelets, others): (Vec<_>, Vec<_>) = after
+                .into_iter()
+                .partition(|line| line.contains("KUBE-FIREWALL"));
+            assert_eq!(others, before, "{name}");
+            // Made by kube-proxy for kubelet, which has the same.
+            assert!(kubelets.len() >= 3, "{kubelets:?}");
+        }
+    });
+}
+
+#[test]
+fn chains_in_iptables_nft() {
+    of_kind("nft");
+}
+
+#[test]
+fn chains_in_iptables_legacy() {
+    of_kind("legacy");
+}
+
+#[test]
+fn a_chain_that_a_rule_of_somebody_else_leads_to_stays_and_is_told() {
+    in_namespace(|| {
+        let theirs = "*nat\n:CNI-HOSTPORT-SETMARK - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n\
+                      -A CNI-HOSTPORT-SETMARK -j KUBE-MARK-MASQ\n\
+                      -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\nCOMMIT\n";
+        restore("iptables-nft", theirs);
+        let before = saved("iptables-nft");
+        let kube_proxys = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-25FJTMN2OLOPNGWS - [0:0]\n\
+                           -A PREROUTING -j KUBE-SERVICES\n\
+                           -A KUBE-SERVICES -j KUBE-SVC-25FJTMN2OLOPNGWS\n\
+                           -A KUBE-SVC-25FJTMN2OLOPNGWS -j KUBE-MARK-MASQ\nCOMMIT\n";
+        restore("iptables-nft", kube_proxys);
+        let found = remove_all();
+        assert_eq!(
+            told(&found),
+            ["iptables mode, IPv4: chains in table `nat` of iptables-nft, 2 parts, 3 rules"]
+        );
+        assert_eq!(found.problems.len(), 1, "{:?}", found.problems);
+        assert!(found.problems[0].contains("CNI-HOSTPORT-SETMARK"));
+        assert_eq!(saved("iptables-nft"), before);
+    });
+}
+
+#[test]
+fn tables_of_nftables_mode() {
+    in_namespace(|| {
+        run(
+            "nft -f -",
+            "add table ip kube-proxy-2\nadd chain ip kube-proxy-2 a\nadd table inet kube-proxy\n",
+        );
+        let before = run("nft list ruleset", "");
+        run("nft -f -", NFTABLES);
+        let found = remove_all();
+        assert_eq!(found.modes(), [Mode::Nftables]);
+        let told = told(&found);
+        assert_eq!(told.len(), 2, "{told:?}");
+        for (line, family) in told.iter().zip(["IPv4", "IPv6"]) {
+            let expected = format!("nftables mode, {family}: table `kube-proxy` of nftables, ");
+            assert!(line.starts_with(&expected), "{line}");
+            assert!(line.contains("parts") && line.contains("rules"), "{line}");
+        }
+        assert_eq!(run("nft list ruleset", ""), before);
+        // Again: what is gone is no problem.
+        assert_eq!(remove(&found).problems, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn device_sets_and_chains_of_ipvs_mode() {
+    in_namespace(|| {
+        // Any kind of device will do: what counts is its name.
+        run(
+            "ip -batch -",
+            "link add kube-ipvs0 type bridge\naddress add 10.96.0.1/32 dev kube-ipvs0\n\
+             address add 10.96.0.10/32 dev kube-ipvs0\nlink add mine type bridge\n",
+        );
+        run(
+            "ipset restore",
+            "create KUBE-CLUSTER-IP hash:ip,port\n\
+             create KUBE-6-CLUSTER-IP hash:ip,port family inet6\n\
+             create KUBE-NODE-PORT-TCP bitmap:port range 0-65535\n\
+             create KUBE-SRC-TMCUBWVAGBCZKHPG hash:ip\n",
+        );
+        // The rules of the mode name its sets, which cannot be destroyed before.
+        restore(
+            "iptables-nft",
+            "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-NODE-PORT - [0:0]\n\
+             -A PREROUTING -j KUBE-SERVICES\n\
+             -A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT\n\
+             -A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODE-PORT\nCOMMIT\n",
+        );
+        let found = remove_all();
+        assert_eq!(found.modes(), [Mode::Ipvs]);
+        assert_eq!(
+            told(&found),
+            [
+                "ipvs mode, IPv4: chains in table `nat` of iptables-nft, 2 parts, 3 rules",
+                "ipvs mode: device `kube-ipvs0`, 2 parts",
+                "ipvs mode: sets (ipset), 3 parts",
+            ]
+        );
+        assert_eq!(run("ipset list -n", ""), "KUBE-SRC-TMCUBWVAGBCZKHPG\n");
+        let links = run("ip -o link", "");
+        assert!(
+            links.contains("mine:") && !links.contains("kube-ipvs0"),
+            "{links}"
+        );
+    });
+}
