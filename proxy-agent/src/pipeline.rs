@@ -2,6 +2,7 @@
 //! hands the change to the backend. Says what came of it; does not know who counts it, nor who
 //! else wants the state.
 
+mod alternatives;
 #[cfg(test)]
 pub(crate) mod fake;
 mod gaps;
@@ -21,6 +22,7 @@ use proxy_model::{
 };
 use thiserror::Error;
 
+pub use self::alternatives::Alternatives;
 use self::{gaps::Gaps, outcome::Pending, told::Told};
 pub use self::{
     mind::Mind,
@@ -40,6 +42,7 @@ const MOST_UNSETTLED: usize = 100_000;
 pub struct Pipeline {
     mind: Mind,
     backend: Box<dyn Backend>,
+    alternatives: Option<Box<dyn Alternatives>>,
     /// The backend does not hold the state of the last update: the next sync is a whole one.
     behind: bool,
     /// Whether a sync ever succeeded.
@@ -94,6 +97,7 @@ impl Pipeline {
         Self {
             mind: mind.into(),
             backend,
+            alternatives: None,
             behind: true,
             serving: false,
             failure: None,
@@ -108,6 +112,14 @@ impl Pipeline {
             demand,
             sufficed: None,
             problems: Vec::new(),
+        }
+    }
+
+    /// The same with backends that may take this one's place.
+    pub fn with_alternatives(self, alternatives: Option<Box<dyn Alternatives>>) -> Self {
+        Self {
+            alternatives,
+            ..self
         }
     }
 
@@ -161,8 +173,8 @@ impl Pipeline {
         let started = Instant::now();
         let mut advance = self.pending.counted();
         let mut change = std::mem::take(&mut self.unsynced);
-        self.look_at_gaps()?;
-        if self.behind {
+        let better = self.look_at_gaps()?;
+        if self.behind || better.is_some() {
             change = self.mind.state().as_change_set();
         }
         let settling = std::mem::take(&mut self.settling);
@@ -171,7 +183,10 @@ impl Pipeline {
             self.pending.triggers.clear();
             return Ok(advance);
         }
-        let result = self.backend.sync(self.mind.state(), &change);
+        let result = match better {
+            Some(better) => self.change_backend(better, &change, &mut advance),
+            None => self.backend.sync(self.mind.state(), &change),
+        };
         let took = settling + started.elapsed();
         advance.sync = Some(match result {
             Ok(report) => {
@@ -179,6 +194,12 @@ impl Pipeline {
                 self.failure = None;
                 self.failures = 0;
                 self.revision += 1;
+                if !self.serving
+                    && advance.chosen.is_none()
+                    && let Some(alternatives) = &mut self.alternatives
+                {
+                    alternatives.serves(self.backend.name());
+                }
                 self.log_sync(&change, report, took);
                 Sync {
                     whole: change.whole,
@@ -226,6 +247,11 @@ impl Pipeline {
                 retry: Some(self.failed(error)?),
             })),
         }
+    }
+
+    /// Whether somebody else may have changed what the backend wrote: a repair is due.
+    pub fn disturbed(&mut self) -> bool {
+        self.in_force() && self.backend.disturbed()
     }
 
     /// How the kernel differs from the state, without mending it.
@@ -319,32 +345,77 @@ impl Pipeline {
         }
     }
 
-    /// Refuses a backend that lacks what Service ports need, before it is handed anything. Later,
-    /// only says so.
-    fn look_at_gaps(&mut self) -> Result<(), Fatal> {
+    /// Another backend, if Service ports need what this one lacks. Where none is to be had, this one
+    /// is refused before it is handed anything; later, that is only said.
+    fn look_at_gaps(&mut self) -> Result<Option<Box<dyn Backend>>, Fatal> {
         let now = self.suffices();
         let before = self.sufficed.replace(now);
-        if self.demand == Demand::WhatItCan {
-            return Ok(());
+        if self.demand == Demand::WhatItCan || before == Some(now) {
+            return Ok(None);
         }
         let name = self.backend.name();
-        match (before, now) {
-            (None, false) => {
-                return Err(Fatal {
-                    cause: FatalCause::Capability,
-                    reason: log::refusal(name, &self.gaps),
-                });
+        if now {
+            if before.is_some() {
+                tracing::info!(backend = name, "backend suffices again");
             }
-            (Some(true), false) => tracing::warn!(
-                backend = name,
-                text = "it serves what it can, and goes on; an agent that starts with mode auto \
-                        now would refuse it",
-                "backend no longer suffices"
-            ),
-            (Some(false), true) => tracing::info!(backend = name, "backend suffices again"),
-            _ => {}
+            return Ok(None);
         }
-        Ok(())
+        let needs = alternatives::needs(self.mind.state());
+        let alternatives = self.alternatives.as_mut();
+        if let Some(better) = alternatives.and_then(|all| all.better(&needs)) {
+            return Ok(Some(better));
+        }
+        if before.is_none() {
+            return Err(Fatal {
+                cause: FatalCause::Capability,
+                reason: log::refusal(name, &self.gaps),
+            });
+        }
+        tracing::warn!(
+            backend = name,
+            text = "it serves what it can, and goes on; an agent that starts with mode auto now \
+                    would refuse it",
+            "backend no longer suffices"
+        );
+        Ok(None)
+    }
+
+    /// Puts `better` in the place of the backend once it has the state in force: never is there
+    /// none. If that fails, the present one goes on.
+    fn change_backend(
+        &mut self,
+        mut better: Box<dyn Backend>,
+        change: &ChangeSet,
+        advance: &mut Advance,
+    ) -> Result<SyncReport, SyncError> {
+        let state = self.mind.state();
+        let report = match better.sync(state, change) {
+            Ok(report) => report,
+            Err(error) if self.serving => {
+                tracing::error!(
+                    backend = better.name(),
+                    %error,
+                    text = "the present one goes on with what it can",
+                    "backend not changed"
+                );
+                // Looked at again with the next change.
+                self.sufficed = Some(true);
+                return self.backend.sync(state, change);
+            }
+            Err(error) => {
+                self.sufficed = None;
+                return Err(error);
+            }
+        };
+        // The other one lets go of what it holds first, so that it can be taken away.
+        self.backend = better;
+        self.gaps = Gaps::new(self.backend.lacks());
+        log::news(self.gaps.take(&change.changes));
+        self.sufficed = Some(self.suffices());
+        if let Some(alternatives) = &mut self.alternatives {
+            advance.chosen = alternatives.serves(self.backend.name());
+        }
+        Ok(report)
     }
 }
 

@@ -37,6 +37,7 @@ use crate::{
     backend::{
         choice::NoBackend,
         ebpf::{self, OpenError},
+        nftables,
     },
     cluster::{
         brain,
@@ -78,6 +79,9 @@ pub enum RunError {
     /// Mode auto found no backend for this host. Nothing was changed.
     #[error(transparent)]
     NoBackend(#[from] NoBackend),
+    /// Another agent serves here.
+    #[error(transparent)]
+    Served(SocketError),
     /// The dataplane cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -98,14 +102,23 @@ pub enum RunError {
 /// Serves until SIGTERM or SIGINT.
 pub async fn run(config: Run) -> Result<(), RunError> {
     let orders = begin(&config.agent)?;
-    let choice = block_in_place(|| choose_backend(&config))?;
+    let chosen = block_in_place(|| choose_backend(&config))?;
     let pin_dir = config.ebpf.pin_dir.clone();
-    let programmed = move |address| ebpf::is_programmed(&pin_dir, address, Protocol::Tcp);
+    let programmed = move |address| {
+        ebpf::is_programmed(&pin_dir, address, Protocol::Tcp)
+            || nftables::is_programmed(address, Protocol::Tcp)
+    };
     let listeners = listeners::open(&config.agent.listen).await?;
-    let source = open_source(&config.agent, choice.lacks, programmed).await?;
-    let dataplane = block_in_place(|| Dataplane::open(&config, choice))?;
-    // The lock of the pin directory is the socket's as well: whatever is there is left over.
-    let socket = Socket::open(&config.agent.admin_socket);
+    let source = open_source(&config.agent, chosen.0.lacks, programmed).await?;
+    let dataplane = block_in_place(|| Dataplane::open(&config, chosen))?;
+    let socket = Socket::open_unless_served(&config.agent.admin_socket).await;
+    // Not every backend has a lock of its own.
+    let socket = match socket {
+        Err(error) if error.error.kind() == std::io::ErrorKind::AddrInUse => {
+            return Err(RunError::Served(error));
+        }
+        socket => socket,
+    };
     let doors = Doors { socket, listeners };
     live(config.agent, source, dataplane, doors, orders).await
 }
@@ -186,7 +199,8 @@ async fn live(
         (Mind::from(Model::new(config.model)), node_ports)
     };
     tokio::spawn(source.run(sender));
-    let pipeline = Pipeline::new(mind, dataplane.backend, dataplane.demand);
+    let pipeline = Pipeline::new(mind, dataplane.backend, dataplane.demand)
+        .with_alternatives(dataplane.alternatives);
     let owner = Owner::new(
         pipeline,
         sinks,

@@ -50,7 +50,10 @@ impl Socket {
             return Err(SocketError {
                 what: "will not take the place of the agent that answers on",
                 path: path.to_owned(),
-                error: io::Error::other("name another socket with --admin-socket"),
+                error: io::Error::new(
+                    io::ErrorKind::AddrInUse,
+                    "stop it first, or name another socket with --admin-socket",
+                ),
             });
         }
         Self::open(path)

@@ -6,7 +6,10 @@ mod text;
 use proxy_model::Capability;
 use serde::Serialize;
 
-use super::{choice, ebpf};
+use super::{
+    choice::{self, BackendKind, NOT_PART, NOT_YET},
+    ebpf, nftables,
+};
 
 /// What `check` found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,6 +53,33 @@ pub struct Candidate {
     pub why_not: Option<String>,
     /// What it cannot do; `None` for one that is not part of this version.
     pub lacks: Option<Lacks>,
+    /// What it needs of this host.
+    pub requirements: Vec<Requirement>,
+}
+
+impl Candidate {
+    /// Whether it can be used, too.
+    fn is_spare(&self) -> bool {
+        !self.chosen && self.why_not.is_none()
+    }
+}
+
+fn probe(kind: BackendKind, options: &ebpf::Options) -> Vec<Requirement> {
+    match kind {
+        BackendKind::Ebpf => ebpf::probe(options),
+        BackendKind::Nftables => nftables::probe(),
+    }
+}
+
+/// Why the backend cannot be used on this host; `None` if it can. Changes nothing.
+pub fn why_not(kind: BackendKind, options: &ebpf::Options) -> Option<String> {
+    lacking(&probe(kind, options))
+}
+
+fn lacking(requirements: &[Requirement]) -> Option<String> {
+    let missing = requirements.iter().filter(|one| one.required && !one.met);
+    let missing: Vec<&str> = missing.map(|one| one.name).collect();
+    (!missing.is_empty()).then(|| format!("this host lacks: {}", missing.join(", ")))
 }
 
 /// What a backend cannot do, with what does not work without it.
@@ -57,45 +87,45 @@ pub struct Candidate {
 #[serde(transparent)]
 pub struct Lacks(#[serde(serialize_with = "choice::capabilities")] pub &'static [Capability]);
 
-/// Backends that are planned: said, so that nobody looks for what is not there.
-const NOT_YET: [&str; 4] = ["nftables", "iptables", "ipvs", "windows"];
-
 impl Check {
     /// Looks at this host. Changes nothing, and disturbs no agent that runs.
     pub fn run(options: &ebpf::Options) -> Self {
-        Self::of(ebpf::probe(options))
+        Self::of(
+            BackendKind::ALL
+                .map(|kind| (kind, probe(kind, options)))
+                .into(),
+        )
     }
 
-    fn of(requirements: Vec<Requirement>) -> Self {
-        let missing: Vec<&str> = requirements
-            .iter()
-            .filter(|one| one.required && !one.met)
-            .map(|one| one.name)
-            .collect();
-        let usable = missing.is_empty();
-        let ebpf = Candidate {
-            name: "ebpf",
-            chosen: usable,
-            why_not: (!usable).then(|| format!("this host lacks: {}", missing.join(", "))),
-            lacks: Some(Lacks(ebpf::LACKS)),
-        };
-        let others = NOT_YET.map(|name| Candidate {
+    fn of(probed: Vec<(BackendKind, Vec<Requirement>)>) -> Self {
+        let mut backends: Vec<Candidate> = Vec::new();
+        for (kind, requirements) in probed {
+            let why_not = lacking(&requirements);
+            let chosen = why_not.is_none() && !backends.iter().any(|one| one.chosen);
+            backends.push(Candidate {
+                name: kind.as_str(),
+                chosen,
+                why_not,
+                lacks: Some(Lacks(kind.lacks())),
+                requirements,
+            });
+        }
+        let chosen = backends.iter().find(|one| one.chosen);
+        let usable = chosen.is_some();
+        let requirements = chosen.or(backends.first());
+        let requirements = requirements.map(|one| one.requirements.clone());
+        backends.extend(NOT_YET.map(|name| Candidate {
             name,
             chosen: false,
-            why_not: Some("not part of this version".to_owned()),
+            why_not: Some(NOT_PART.to_owned()),
             lacks: None,
-        });
+            requirements: Vec::new(),
+        }));
         Self {
             usable,
-            requirements,
-            backends: std::iter::once(ebpf).chain(others).collect(),
+            requirements: requirements.unwrap_or_default(),
+            backends,
         }
-    }
-
-    /// Why each backend cannot be used; `None` for the one that can.
-    pub fn why_not(self) -> Vec<(&'static str, Option<String>)> {
-        let backends = self.backends.into_iter();
-        backends.map(|one| (one.name, one.why_not)).collect()
     }
 
     /// Whether a backend can be used.
@@ -134,10 +164,13 @@ mod tests {
 
     #[test]
     fn what_is_only_worth_knowing_makes_no_host_unusable() {
-        let check = Check::of(vec![
-            requirement("kernel", true, true),
-            requirement("BTF", false, false),
-        ]);
+        let check = Check::of(vec![(
+            BackendKind::Ebpf,
+            vec![
+                requirement("kernel", true, true),
+                requirement("BTF", false, false),
+            ],
+        )]);
         assert!(check.is_usable());
         let chosen = check.backends.iter().filter(|one| one.chosen);
         assert_eq!(chosen.map(|one| one.name).collect::<Vec<_>>(), ["ebpf"]);
@@ -150,17 +183,47 @@ mod tests {
     }
 
     #[test]
+    fn the_first_that_can_be_used_is_chosen() {
+        let one = |met| vec![requirement("kernel", true, met)];
+        let both = [
+            (BackendKind::Ebpf, one(false)),
+            (BackendKind::Nftables, one(true)),
+        ];
+        let check = Check::of(both.into());
+        assert!(check.is_usable());
+        assert_eq!(check.requirements, one(true));
+        let text = check.to_text();
+        assert!(
+            text.contains("The backend nftables would be used"),
+            "{text}"
+        );
+        let both = [
+            (BackendKind::Ebpf, one(true)),
+            (BackendKind::Nftables, one(true)),
+        ];
+        let text = Check::of(both.into()).to_text();
+        let expected = "The backend ebpf would be used, until a Service needs what it lacks: then \
+                        nftables.";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
     fn what_is_missing_is_said_with_its_reason_and_what_to_do() {
-        let check = Check::of(vec![
+        let ebpf = vec![
             requirement("kernel", true, false),
             requirement("bpffs", true, true),
             requirement("BTF", false, false),
-        ]);
+        ];
+        let nftables = vec![requirement("rules", true, false)];
+        let both = [(BackendKind::Ebpf, ebpf), (BackendKind::Nftables, nftables)];
+        let check = Check::of(both.into());
         assert!(!check.is_usable());
         let lacks = ebpf::LACKS
             .iter()
             .map(|one| format!("  {one:16}  {}\n", one.without()));
         let expected = "\
+The backend ebpf needs:
+
 NO    kernel  5.4.0
       why: older ones lack hooks
       do:  use a newer one
@@ -170,9 +233,15 @@ note  BTF     5.4.0
       why: older ones lack hooks
       do:  use a newer one
 
+The backend nftables needs:
+
+NO    rules  5.4.0
+      why: older ones lack hooks
+      do:  use a newer one
+
 No backend can be used.
   ebpf      this host lacks: kernel
-  nftables  not part of this version
+  nftables  this host lacks: rules
   iptables  not part of this version
   ipvs      not part of this version
   windows   not part of this version
@@ -188,6 +257,7 @@ What the backend ebpf cannot do yet on any host, and what does not work without 
         assert_eq!(json["backends"][0]["whyNot"], "this host lacks: kernel");
         let lacks = json["backends"][0]["lacks"].as_array().unwrap();
         assert_eq!(lacks.len(), ebpf::LACKS.len());
-        assert_eq!(json["backends"][1]["lacks"], serde_json::Value::Null);
+        assert_eq!(json["backends"][1]["requirements"][0]["name"], "rules");
+        assert_eq!(json["backends"][2]["lacks"], serde_json::Value::Null);
     }
 }

@@ -4,30 +4,73 @@ use proxy_model::Capability;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use thiserror::Error;
 
+use super::{ebpf, nftables};
+
+/// A backend that this version has, in the order in which mode auto prefers them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BackendKind {
+    /// eBPF programs on socket hooks.
+    Ebpf,
+    /// Rules of nftables.
+    Nftables,
+}
+
+impl BackendKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Ebpf, Self::Nftables];
+
+    /// Its name, in output and on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ebpf => "ebpf",
+            Self::Nftables => "nftables",
+        }
+    }
+
+    /// What it cannot do, whatever the host.
+    pub const fn lacks(self) -> &'static [Capability] {
+        match self {
+            Self::Ebpf => ebpf::LACKS,
+            Self::Nftables => nftables::LACKS,
+        }
+    }
+}
+
+/// Backends that are planned: said, so that nobody looks for what is not there.
+pub const NOT_YET: [&str; 3] = ["iptables", "ipvs", "windows"];
+
+/// Why those are not used.
+pub const NOT_PART: &str = "not part of this version";
+
 /// What `mode` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Nothing: the default.
+    /// Nothing: as [`Mode::Auto`].
     #[default]
     Unset,
-    /// The eBPF backend, for what it can do.
-    Ebpf,
-    /// The nftables backend.
-    Nftables,
+    /// This backend, for what it can do.
+    Only(BackendKind),
     /// A backend that this host supports and that does all that Services need.
     Auto,
-    /// A mode of kube-proxy that has no backend here: eBPF serves in its place.
+    /// A mode of kube-proxy that has no backend here: as [`Mode::Auto`].
     Other(&'static str),
 }
 
 impl Mode {
-    /// As `mode` is written; `ebpf` if nothing was.
+    /// As `mode` is written; `auto` if nothing was.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Unset | Self::Ebpf => "ebpf",
-            Self::Nftables => "nftables",
-            Self::Auto => "auto",
+            Self::Only(kind) => kind.as_str(),
+            Self::Unset | Self::Auto => "auto",
             Self::Other(name) => name,
+        }
+    }
+
+    /// The backend that it names, if it names one.
+    pub const fn only(self) -> Option<BackendKind> {
+        match self {
+            Self::Only(kind) => Some(kind),
+            Self::Unset | Self::Auto | Self::Other(_) => None,
         }
     }
 }
@@ -44,7 +87,7 @@ pub struct Refused {
 /// The backend in use, and why. Part of the JSON of `state`: `docs/state-json.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Choice {
-    /// As configured; `ebpf` if nothing was.
+    /// As configured; `auto` if nothing was.
     pub mode: &'static str,
     /// Its name.
     pub backend: &'static str,
@@ -53,8 +96,21 @@ pub struct Choice {
     /// What it cannot do.
     #[serde(serialize_with = "capabilities")]
     pub lacks: &'static [Capability],
-    /// The others, where they were looked at.
+    /// The others, where they were looked at and cannot be used.
     pub refused: Vec<Refused>,
+}
+
+impl Choice {
+    /// The choice of `kind`.
+    pub fn of(mode: Mode, kind: BackendKind, reason: String, refused: Vec<Refused>) -> Self {
+        Self {
+            mode: mode.as_str(),
+            backend: kind.as_str(),
+            reason,
+            lacks: kind.lacks(),
+            refused,
+        }
+    }
 }
 
 /// No backend can be used.
@@ -65,51 +121,44 @@ pub struct Choice {
 )]
 pub struct NoBackend(pub Vec<Refused>);
 
-/// The backend that serves for `mode`. `probe` says, for [`Mode::Auto`] only, of each backend why
-/// it cannot be used here; `None` if it can. It is asked in the order of preference.
+/// The backend to begin with: what `mode` names, otherwise the first of `order` that this host
+/// supports. `probe` says why a backend cannot be used here, `None` if it can; it is asked only
+/// where there is something to choose. Also returns which others can be used, in order.
 pub fn choose(
     mode: Mode,
-    ebpf_lacks: &'static [Capability],
-    probe: impl FnOnce() -> Vec<(&'static str, Option<String>)>,
-) -> Result<Choice, NoBackend> {
-    let mut refused = Vec::new();
-    let reason = match mode {
-        Mode::Unset => "no mode is set, and ebpf is the default".to_owned(),
-        Mode::Ebpf => "mode ebpf names it".to_owned(),
-        Mode::Nftables => {
-            return Ok(Choice {
-                mode: mode.as_str(),
-                backend: "nftables",
-                reason: "mode nftables names it".to_owned(),
-                lacks: super::nftables::LACKS,
-                refused,
-            });
+    order: &[BackendKind],
+    mut probe: impl FnMut(BackendKind) -> Option<String>,
+) -> Result<(Choice, Vec<BackendKind>), NoBackend> {
+    if let Some(kind) = mode.only() {
+        let reason = format!("mode {kind} names it", kind = kind.as_str());
+        return Ok((Choice::of(mode, kind, reason, Vec::new()), vec![kind]));
+    }
+    let (mut usable, mut refused) = (Vec::new(), Vec::new());
+    for &kind in order {
+        match probe(kind) {
+            None => usable.push(kind),
+            Some(reason) => refused.push(Refused {
+                backend: kind.as_str(),
+                reason,
+            }),
         }
-        Mode::Other(name) => {
-            format!("mode {name} has no backend in this version: ebpf serves in its place")
-        }
-        Mode::Auto => {
-            let mut supported = false;
-            for (backend, why_not) in probe() {
-                match why_not {
-                    Some(reason) => refused.push(Refused { backend, reason }),
-                    None => supported = true,
-                }
-            }
-            if !supported {
-                return Err(NoBackend(refused));
-            }
-            "this host supports it; what Services need is looked at before anything is programmed"
-                .to_owned()
-        }
+    }
+    refused.extend(NOT_YET.map(|backend| Refused {
+        backend,
+        reason: NOT_PART.to_owned(),
+    }));
+    let Some(&first) = usable.first() else {
+        return Err(NoBackend(refused));
     };
-    Ok(Choice {
-        mode: mode.as_str(),
-        backend: "ebpf",
-        reason,
-        lacks: ebpf_lacks,
-        refused,
-    })
+    let why = match mode {
+        Mode::Other(name) => {
+            format!("mode {name} has no backend in this version, so as in mode auto: ")
+        }
+        Mode::Unset => "no mode is set, so as in mode auto: ".to_owned(),
+        Mode::Auto | Mode::Only(_) => String::new(),
+    };
+    let reason = format!("{why}the first that this host supports; what Services need decides");
+    Ok((Choice::of(mode, first, reason, refused), usable))
 }
 
 /// What a backend cannot do, for programs.
@@ -132,44 +181,107 @@ impl Serialize for Lack {
     }
 }
 
+/// eBPF by its mode, as if it lacked `lacks`.
+#[cfg(test)]
+pub(crate) fn lacking(lacks: &'static [Capability]) -> Choice {
+    let kind = BackendKind::Ebpf;
+    Choice {
+        lacks,
+        ..Choice::of(
+            Mode::Only(kind),
+            kind,
+            "mode ebpf names it".to_owned(),
+            vec![],
+        )
+    }
+}
+
+/// The same by mode auto, which refused another one.
+#[cfg(test)]
+pub(crate) fn lacking_alone(lacks: &'static [Capability], refusal: &str) -> Choice {
+    Choice {
+        mode: "auto",
+        reason: "the only one".to_owned(),
+        refused: vec![Refused {
+            backend: "nftables",
+            reason: refusal.to_owned(),
+        }],
+        ..lacking(lacks)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use BackendKind::{Ebpf, Nftables};
+
     use super::*;
 
-    const LACKS: &[Capability] = &[Capability::Sctp];
-
     #[test]
-    fn only_auto_looks_at_the_host() {
-        for (mode, name) in [
-            (Mode::Unset, "ebpf"),
-            (Mode::Ebpf, "ebpf"),
-            (Mode::Other("ipvs"), "ipvs"),
-        ] {
-            let choice = choose(mode, LACKS, || panic!("{mode:?} needs no probe")).unwrap();
-            assert_eq!((choice.mode, choice.backend), (name, "ebpf"));
-            assert!(choice.reason.contains(name), "{}", choice.reason);
-            assert_eq!(choice.refused, []);
+    fn a_mode_that_names_a_backend_looks_at_no_host() {
+        for kind in BackendKind::ALL {
+            let mode = Mode::Only(kind);
+            let (choice, usable) = choose(mode, &BackendKind::ALL, |_| {
+                panic!("{kind:?} needs no probe")
+            })
+            .unwrap();
+            assert_eq!(
+                (choice.mode, choice.backend),
+                (kind.as_str(), kind.as_str())
+            );
+            assert!(choice.reason.contains(kind.as_str()), "{}", choice.reason);
+            assert_eq!((choice.refused, usable), (vec![], vec![kind]));
         }
     }
 
     #[test]
-    fn auto_refuses_what_this_host_cannot_and_says_why() {
-        let probe = |ebpf: Option<&str>| {
-            let ebpf = ("ebpf", ebpf.map(str::to_owned));
-            let nftables = ("nftables", Some("not part of this version".to_owned()));
-            choose(Mode::Auto, LACKS, || vec![ebpf, nftables])
-        };
-        let choice = probe(None).unwrap();
+    fn the_first_in_order_that_this_host_supports() {
+        let probe = |kind| (kind == Ebpf).then(|| "this host lacks: BPF".to_owned());
+        for (order, none, expected) in [
+            ([Ebpf, Nftables], true, "ebpf"),
+            ([Nftables, Ebpf], true, "nftables"),
+            ([Ebpf, Nftables], false, "nftables"),
+        ] {
+            let (choice, usable) =
+                choose(
+                    Mode::Auto,
+                    &order,
+                    |kind| {
+                        if none { None } else { probe(kind) }
+                    },
+                )
+                .unwrap();
+            assert_eq!(choice.backend, expected);
+            assert_eq!(usable.len(), if none { 2 } else { 1 });
+        }
+    }
+
+    #[test]
+    fn what_this_host_cannot_is_refused_with_its_reason() {
+        let probe = |kind| (kind == Ebpf).then(|| "this host lacks: BPF".to_owned());
+        let (choice, _) = choose(Mode::Unset, &BackendKind::ALL, probe).unwrap();
         let json = serde_json::to_value(&choice).unwrap();
+        let not_part = |backend| serde_json::json!({"backend": backend, "reason": NOT_PART});
         let expected = serde_json::json!({
-            "mode": "auto", "backend": "ebpf",
-            "reason": "this host supports it; what Services need is looked at before anything is programmed",
-            "lacks": [{"capability": "sctp", "without": "SCTP ports are not served"}],
-            "refused": [{"backend": "nftables", "reason": "not part of this version"}],
+            "mode": "auto", "backend": "nftables",
+            "reason": "no mode is set, so as in mode auto: the first that this host supports; \
+                       what Services need decides",
+            "lacks": [],
+            "refused": [
+                {"backend": "ebpf", "reason": "this host lacks: BPF"},
+                not_part("iptables"), not_part("ipvs"), not_part("windows"),
+            ],
         });
         assert_eq!(json, expected);
-        let error = probe(Some("this host lacks: BPF")).unwrap_err().to_string();
-        for part in ["ebpf: this host lacks: BPF", "nftables: not part", "check"] {
+        let error = choose(Mode::Auto, &BackendKind::ALL, |_| {
+            Some("too old".to_owned())
+        });
+        let error = error.unwrap_err().to_string();
+        for part in [
+            "ebpf: too old",
+            "nftables: too old",
+            "ipvs: not part",
+            "check",
+        ] {
             assert!(error.contains(part), "{error}");
         }
     }

@@ -40,7 +40,7 @@ mod wanted;
 use proxy_model::Capability;
 
 #[cfg(target_os = "linux")]
-pub use kernel::{KernelError, NftablesBackend, Options, cleanup, drain};
+pub use kernel::{KernelError, NftablesBackend, Options, cleanup, drain, is_programmed, probe};
 pub use render::render;
 
 /// The name of the table, in each family.

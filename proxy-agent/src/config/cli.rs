@@ -46,7 +46,7 @@ Exit codes:
   1  failed while running
   2  bad usage or bad input: a flag, a file, or a manifest at start
   3  not here: no rights, no BPF, no cgroup v2, no BPF file system; mode auto: no backend suffices
-  4  another agent holds the pin directory";
+  4  another agent holds the pin directory, or answers on the admin socket";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -105,6 +105,11 @@ pub struct RunArgs {
     /// with - for />.sock]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
+
+    /// Backends in the order of preference, separated by commas; those that are not named are not
+    /// used. Not with a mode that names one [default: ebpf,nftables]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub backend_order: Vec<String>,
 
     /// Serve only sockets of processes in this cgroup [default: the root of cgroup v2]
     #[arg(long, value_name = "DIR")]

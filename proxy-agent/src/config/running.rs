@@ -23,7 +23,10 @@ use super::{
 };
 use crate::{
     admin,
-    backend::{choice::Mode, ebpf, nftables},
+    backend::{
+        choice::{BackendKind, Mode},
+        ebpf, nftables,
+    },
     serving,
     sinks::file::Output,
 };
@@ -62,6 +65,8 @@ pub struct Run {
     pub agent: Agent,
     /// Which backend is asked for.
     pub mode: Mode,
+    /// In which order backends are preferred where the mode names none.
+    pub order: Vec<BackendKind>,
     /// The dataplane.
     pub ebpf: ebpf::Options,
     /// The same of the nftables backend.
@@ -90,10 +95,12 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);
     let admin_socket = args.admin_socket.clone();
     let admin_socket = admin_socket.unwrap_or_else(|| admin::socket_path(&pin_dir));
+    let order = order(&args.backend_order, settings.mode, &mut mistakes);
     let mode = settings.mode;
     let mark = settings.masquerade_mark;
     Ok(Run {
         nftables: nftables::Options { mark },
+        order,
         agent: prepared.agent(settings, admin_socket, mistakes)?,
         mode,
         ebpf: ebpf::Options {
@@ -205,6 +212,37 @@ fn notes(node_ports: &NodePortSelection) -> Vec<String> {
     match node_ports {
         NodePortSelection::All => vec![everywhere.to_owned()],
         NodePortSelection::Primary | NodePortSelection::Cidrs(_) => Vec::new(),
+    }
+}
+
+/// All backends, unless the user names some.
+fn order(typed: &[String], mode: Mode, mistakes: &mut Vec<String>) -> Vec<BackendKind> {
+    let mut order = Vec::new();
+    for name in typed {
+        let kind = BackendKind::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == name);
+        match kind {
+            Some(kind) if order.contains(&kind) => {
+                mistakes.push(format!("--backend-order: {name} is named twice"));
+            }
+            Some(kind) => order.push(kind),
+            None => mistakes.push(format!(
+                "--backend-order: there is no backend {name:?} in this version; choose from {}",
+                BackendKind::ALL.map(BackendKind::as_str).join(", ")
+            )),
+        }
+    }
+    if let (Some(only), false) = (mode.only(), typed.is_empty()) {
+        mistakes.push(format!(
+            "--backend-order: mode {} leaves nothing to choose; give mode auto, or no order",
+            only.as_str()
+        ));
+    }
+    if order.is_empty() {
+        BackendKind::ALL.into()
+    } else {
+        order
     }
 }
 

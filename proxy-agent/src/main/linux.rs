@@ -138,6 +138,7 @@ pub fn exit_code(error: &Error) -> Option<u8> {
             return Some(HOST_CANNOT);
         }
         Some(RunError::NoBackend(_)) => return Some(HOST_CANNOT),
+        Some(RunError::Served(_)) => return Some(4),
         Some(RunError::Open(error)) => Some(error),
         _ => error.downcast_ref::<OpenError>(),
     };

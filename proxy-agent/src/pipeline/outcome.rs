@@ -5,9 +5,13 @@ use std::time::{Duration, SystemTime};
 use proxy_api::{Batch, Item, ItemKey, Operation};
 use proxy_model::{ClusterEvent, Difference, IpFamily};
 
+use crate::backend::choice::Choice;
+
 /// What one [`super::Pipeline::advance`] did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Advance {
+    /// The backend that took the place of another one, if one did.
+    pub chosen: Option<Choice>,
     /// Events that were folded.
     pub events: u64,
     /// Those that changed a Service.
@@ -123,6 +127,7 @@ impl Pending {
     /// Takes the counts.
     pub(super) fn counted(&mut self) -> Advance {
         Advance {
+            chosen: None,
             events: std::mem::take(&mut self.events),
             service_changes: std::mem::take(&mut self.service_changes),
             endpoint_changes: std::mem::take(&mut self.endpoint_changes),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    backend::choice::{Mode, choose},
+    backend::choice::{self, Choice},
     cluster::{convert, manifests, names::Names},
 };
 
@@ -283,20 +283,16 @@ fn how_sources_are_told_apart_is_told() {
 
 const LACKS: &[Capability] = &[Capability::ExternalTraffic, Capability::SourceRanges];
 
-fn facts(mode: Mode) -> AgentFacts {
-    let probe = || {
-        let nftables = ("nftables", Some("not part of this version".to_owned()));
-        vec![("ebpf", None), nftables]
-    };
+fn facts(choice: Choice) -> AgentFacts {
     AgentFacts {
         suffices: false,
-        ..AgentFacts::in_order(choose(mode, LACKS, probe).unwrap())
+        ..AgentFacts::in_order(choice)
     }
 }
 
 #[test]
 fn what_a_backend_cannot_do_is_told_of_each_service_port_that_needs_it() {
-    let agent = facts(Mode::Ebpf);
+    let agent = facts(choice::lacking(LACKS));
     let missing = |state: &NodeState| {
         let json: Value = serde_json::from_str(&agent_to_json(state, &agent)).unwrap();
         assert_eq!(json["agent"]["backend"], "ebpf");
@@ -325,9 +321,8 @@ external-traffic: NodePorts, external and load-balancer IPs answer processes of 
     assert!(text.contains(expected), "{text}");
     let last = "backend ebpf, objects from manifests, revision 3 after 70 events\n";
     assert!(text.ends_with(last), "{text}");
-    let text = agent_to_text(&small(), &facts(Mode::Auto));
-    let why = "70 events\nmode auto: this host supports it; what Services need is looked at \
-               before anything is programmed\n  not nftables: not part of this version\n";
+    let text = agent_to_text(&small(), &facts(choice::lacking_alone(LACKS, "too old")));
+    let why = "70 events\nmode auto: the only one\n  not nftables: too old\n";
     assert!(text.ends_with(why), "{text}");
 }
 

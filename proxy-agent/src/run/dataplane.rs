@@ -1,20 +1,21 @@
-//! What an agent makes of the state: the eBPF backend, or nothing in a brain. Opens it; knows
-//! neither where the state comes from nor who else wants it.
+//! What an agent makes of the state: one backend at a time, or nothing in a brain. Opens it, and
+//! another one when what Services need asks for it; takes away what others left once it serves.
+//! Knows neither where the state comes from nor who else wants it.
 
-use proxy_model::Backend;
+use proxy_model::{Backend, Capability};
 
 use super::RunError;
 use crate::{
     backend::{
-        check::Check,
-        choice::{Choice, Mode, NoBackend, choose},
+        check,
+        choice::{BackendKind, Choice, Mode, NoBackend, choose},
         ebpf::{self, EbpfBackend, OpenError},
-        nftables::NftablesBackend,
+        nftables::{self, NftablesBackend},
         none,
     },
     config::Run,
     kernel_log,
-    pipeline::Demand,
+    pipeline::{Alternatives, Demand},
 };
 
 /// A backend that is open, and what is to be known of it.
@@ -25,6 +26,8 @@ pub struct Dataplane {
     pub backend: Box<dyn Backend>,
     /// What is expected of it.
     pub demand: Demand,
+    /// What may take its place.
+    pub alternatives: Option<Box<dyn Alternatives>>,
     /// Whether it leaves something on this host that is compared with the state, and that load
     /// balancers may be told of.
     pub on_this_host: bool,
@@ -37,69 +40,186 @@ impl Dataplane {
             choice: none::choice(),
             backend: Box::new(none::Nothing::default()),
             demand: Demand::WhatItCan,
+            alternatives: None,
             on_this_host: false,
         }
     }
 
     /// The backend that was chosen. Blocks; needs a runtime.
-    pub fn open(config: &Run, choice: Choice) -> Result<Self, RunError> {
-        if choice.backend == "nftables" {
-            let backend = NftablesBackend::open(config.nftables)
-                .map_err(|error| RunError::Open(OpenError::Host(error.to_string())))?;
-            return Ok(Self {
-                choice,
-                backend: Box::new(backend),
-                demand: Demand::WhatItCan,
-                on_this_host: true,
-            });
-        }
-        let mut backend = EbpfBackend::open(&config.ebpf)?;
-        if config.ebpf.kernel_log {
-            forward_kernel_log(&mut backend)?;
-        }
+    pub fn open(
+        config: &Run,
+        (choice, usable): (Choice, Vec<BackendKind>),
+    ) -> Result<Self, RunError> {
+        let others = Others {
+            ebpf: config.ebpf.clone(),
+            nftables: config.nftables,
+            mode: config.mode,
+            choice: choice.clone(),
+            usable,
+        };
+        let kind = others.kind();
         Ok(Self {
             choice,
-            backend: Box::new(backend),
-            demand: match config.mode {
-                Mode::Auto => Demand::Everything,
-                Mode::Unset | Mode::Ebpf | Mode::Nftables | Mode::Other(_) => Demand::WhatItCan,
+            backend: others.open(kind)?,
+            demand: match config.mode.only() {
+                Some(_) => Demand::WhatItCan,
+                None => Demand::Everything,
             },
+            alternatives: Some(Box::new(others)),
             on_this_host: true,
         })
     }
 
     /// Tells the log which backend serves, and why.
     pub fn tell(&self) {
-        let choice = &self.choice;
-        for refused in &choice.refused {
+        for refused in &self.choice.refused {
             tracing::info!(
                 backend = refused.backend,
                 reason = refused.reason,
                 "backend refused"
             );
         }
-        let lacks: Vec<_> = choice.lacks.iter().map(|one| one.as_str()).collect();
-        tracing::info!(
-            backend = choice.backend,
-            mode = choice.mode,
-            reason = choice.reason,
-            lacks = lacks.join(", "),
-            "backend chosen"
-        );
+        tell(&self.choice);
     }
 }
 
-/// Which backend serves, and why. With mode auto, this host is looked at before anything is opened.
-pub fn choose_backend(config: &Run) -> Result<Choice, NoBackend> {
-    choose(config.mode, ebpf::LACKS, || {
-        Check::run(&config.ebpf).why_not()
+fn tell(choice: &Choice) {
+    let lacks: Vec<_> = choice.lacks.iter().map(|one| one.as_str()).collect();
+    tracing::info!(
+        backend = choice.backend,
+        mode = choice.mode,
+        reason = choice.reason,
+        lacks = lacks.join(", "),
+        "backend chosen"
+    );
+}
+
+/// Which backend serves, and why. Where there is something to choose, this host is looked at
+/// before anything is opened.
+pub fn choose_backend(config: &Run) -> Result<(Choice, Vec<BackendKind>), NoBackend> {
+    choose(config.mode, &config.order, |kind| {
+        check::why_not(kind, &config.ebpf)
     })
 }
 
-fn forward_kernel_log(backend: &mut EbpfBackend) -> Result<(), RunError> {
+/// The backends that an agent may use, one at a time.
+struct Others {
+    ebpf: ebpf::Options,
+    nftables: nftables::Options,
+    mode: Mode,
+    choice: Choice,
+    /// In the order of preference.
+    usable: Vec<BackendKind>,
+}
+
+impl Others {
+    /// The one that is in use.
+    fn kind(&self) -> BackendKind {
+        let mut all = BackendKind::ALL.into_iter();
+        all.find(|kind| kind.as_str() == self.choice.backend)
+            .expect("only backends of this version are chosen")
+    }
+
+    fn open(&self, kind: BackendKind) -> Result<Box<dyn Backend>, OpenError> {
+        match kind {
+            BackendKind::Ebpf => {
+                let mut backend = EbpfBackend::open(&self.ebpf)?;
+                if self.ebpf.kernel_log {
+                    forward_kernel_log(&mut backend)?;
+                }
+                Ok(Box::new(backend))
+            }
+            BackendKind::Nftables => {
+                let opened = NftablesBackend::open(self.nftables);
+                Ok(Box::new(opened.map_err(|error| {
+                    OpenError::Host(format!("{error}; see `proxy-agent check`"))
+                })?))
+            }
+        }
+    }
+
+    /// Takes away what `kind` left on this host.
+    fn retire(&self, kind: BackendKind) -> Result<Option<String>, String> {
+        match kind {
+            BackendKind::Ebpf if !self.ebpf.pin_dir.exists() => Ok(None),
+            BackendKind::Ebpf => {
+                let cleanup = ebpf::cleanup(&self.ebpf.pin_dir);
+                cleanup
+                    .map(|cleanup| cleanup.removed_any().then(|| cleanup.to_string()))
+                    .map_err(|error| error.to_string())
+            }
+            BackendKind::Nftables => {
+                let drained = nftables::drain().map_err(|error| error.to_string())?;
+                Ok((!drained.is_empty()).then(|| {
+                    "emptied the table culvert; its chains stay for connections that it has \
+                     translated, until `proxy-agent cleanup`"
+                        .to_owned()
+                }))
+            }
+        }
+    }
+}
+
+impl Alternatives for Others {
+    fn better(&mut self, needs: &[Capability]) -> Option<Box<dyn Backend>> {
+        let now = self.kind();
+        for kind in self.usable.clone() {
+            if kind == now || needs.iter().any(|need| kind.lacks().contains(need)) {
+                continue;
+            }
+            match self.open(kind) {
+                Ok(backend) => return Some(backend),
+                Err(error) => tracing::warn!(
+                    backend = kind.as_str(),
+                    %error,
+                    "backend that would suffice not opened"
+                ),
+            }
+        }
+        None
+    }
+
+    fn serves(&mut self, name: &str) -> Option<Choice> {
+        let now = self.kind();
+        let serving = BackendKind::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == name);
+        let serving = serving.unwrap_or(now);
+        for kind in BackendKind::ALL {
+            if kind == serving {
+                continue;
+            }
+            match self.retire(kind) {
+                Ok(None) => {}
+                Ok(Some(what)) => tracing::info!(
+                    backend = kind.as_str(),
+                    text = what,
+                    "what another backend left is removed"
+                ),
+                Err(error) => tracing::warn!(
+                    backend = kind.as_str(),
+                    error,
+                    text = "both serve now, which does no harm as long as this agent runs; \
+                            `proxy-agent cleanup` removes both",
+                    "what another backend left is not removed"
+                ),
+            }
+        }
+        if serving == now {
+            return None;
+        }
+        let reason = format!("Services need what {} cannot do", now.as_str());
+        let refused = std::mem::take(&mut self.choice.refused);
+        self.choice = Choice::of(self.mode, serving, reason, refused);
+        tell(&self.choice);
+        Some(self.choice.clone())
+    }
+}
+
+fn forward_kernel_log(backend: &mut EbpfBackend) -> Result<(), OpenError> {
     let logger = backend
         .take_kernel_log()
-        .map_err(|error| RunError::Io(format!("reading the kernel programs' log: {error}")))?;
+        .map_err(|error| OpenError::Other(format!("reading the kernel programs' log: {error}")))?;
     tokio::spawn(async {
         // Serving goes on without: these lines are there to look on, not to work.
         let Err(error) = kernel_log::forward(logger).await;

@@ -10,7 +10,7 @@ use proxy_model::ServiceFailure;
 use tokio::{
     sync::mpsc,
     task::block_in_place,
-    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
+    time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until},
 };
 
 use super::{RunError, observed::Observer, signals::Order};
@@ -29,6 +29,8 @@ use crate::{
 
 /// Batches that are taken together at most, so that a flood does not put off the first of it.
 const MOST_TOGETHER: usize = 64;
+/// How often the backend is asked whether somebody else was at what it wrote.
+const WATCH: Duration = Duration::from_secs(1);
 
 /// State, backend, and all that listens to them.
 pub struct Owner {
@@ -104,6 +106,8 @@ impl Owner {
         first: impl FnOnce(&proxy_model::NodeState),
     ) -> Result<&'static str, RunError> {
         let mut first = Some(first);
+        let mut watch = interval(WATCH);
+        watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut retry: Option<Instant> = None;
         let never = || Instant::now() + Duration::from_hours(24);
         let period = sync_period.unwrap_or(Duration::from_hours(24));
@@ -146,6 +150,11 @@ impl Owner {
                 () = sleep_until(retry.unwrap_or_else(never)), if retry.is_some() => {
                     retry = self.advance()?;
                 }
+                _ = watch.tick(), if sync_period.is_some() => {
+                    if self.pipeline.disturbed() {
+                        retry = self.repair(retry)?;
+                    }
+                }
                 _ = repairs.tick(), if sync_period.is_some() => retry = self.repair(retry)?,
             }
             if self.facts.last_sync.is_some()
@@ -184,6 +193,10 @@ impl Owner {
         self.observer.serving.queued();
         let advance = block_in_place(|| self.pipeline.advance())?;
         self.facts.events += advance.events;
+        if let Some(choice) = &advance.chosen {
+            self.facts.choice = choice.clone();
+            self.observer.serving.metrics.chosen(choice);
+        }
         if advance.sync.is_some() && advance.retry().is_none() {
             self.facts.last_sync = Some(Timestamp::now());
         }

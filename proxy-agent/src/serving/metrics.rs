@@ -6,6 +6,7 @@ pub mod brain;
 pub mod definitions;
 mod register;
 mod scrape;
+mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use proxy_model::{
 use self::{
     definitions::{self as define, Definition},
     register::{counter, gauge, histogram, plain_counter},
+    shown::Shown,
 };
 use super::health::Probe;
 use crate::backend::choice::Choice;
@@ -53,7 +55,6 @@ pub type Numbers = Box<dyn Fn() -> Vec<Figure> + Send + std::marker::Sync>;
 pub struct Metrics {
     registry: Registry,
     /// Of the names of the backend's figures.
-    prefix: String,
     /// Changes from before are none of this agent's: a restart would count them as slow.
     started: SystemTime,
     sync: HistogramVec,
@@ -77,6 +78,8 @@ pub struct Metrics {
     gaps: GaugeVec,
     counted: Mutex<Counted>,
     elsewhere: Vec<Numbers>,
+    /// Which backend serves.
+    shown: Shown,
 }
 
 /// What is counted at a scrape.
@@ -124,18 +127,13 @@ impl Changes {
 impl Metrics {
     /// Every metric at its start, all known label values included, so that a query finds zeros.
     pub fn new(chosen: &Choice, elsewhere: Vec<Numbers>) -> Self {
-        let backend = chosen.backend;
         let registry = Registry::new();
         let at = &registry;
         let process = ProcessCollector::for_self();
         at.register(Box::new(process))
             .expect("a new registry has no metric of this name");
-        gauge(at, &define::BUILD)
-            .with_label_values(&[env!("CARGO_PKG_VERSION"), backend])
-            .set(1.0);
-        show_choice(at, chosen);
         let metrics = Self {
-            prefix: format!("culvert_{backend}_"),
+            shown: Shown::new(at, chosen),
             started: SystemTime::now(),
             sync: histogram(at, &define::SYNC_DURATION),
             full_sync: histogram(at, &define::FULL_SYNC_DURATION),
@@ -170,6 +168,11 @@ impl Metrics {
         };
         metrics.start_at_zero();
         metrics
+    }
+
+    /// Another backend serves.
+    pub fn chosen(&self, choice: &Choice) {
+        self.shown.show(choice);
     }
 
     /// A label value that was never used does not show.
@@ -331,7 +334,7 @@ impl Metrics {
         {
             let counted = self.counted();
             families.extend(scrape::of_state(&counted.state));
-            families.extend(scrape::of_figures(&self.prefix, &counted.figures));
+            families.extend(scrape::of_figures(&self.shown.prefix(), &counted.figures));
         }
         for numbers in &self.elsewhere {
             families.extend(scrape::of_figures("", &numbers()));
@@ -343,25 +346,6 @@ impl Metrics {
     fn counted(&self) -> std::sync::MutexGuard<'_, Counted> {
         // Each change is one assignment: a panic elsewhere leaves nothing half done.
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What never changes: which backend it is, why, and what it cannot do.
-fn show_choice(registry: &Registry, chosen: &Choice) {
-    let lacks = gauge(registry, &define::BACKEND_LACKS);
-    for capability in Capability::ALL {
-        let lacking = chosen.lacks.contains(&capability);
-        let gauge = lacks.with_label_values(&[capability.as_str()]);
-        gauge.set(exact(lacking.into()));
-    }
-    let choice = gauge(registry, &define::BACKEND_CHOICE);
-    let sample = |backend: &str, reason: &str, value| {
-        let labels = [&*chosen.mode, backend, reason];
-        choice.with_label_values(&labels).set(value);
-    };
-    sample(chosen.backend, &chosen.reason, 1.0);
-    for refused in &chosen.refused {
-        sample(refused.backend, &refused.reason, 0.0);
     }
 }
 

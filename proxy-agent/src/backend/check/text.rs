@@ -11,23 +11,42 @@ pub(super) fn render(check: &Check) -> String {
 }
 
 fn write_all(text: &mut String, check: &Check) -> fmt::Result {
-    let width = width(check.requirements.iter().map(|one| one.name));
-    for one in &check.requirements {
-        let Requirement { name, found, .. } = one;
-        writeln!(text, "{:5} {name:width$}  {found}", mark(one))?;
-        writeln!(text, "      why: {}", one.reason)?;
-        if let Some(remedy) = one.remedy.as_ref().filter(|_| !one.met) {
-            writeln!(text, "      do:  {remedy}")?;
+    for backend in check
+        .backends
+        .iter()
+        .filter(|one| !one.requirements.is_empty())
+    {
+        writeln!(text, "The backend {} needs:\n", backend.name)?;
+        let width = width(backend.requirements.iter().map(|one| one.name));
+        for one in &backend.requirements {
+            let Requirement { name, found, .. } = one;
+            writeln!(text, "{:5} {name:width$}  {found}", mark(one))?;
+            writeln!(text, "      why: {}", one.reason)?;
+            if let Some(remedy) = one.remedy.as_ref().filter(|_| !one.met) {
+                writeln!(text, "      do:  {remedy}")?;
+            }
         }
+        text.push('\n');
     }
+    let more = check.backends.iter().filter(|one| one.is_spare());
+    let more: Vec<_> = more.map(|one| one.name).collect();
     match check.backends.iter().find(|one| one.chosen) {
-        Some(chosen) => writeln!(text, "\nThe backend {} would be used.", chosen.name)?,
-        None => writeln!(text, "\nNo backend can be used.")?,
+        Some(chosen) if more.is_empty() => {
+            writeln!(text, "The backend {} would be used.", chosen.name)?;
+        }
+        Some(chosen) => writeln!(
+            text,
+            "The backend {} would be used, until a Service needs what it lacks: then {}.",
+            chosen.name,
+            more.join(", ")
+        )?,
+        None => writeln!(text, "No backend can be used.")?,
     }
     let width = self::width(check.backends.iter().map(|one| one.name));
-    for one in check.backends.iter().filter(|one| !one.chosen) {
-        let why_not = one.why_not.as_deref().unwrap_or_default();
-        writeln!(text, "  {:width$}  {why_not}", one.name)?;
+    for one in &check.backends {
+        if let Some(why_not) = &one.why_not {
+            writeln!(text, "  {:width$}  {why_not}", one.name)?;
+        }
     }
     for one in &check.backends {
         let Some(Lacks(lacks @ [_, ..])) = one.lacks else {

@@ -7,6 +7,7 @@
 mod abi;
 mod expressions;
 mod leave;
+mod probe;
 mod read;
 mod socket;
 mod stale;
@@ -39,6 +40,8 @@ use super::{
 };
 use crate::logging::milliseconds;
 pub use leave::{cleanup, drain};
+pub use probe::probe;
+pub use read::is_programmed;
 pub use socket::KernelError;
 
 /// How long to wait after an error.

@@ -50,8 +50,8 @@ pub struct ModelArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Which backend serves: `ebpf`, what it can; `auto`, only one that does all that Services
-    /// need; kube-proxy's modes are taken, but eBPF serves in their place [default: `ebpf`]
+    /// Which backend serves: `ebpf` or `nftables`, what it can; `auto`, the first that does all
+    /// that Services need; kube-proxy's other modes are taken and mean `auto` [default: `auto`]
     #[arg(long, value_name = "MODE")]
     pub proxy_mode: Option<String>,
 

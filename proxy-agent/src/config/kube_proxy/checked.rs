@@ -10,6 +10,8 @@ use proxy_model::{
     oracle::{Detector, Traffic},
 };
 
+use crate::backend::choice::BackendKind;
+
 use super::{
     Mistake, Mode, Notice, Settings, address,
     complete::Complete,
@@ -89,8 +91,9 @@ fn notices(complete: &Complete) -> Vec<Notice> {
     let mode = complete.text("mode");
     if !matches!(mode, "" | "ebpf" | "nftables" | "auto") {
         let text = format!(
-            "\"{mode}\": Culvert serves with eBPF all the same; of this mode it takes the sync \
-             period, masqueradeAll and where NodePorts answer"
+            "\"{mode}\": this version has no such backend, and chooses one that does all that \
+             Services need; of this mode it takes the sync period, the masquerade bit, \
+             masqueradeAll and where NodePorts answer"
         );
         notices.push(Notice::new("mode", text));
     }
@@ -147,11 +150,11 @@ impl Check<'_> {
     fn mode(&mut self) -> (Mode, &'static str) {
         match self.complete.text("mode") {
             "" => (Mode::Unset, "iptables"),
-            "ebpf" => (Mode::Ebpf, "iptables"),
+            "ebpf" => (Mode::Only(BackendKind::Ebpf), "iptables"),
             "auto" => (Mode::Auto, "iptables"),
             "iptables" => (Mode::Other("iptables"), "iptables"),
             "ipvs" => (Mode::Other("ipvs"), "ipvs"),
-            "nftables" => (Mode::Nftables, "nftables"),
+            "nftables" => (Mode::Only(BackendKind::Nftables), "nftables"),
             mode => {
                 let text = format!(
                     "must be empty, auto, ebpf, iptables, ipvs or nftables, but is \"{mode}\""

@@ -175,7 +175,7 @@ fn what_else_kube_proxy_takes_is_taken_and_told() {
         "--node-name=n",
         "-v",
         "2",
-        "--proxy-mode=nftables",
+        "--proxy-mode=ipvs",
         "--conntrack-min=0",
         "--profiling",
         "--feature-gates=A=true",
@@ -374,8 +374,8 @@ fn that_node_ports_answer_everywhere_is_noted_once_and_is_no_warning() {
     assert_eq!(notes(&[]), (0, 1));
     assert_eq!(notes(&["--nodeport-addresses=primary"]), (0, 0));
     assert_eq!(notes(&["--nodeport-addresses=0.0.0.0/0"]), (0, 0));
-    // kube-proxy's default in this mode; the warning is about the mode.
-    assert_eq!(notes(&["--proxy-mode=nftables"]), (1, 0));
+    // kube-proxy's default in this mode.
+    assert_eq!(notes(&["--proxy-mode=nftables"]), (0, 0));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use proxy_model::{
 };
 
 use super::*;
-use crate::backend::choice::{Mode, choose};
+use crate::backend::choice;
 
 /// The Service `shop/{name}` on port 80, called `port`, and its slice. Endpoints are (last octet,
 /// conditions r, s, t, node).
@@ -365,7 +365,7 @@ fn a_client_that_is_the_load_balancer_ip_itself_may_come() {
 #[test]
 fn an_agent_says_what_its_backend_does_not_do_of_it() {
     let lacks = &[Capability::ExternalTraffic, Capability::SourceRanges];
-    let backend = choose(Mode::Ebpf, lacks, Vec::new).unwrap();
+    let backend = choice::lacking(lacks);
     let traffic = Traffic {
         detector: Detector::NodeCidr,
         masquerade_all: false,

@@ -13,7 +13,7 @@ use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 use super::*;
 use crate::{
-    backend::choice::{Mode, choose},
+    backend::choice,
     cluster::Update,
     pipeline::fake::Fake,
     serving::{self, Serving},
@@ -76,8 +76,8 @@ impl Running {
             hard_fail: false,
             configuration: serde_json::Value::Null,
         };
-        let choice = choose(Mode::Unset, &[], Vec::new).unwrap();
-        let (serving, figures) = Serving::start(&options, NEVER, &choice, vec![], None)
+        let chosen = choice::lacking(&[]);
+        let (serving, figures) = Serving::start(&options, NEVER, &chosen, vec![], None)
             .await
             .unwrap();
         let (sink, published) = mpsc::unbounded_channel();
@@ -86,7 +86,7 @@ impl Running {
             serving: Arc::clone(&serving),
             node_ports: None,
         };
-        let owner = Owner::new(pipeline, sinks, observer, choice, origin);
+        let owner = Owner::new(pipeline, sinks, observer, chosen, origin);
         let (messages, messages_) = mpsc::channel(8);
         let (queries, queries_) = mpsc::channel(8);
         let (orders, orders_) = mpsc::channel(1);

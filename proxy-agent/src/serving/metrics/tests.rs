@@ -20,7 +20,7 @@ use proxy_model::{
 
 use super::*;
 use crate::{
-    backend::choice::{Mode, choose},
+    backend::choice,
     cluster::kube::{Counters, Kind, Reason},
 };
 
@@ -65,8 +65,7 @@ fn read(text: &str) -> BTreeMap<String, Read> {
 /// eBPF, that lacks two things.
 fn chosen() -> Choice {
     let lacks = &[Capability::Sctp, Capability::ExternalTraffic];
-    let nftables = ("nftables", Some("not here".to_owned()));
-    choose(Mode::Auto, lacks, || vec![("ebpf", None), nftables]).unwrap()
+    choice::lacking_alone(lacks, "not here")
 }
 
 fn metrics() -> Metrics {
@@ -406,8 +405,22 @@ fn what_the_backend_lacks_is_shown_with_how_many_need_it() {
         0.0
     );
     let text = metrics.text().unwrap();
-    let chosen = "culvert_backend_choice{backend=\"ebpf\",mode=\"auto\",reason=\"this host";
+    let chosen = "culvert_backend_choice{backend=\"ebpf\",mode=\"auto\",reason=\"the only one";
     assert!(text.contains(chosen), "{text}");
+
+    // Another one takes its place, and nothing of the first is left.
+    let kind = choice::BackendKind::Nftables;
+    let because = "Services need more".to_owned();
+    metrics.chosen(&Choice::of(choice::Mode::Auto, kind, because, vec![]));
+    assert_eq!(of("backend_lacks", "sctp"), 0.0);
+    let text = metrics.text().unwrap();
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("culvert_backend_choice{"));
+    let expected = "culvert_backend_choice{backend=\"nftables\",mode=\"auto\",reason=\"Services \
+                    need more\"} 1";
+    assert_eq!(lines.collect::<Vec<_>>(), [expected]);
+    assert!(!text.contains("backend=\"ebpf\""), "{text}");
 }
 
 #[test]

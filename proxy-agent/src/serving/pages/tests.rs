@@ -8,7 +8,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::{
-    backend::choice::{Mode, choose},
+    backend::choice,
     serving::{Health, Metrics, ServiceHealth},
 };
 
@@ -31,7 +31,7 @@ fn rig() -> Rig {
     let site = Site {
         serving: Arc::new(Serving {
             health: Health::new(Duration::ZERO),
-            metrics: Metrics::new(&choose(Mode::Ebpf, &[], Vec::new).unwrap(), Vec::new()),
+            metrics: Metrics::new(&choice::lacking(&[]), Vec::new()),
             clients: None,
             service_health: ServiceHealth::default(),
         }),

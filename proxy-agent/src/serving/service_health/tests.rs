@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::{
-    backend::choice::{Mode, choose},
+    backend::choice,
     serving::{Health, Metrics},
 };
 
@@ -29,7 +29,7 @@ fn lb_local() -> HealthCheckKey {
 fn serving(checks: HealthChecks) -> Arc<Serving> {
     let serving = Serving {
         health: Health::new(PERIOD),
-        metrics: Metrics::new(&choose(Mode::Ebpf, &[], Vec::new).unwrap(), Vec::new()),
+        metrics: Metrics::new(&choice::lacking(&[]), Vec::new()),
         clients: None,
         service_health: ServiceHealth::default(),
     };

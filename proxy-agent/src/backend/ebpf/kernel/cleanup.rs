@@ -38,6 +38,15 @@ pub fn cleanup(pin_dir: &Path) -> Result<Cleanup, OpenError> {
     Ok(cleanup)
 }
 
+impl Cleanup {
+    /// Whether there was anything of Culvert's.
+    pub fn removed_any(&self) -> bool {
+        self.removal
+            .as_ref()
+            .is_some_and(|removal| removal.removed > 0)
+    }
+}
+
 impl fmt::Display for Cleanup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pin_dir = self.pin_dir.display();

@@ -1,8 +1,8 @@
 //! Reads the table of one family back from the kernel.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
-use proxy_model::IpFamily;
+use proxy_model::{IpFamily, Protocol};
 
 use super::{
     abi,
@@ -33,6 +33,18 @@ pub fn read(netlink: &mut Netlink, family: IpFamily) -> Result<Option<Found>, Ke
         }
     }
     Ok(None)
+}
+
+/// Whether the table of this namespace leads connections to `at` somewhere.
+pub fn is_programmed(at: SocketAddr, protocol: Protocol) -> bool {
+    let family = IpFamily::of(at.ip());
+    let key = Key::new()
+        .address(at.ip())
+        .protocol(protocol)
+        .port(at.port());
+    let found =
+        Netlink::open().and_then(|mut netlink| netlink.element(family, Set::Services, &key));
+    matches!(found, Ok(true))
 }
 
 fn attempt_once(

@@ -13,7 +13,7 @@ use super::{
     expressions::nfproto,
     wire::{Attributes, Head, Message, Messages, Read, each},
 };
-use crate::backend::nftables::TABLE;
+use crate::backend::nftables::{TABLE, key::Key, sets::Set};
 
 /// What the kernel would not do.
 #[derive(Debug, Error)]
@@ -180,7 +180,6 @@ impl Netlink {
 
     /// Whether the table of `family` is there.
     pub fn has_table(&mut self, family: IpFamily) -> Result<bool, KernelError> {
-        const WHAT: &str = "looking for the table";
         let request = question(
             nfproto(family),
             abi::NFT_MSG_GETTABLE,
@@ -189,9 +188,31 @@ impl Netlink {
                 table.text(abi::NFTA_TABLE_NAME, TABLE);
             },
         );
-        self.send(&request, WHAT)?;
+        self.exists(&request, "looking for the table")
+    }
+
+    /// Whether a set of the table has an element.
+    pub fn element(&mut self, family: IpFamily, set: Set, key: &Key) -> Result<bool, KernelError> {
+        let fill = |list: &mut Attributes<'_>| {
+            list.text(abi::NFTA_SET_ELEM_LIST_TABLE, TABLE);
+            list.text(abi::NFTA_SET_ELEM_LIST_SET, set.name());
+            list.nested(abi::NFTA_SET_ELEM_LIST_ELEMENTS, |list| {
+                list.nested(abi::NFTA_LIST_ELEM, |element| {
+                    element.nested(abi::NFTA_SET_ELEM_KEY, |data| {
+                        data.bytes(abi::NFTA_DATA_VALUE, key.as_bytes());
+                    });
+                });
+            });
+        };
+        let kind = abi::NFT_MSG_GETSETELEM;
+        let request = question(nfproto(family), kind, abi::NLM_F_ACK, fill);
+        self.exists(&request, "looking for an element")
+    }
+
+    fn exists(&mut self, request: &Messages, what: &str) -> Result<bool, KernelError> {
+        self.send(request, what)?;
         loop {
-            let answer = self.receive(WHAT)?;
+            let answer = self.receive(what)?;
             let read = each(&answer, |message| match message.kind {
                 abi::NLMSG_ERROR => ControlFlow::Break(errno(&message)),
                 _ => ControlFlow::Continue(()),
@@ -202,7 +223,7 @@ impl Netlink {
                 ControlFlow::Break(Some(libc::ENOENT)) => return Ok(false),
                 ControlFlow::Break(Some(errno)) => {
                     let error = io::Error::from_raw_os_error(errno);
-                    return Err(KernelError::new(WHAT, error));
+                    return Err(KernelError::new(what, error));
                 }
             }
         }
