@@ -308,7 +308,11 @@ impl<'w> Agent<'w> {
 
     /// Runs `proxy-agent cleanup`; it must succeed and leave no pin.
     pub fn cleanup(&self) -> Result<()> {
-        let done = Process::run("proxy-agent cleanup", self.command("cleanup")?, LIMIT)?;
+        let mut command = self.command("cleanup")?;
+        // Where it ran: what it made may be of that network namespace.
+        let netns = std::os::fd::AsFd::as_fd(self.world.node().netns());
+        crate::process::enter(&mut command, Some(netns), None)?;
+        let done = Process::run("proxy-agent cleanup", command, LIMIT)?;
         if done.code != Some(0) {
             bail!(
                 "proxy-agent cleanup ended with {:?}: {}",

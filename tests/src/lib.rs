@@ -25,6 +25,7 @@ pub mod bpf;
 pub mod bpffs;
 pub mod brain;
 pub mod cgroup;
+pub mod conformance;
 pub mod demo;
 pub mod executable;
 pub mod interrupt;

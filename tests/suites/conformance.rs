@@ -1,21 +1,88 @@
-//! Scenarios as real traffic through a backend behind the node API: the agent's own (`run
-//! --target`), or the program that `CULVERT_BACKEND` names. This process is its brain. What happens
-//! must be what the file says, and what the oracle allows. Needs root.
+//! Backends against the oracle: every scenario as real traffic and as packets, and random clusters,
+//! through a backend behind the node API. This process is its brain. What happens must be what the
+//! file says, and what the oracle allows. Needs root.
+//!
+//! `CULVERT_BACKEND` names one of the agent's own backends (`run --target … --proxy-mode`), or is
+//! the command line of another program; without it, all of our own are tested. `CULVERT_RANDOM` is
+//! the number of random states, `CULVERT_SEED` the number of the first walk through them.
 
 #[path = "traffic/trials.rs"]
 mod trials;
 
-use std::{env, process::ExitCode};
+use std::{env, process::ExitCode, sync::Arc};
 
-use proxy_tests::scenario::subject::Under;
+use libtest_mimic::Trial;
+use proxy_tests::{
+    conformance::trial::{self, Backend},
+    requires::{PACKETS, PRIVILEGED},
+    scenario::{Scenario, subject::Under},
+};
+
+const SUITE: &str = "conformance";
+
+/// The agent's own backends.
+const OURS: [&str; 2] = ["ebpf", "nftables"];
+
+/// Random states of one walk: the next ones are another trial, to run at the same time.
+const WALK: usize = 10;
 
 fn main() -> ExitCode {
     let words = env::var("CULVERT_BACKEND").unwrap_or_default();
-    let words: Vec<_> = words.split_whitespace().map(ToOwned::to_owned).collect();
-    let under = if words.is_empty() {
-        Under::OurBackend
-    } else {
-        Under::Command(words)
+    let under: Vec<(String, Under)> = match words.trim() {
+        "" => OURS.map(ours).into(),
+        word if OURS.contains(&word) => vec![ours(word)],
+        words => {
+            let words = words.split_whitespace().map(ToOwned::to_owned);
+            vec![("backend".to_owned(), Under::Command(words.collect()))]
+        }
     };
-    trials::run("conformance", &under)
+    let (random, seed) = (number("CULVERT_RANDOM", 30), number("CULVERT_SEED", 1));
+    println!("random clusters: {random} states for each backend, --seed {seed}");
+    trials::run(SUITE, &[PRIVILEGED, PACKETS].concat(), |scenarios| {
+        under
+            .into_iter()
+            .flat_map(|(name, under)| {
+                let mut all = trials::of_probes(&format!("{name}/"), &scenarios, &under);
+                let backend = Backend::new(under);
+                all.extend(scenarios.iter().map(|one| packets(&name, one, &backend)));
+                all.extend(walks(&name, random, seed, &backend));
+                all
+            })
+            .collect()
+    })
+}
+
+fn ours(name: &str) -> (String, Under) {
+    (name.to_owned(), Under::OurBackend(name.to_owned()))
+}
+
+fn number<T: std::str::FromStr>(variable: &str, otherwise: T) -> T {
+    match env::var(variable) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable}={text:?} is no number")),
+        Err(_) => otherwise,
+    }
+}
+
+/// The packets of a scenario.
+fn packets(name: &str, scenario: &Arc<Scenario>, backend: &Backend) -> Trial {
+    let (scenario, backend) = (Arc::clone(scenario), backend.clone());
+    trials::of(format!("{name}/packets/{}", scenario.name), move || {
+        trial::scenario(&scenario, &trials::states(&scenario)?, &backend)
+    })
+}
+
+/// Walks through `states` random clusters, the first one with the number `seed`.
+fn walks(name: &str, states: usize, seed: u64, backend: &Backend) -> Vec<Trial> {
+    (0..states.div_ceil(WALK))
+        .zip(seed..)
+        .map(|(walk, seed)| {
+            let backend = backend.clone();
+            let length = WALK.min(states - walk * WALK);
+            trials::of(format!("{name}/random/{seed}"), move || {
+                trial::walk(seed, length, &backend)
+            })
+        })
+        .collect()
 }

@@ -6,8 +6,10 @@ mod trials;
 
 use std::process::ExitCode;
 
-use proxy_tests::scenario::subject::Under;
+use proxy_tests::{requires::PRIVILEGED, scenario::subject::Under};
 
 fn main() -> ExitCode {
-    trials::run("traffic", &Under::Agent)
+    trials::run("traffic", PRIVILEGED, |scenarios| {
+        trials::of_probes("", &scenarios, &Under::Agent)
+    })
 }

@@ -23,6 +23,12 @@ pub(crate) const AGENT_ENV: &str = "CULVERT_AGENT";
 /// Names the backend that the suite `conformance` runs.
 const BACKEND_ENV: &str = "CULVERT_BACKEND";
 
+/// How many random states that suite goes through.
+const RANDOM_ENV: &str = "CULVERT_RANDOM";
+
+/// The number of the first walk through them.
+const SEED_ENV: &str = "CULVERT_SEED";
+
 /// How long all suites may take on one other kernel, in software emulation.
 const GUEST_LIMIT: Duration = Duration::from_mins(20);
 
@@ -38,11 +44,18 @@ pub(crate) struct Args {
     /// Rewrite the expectations of scenario files and reference pages
     #[arg(long, conflicts_with = "kernel")]
     bless: bool,
-    /// With the suite `conformance`: the command line of a backend behind the node API, instead of the
-    /// agent's own; {target} and {cgroup} in it stand for the brain's address and the cgroup of the
-    /// node's processes
-    #[arg(long, value_name = "COMMAND", conflicts_with = "kernel")]
+    /// With the suite `conformance`: which backend to test, `ebpf`, `nftables`, or the command line of
+    /// another one behind the node API, in which {target} and {cgroup} stand for the brain's address
+    /// and the cgroup of the node's processes; without it, all of the agent's own
+    #[arg(long, value_name = "BACKEND", conflicts_with = "kernel")]
     backend: Option<String>,
+    /// With the suite `conformance`: how many random states to go through
+    #[arg(long, value_name = "N", conflicts_with = "kernel")]
+    random: Option<usize>,
+    /// With the suite `conformance`: the number of the first random walk; each is ten states, and the
+    /// next one has the next number
+    #[arg(long, value_name = "S", conflicts_with = "kernel")]
+    seed: Option<u64>,
     /// Packages or suites to run, all if none is named
     #[arg(value_name = "SUITE")]
     suites: Vec<String>,
@@ -85,6 +98,12 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
     command.arg("--no-fail-fast").args(&selection);
     if let Some(backend) = &args.backend {
         command.env(BACKEND_ENV, backend);
+    }
+    if let Some(random) = args.random {
+        command.env(RANDOM_ENV, random.to_string());
+    }
+    if let Some(seed) = args.seed {
+        command.env(SEED_ENV, seed.to_string());
     }
     if args.quick && selection.is_empty() {
         command.args(["--lib", "--bins"]);

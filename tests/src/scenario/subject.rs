@@ -23,8 +23,8 @@ use crate::{
 pub enum Under {
     /// The agent, on manifests: its own brain included.
     Agent,
-    /// The agent's backend behind the node API: `run --target`.
-    OurBackend,
+    /// The agent with this backend (`--proxy-mode`), behind the node API: `run --target`.
+    OurBackend(String),
     /// Any program that is a backend behind the node API. Its words, in which `{target}` and
     /// `{cgroup}` stand for the brain's address and the directory of the node's cgroup.
     Command(Vec<String>),
@@ -51,23 +51,40 @@ impl<'w> Subject<'w> {
         scenario: &Scenario,
         state: &NodeState,
     ) -> Result<Self> {
-        let options = |source, arguments| AgentOptions {
-            node_name: scenario.settings.model.node.to_string(),
-            source,
-            arguments,
-            ..AgentOptions::default()
-        };
+        let node = &scenario.settings.model.node;
         match under {
             Under::Agent => {
                 let first = manifest(&scenario.steps[0], 0);
-                let options = options(vec![], scenario.settings.arguments());
+                let options = AgentOptions {
+                    node_name: node.to_string(),
+                    arguments: scenario.settings.arguments(),
+                    ..AgentOptions::default()
+                };
                 Agent::start(world, options, &[(MANIFEST, &first)]).map(Self::Agent)
             }
-            Under::OurBackend => {
+            other => Self::behind_brain(other, world, node, state),
+        }
+    }
+
+    /// Starts it behind a brain that has published `state`, of the node called `node`.
+    pub fn behind_brain(
+        under: &Under,
+        world: &'w World,
+        node: &str,
+        state: &NodeState,
+    ) -> Result<Self> {
+        match under {
+            Under::Agent => bail!("the agent on manifests is its own brain"),
+            Under::OurBackend(mode) => {
                 let brain = Brain::start()?;
                 brain.publish(state);
-                let source = vec!["--target".to_owned(), brain.target().to_owned()];
-                let agent = Agent::start(world, options(source, vec![]), &[])?;
+                let options = AgentOptions {
+                    node_name: node.to_owned(),
+                    source: vec!["--target".to_owned(), brain.target().to_owned()],
+                    arguments: vec!["--proxy-mode".to_owned(), mode.clone()],
+                    ..AgentOptions::default()
+                };
+                let agent = Agent::start(world, options, &[])?;
                 in_force(&brain)?;
                 Ok(Self::OurBackend(agent, brain))
             }
@@ -87,6 +104,14 @@ impl<'w> Subject<'w> {
             Self::Agent(agent) => agent
                 .apply_and_sync(MANIFEST, &manifest(step, index))
                 .map(drop),
+            Self::OurBackend(..) | Self::Command(..) => self.follow(state),
+        }
+    }
+
+    /// Publishes another state to what is behind a brain, and waits until it is in force.
+    pub fn follow(&mut self, state: &NodeState) -> Result<()> {
+        match self {
+            Self::Agent(_) => bail!("the agent on manifests is its own brain"),
             Self::OurBackend(_, brain) | Self::Command(_, brain) => {
                 brain.publish(state);
                 in_force(brain).map(drop)
@@ -110,12 +135,22 @@ impl<'w> Subject<'w> {
         })
     }
 
-    /// What it says that it cannot do.
+    /// What it cannot do of what probes expect.
     pub fn lacks(&self) -> Result<Vec<Capability>> {
         match self {
             // Scenarios are written for it, what it lacks included.
             Self::Agent(_) | Self::OurBackend(..) => Ok(vec![]),
-            Self::Command(_, brain) => Ok(brain.until_applied()?.lacks),
+            Self::Command(..) => self.reported(),
+        }
+    }
+
+    /// What it says to its brain that it cannot do.
+    pub fn reported(&self) -> Result<Vec<Capability>> {
+        match self {
+            Self::Agent(_) => bail!("the agent on manifests reports to nobody"),
+            Self::OurBackend(_, brain) | Self::Command(_, brain) => {
+                Ok(brain.until_applied()?.lacks)
+            }
         }
     }
 

@@ -1,50 +1,62 @@
-//! Every scenario as one test, against whatever is under test.
+//! Scenarios as tests, against whatever is under test.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use libtest_mimic::{Arguments, Trial};
 use proxy_agent::cluster::manifests::load_once;
 use proxy_model::{NodeState, compute};
 use proxy_tests::{
-    requires::{self, PRIVILEGED},
-    scenario::{Scenario, Step, subject::Under, traffic},
+    requires::{self, Need},
+    scenario::{Scenario, subject::Under, traffic},
 };
 
-/// Runs the scenarios that the command line selects as the suite `name`.
-pub fn run(name: &'static str, under: &Under) -> ExitCode {
+/// Runs those of the trials that the command line selects as the suite `name`.
+pub fn run(
+    name: &'static str,
+    needs: &[Need],
+    trials: impl FnOnce(Vec<Arc<Scenario>>) -> Vec<Trial>,
+) -> ExitCode {
     let arguments = Arguments::from_args();
     let scenarios = match Scenario::all() {
-        Ok(scenarios) => scenarios,
+        Ok(scenarios) => scenarios.into_iter().map(Arc::new).collect(),
         Err(error) => {
             eprintln!("{error:#}");
             return ExitCode::FAILURE;
         }
     };
-    let skipped = !arguments.list && !requires::met(name, PRIVILEGED);
-    let trials = scenarios.into_iter().map(|scenario| {
-        let under = under.clone();
-        Trial::test(scenario.name.clone(), move || {
-            Ok(play(&scenario, &under).map_err(|error| format!("{error:#}"))?)
-        })
-        .with_ignored_flag(skipped)
-    });
+    let skipped = !arguments.list && !requires::met(name, needs);
+    let trials = trials(scenarios).into_iter();
+    let trials = trials.map(|trial| trial.with_ignored_flag(skipped));
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
-fn play(scenario: &Scenario, under: &Under) -> Result<()> {
-    let states: Result<Vec<_>> = scenario
-        .steps
-        .iter()
-        .map(|step| state(scenario, step))
-        .collect();
-    traffic::run(scenario, &states?, under)
+/// The probes of all scenarios, as real traffic.
+pub fn of_probes(prefix: &str, scenarios: &[Arc<Scenario>], under: &Under) -> Vec<Trial> {
+    let trial = |scenario: &Arc<Scenario>| {
+        let (scenario, under) = (Arc::clone(scenario), under.clone());
+        of(format!("{prefix}{}", scenario.name), move || {
+            traffic::run(&scenario, &states(&scenario)?, &under)
+        })
+    };
+    scenarios.iter().map(trial).collect()
 }
 
-fn state(scenario: &Scenario, step: &Step) -> Result<NodeState> {
-    let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
-    step.write(dir.path())?;
-    let events = load_once(vec![dir.path().to_owned()])?;
-    let events = std::iter::once(scenario.settings.host_addresses()).chain(events);
-    Ok(compute(scenario.settings.model.clone(), events))
+/// One test.
+pub fn of(name: String, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        Ok(test().map_err(|error| format!("{error:#}"))?)
+    })
+}
+
+/// The node-local state after each step.
+pub fn states(scenario: &Scenario) -> Result<Vec<NodeState>> {
+    let state = |step: &proxy_tests::scenario::Step| {
+        let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
+        step.write(dir.path())?;
+        let events = load_once(vec![dir.path().to_owned()])?;
+        let events = std::iter::once(scenario.settings.host_addresses()).chain(events);
+        Ok(compute(scenario.settings.model.clone(), events))
+    };
+    scenario.steps.iter().map(state).collect()
 }

@@ -1,0 +1,19 @@
+//! Holds a backend against the oracle, packet by packet: what a real kernel makes of a packet must
+//! be what the oracle says of it, whatever the backend is made of.
+//!
+//! ```text
+//! scenario files ─┐
+//! [`random`] ─────┴─> node-local states ──> brain ──> backend ──> kernel of a [`journey`] node
+//!                          │                                          │
+//!                          ├─> [`packets`]: what to send ─────────────┤
+//!                          └─> oracle: what must become of it ──> [`verdict`] <── what became of it
+//! ```
+//!
+//! [`journey`]: crate::journey
+
+pub mod gaps;
+pub mod packets;
+pub mod random;
+pub mod trial;
+pub mod verdict;
+pub mod witness;

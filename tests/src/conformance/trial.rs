@@ -1,0 +1,191 @@
+//! Scenarios, and random clusters, as packets through a node with the backend that is under test.
+
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use proxy_model::{Capability, NodeState};
+
+use super::{
+    gaps::Gaps,
+    packets::{self, Place},
+    random::Walk,
+    witness::Witness,
+};
+use crate::{
+    scenario::{
+        Scenario, Settings,
+        subject::{Subject, Under},
+    },
+    world::World,
+};
+
+/// Packets that are sent in each state of a random walk.
+const RANDOM_PACKETS: usize = 400;
+
+/// What is under test, and what it lacks, once that is known: a backend that cannot meet packets need
+/// not be started for each scenario.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    under: Under,
+    lacks: Arc<OnceLock<Vec<Capability>>>,
+}
+
+impl Backend {
+    /// One of which nothing is known yet.
+    pub fn new(under: Under) -> Self {
+        Self {
+            under,
+            lacks: Arc::default(),
+        }
+    }
+
+    /// Whether it is known that it meets no packets.
+    fn is_blind(&self) -> bool {
+        let known = self.lacks.get();
+        known.is_some_and(|lacks| lacks.contains(&Capability::ForeignClients))
+    }
+}
+
+/// Sends packets in every step of `scenario`: those that it names, and those that ask all that its
+/// `states` answer, by the oracle.
+pub fn scenario(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Result<()> {
+    let lines = || scenario.steps.iter().flat_map(|step| &step.packets);
+    let gap = || {
+        for line in lines() {
+            let needs = Capability::ForeignClients;
+            println!("GAP: {}, line {}: needs {needs}", scenario.name, line.line);
+        }
+        Ok(())
+    };
+    if backend.is_blind() {
+        return gap();
+    }
+    let named = lines().filter_map(|line| line.packet.interface.clone());
+    let world = World::bare(&scenario.settings.node_addresses)?;
+    let mut run = Run::start(&world, &scenario.settings, named, &states[0], backend)?;
+    if backend.is_blind() {
+        return gap();
+    }
+    let mut gaps = Gaps::default();
+    for (index, (step, state)) in scenario.steps.iter().zip(states).enumerate() {
+        let here = || format!("step {}", index + 1);
+        if index > 0 {
+            run.subject.follow(state).with_context(here)?;
+        }
+        for line in &step.packets {
+            let checked = run.witness.check(state, &line.packet, &run.lacks);
+            let checked = checked.with_context(|| format!("line {}: {line}", line.line));
+            if let Some(needs) = run.told(checked).with_context(here)? {
+                println!("GAP: {}, line {}: needs {needs}", scenario.name, line.line);
+            }
+        }
+        run.ask(state, &mut gaps, |packets| packets)
+            .with_context(here)?;
+    }
+    gaps.tell(&scenario.name);
+    run.subject.finish()
+}
+
+/// Walks through `states` random clusters, with this number, and sends random packets in each.
+pub fn walk(seed: u64, states: usize, backend: &Backend) -> Result<()> {
+    let name = format!("random {seed}");
+    let gap = || {
+        println!("GAP: {name}: needs {}", Capability::ForeignClients);
+        Ok(())
+    };
+    if backend.is_blind() {
+        return gap();
+    }
+    let mut walk = Walk::new(seed);
+    walk.step();
+    let settings = walk.settings().clone();
+    let world = World::bare(&settings.node_addresses)?;
+    let mut run = Run::start(&world, &settings, [], &walk.state(), backend)?;
+    if backend.is_blind() {
+        return gap();
+    }
+    let mut gaps = Gaps::default();
+    for number in 1..=states {
+        if number > 1 {
+            walk.step();
+        }
+        let state = walk.state();
+        let chance = walk.chance().clone();
+        let asked = (|| {
+            if number > 1 {
+                run.subject.follow(&state)?;
+                run.witness.forget_clients();
+            }
+            run.ask(&state, &mut gaps, |packets| {
+                chance.clone().sample(packets, RANDOM_PACKETS)
+            })
+        })();
+        asked.with_context(|| {
+            format!(
+                "--seed {seed} --random {states}, state {number}, as a scenario:\n{}\n",
+                walk.text()
+            )
+        })?;
+    }
+    gaps.tell(&name);
+    run.subject.finish()
+}
+
+/// A node with a backend that follows.
+struct Run<'w> {
+    subject: Subject<'w>,
+    witness: Witness<'w>,
+    lacks: Vec<Capability>,
+    own: Vec<IpAddr>,
+    /// Whatever was special in any state so far: what is no longer so must be untouched again.
+    places: BTreeSet<Place>,
+}
+
+impl<'w> Run<'w> {
+    fn start(
+        world: &'w World,
+        settings: &Settings,
+        interfaces: impl IntoIterator<Item = Arc<str>>,
+        state: &NodeState,
+        backend: &Backend,
+    ) -> Result<Self> {
+        let told_apart = packets::interfaces(&settings.model.traffic.detector);
+        let interfaces = interfaces.into_iter().chain(told_apart).collect();
+        let witness = Witness::new(world, &interfaces)?;
+        let subject = Subject::behind_brain(&backend.under, world, &settings.model.node, state)?;
+        let lacks = subject.reported()?;
+        Ok(Self {
+            subject,
+            witness,
+            lacks: backend.lacks.get_or_init(|| lacks).clone(),
+            own: world.node().addresses().to_vec(),
+            places: BTreeSet::new(),
+        })
+    }
+
+    /// Sends what `choose` leaves of all packets that have to do with `state` or one before it.
+    fn ask(
+        &mut self,
+        state: &NodeState,
+        gaps: &mut Gaps,
+        choose: impl FnOnce(Vec<proxy_model::oracle::Packet>) -> Vec<proxy_model::oracle::Packet>,
+    ) -> Result<()> {
+        self.places.extend(packets::places(state, &self.own));
+        for packet in choose(packets::all(state, &self.places, &self.own)) {
+            let checked = self.witness.check(state, &packet, &self.lacks);
+            if let Some(needs) = self.told(checked)? {
+                gaps.add(needs);
+            }
+        }
+        Ok(())
+    }
+
+    /// With the backend's log, if there is something wrong.
+    fn told<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| anyhow!("{error:#}\nits log:\n{}", self.subject.log()))
+    }
+}

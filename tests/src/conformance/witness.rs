@@ -1,0 +1,183 @@
+//! Sends packets as often as it takes to see all that may become of them, and holds that against the
+//! oracle.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use proxy_model::{
+    Capability, NodeState, Protocol,
+    oracle::{Outcome, Packet, Path, Verdict, verdict},
+};
+
+use super::{gaps, verdict::judge};
+use crate::{
+    journey::{Entry, Rig, Shot},
+    scenario::packets::Fate,
+    world::World,
+};
+
+/// How often a packet is sent that has but one way to go.
+const FEW: usize = 3;
+
+/// How often a client with session affinity dials.
+const STICKY: usize = 16;
+
+/// The odds of calling an endpoint missing that was only never chosen.
+const MISS: f64 = 1e-9;
+
+/// A node, and what its clients were led to so far.
+#[derive(Debug)]
+pub struct Witness<'w> {
+    world: &'w World,
+    rig: Rig,
+    /// The endpoint of each client with session affinity, by what it dials.
+    kept: HashMap<(IpAddr, SocketAddr, Protocol), SocketAddr>,
+}
+
+impl<'w> Witness<'w> {
+    /// One for the node of `world`, which must be [bare](World::bare), where packets arrive on
+    /// `interfaces`.
+    pub fn new(world: &'w World, interfaces: &BTreeSet<Arc<str>>) -> Result<Self> {
+        Ok(Self {
+            world,
+            rig: Rig::new(world, interfaces)?,
+            kept: HashMap::new(),
+        })
+    }
+
+    /// Sends `packet`: what becomes of it must be what the oracle says by `state`, whenever it is
+    /// sent, and everything that it allows must happen. Says what it needs of `lacks`, instead, if it
+    /// needs anything.
+    pub fn check(
+        &mut self,
+        state: &NodeState,
+        packet: &Packet,
+        lacks: &[Capability],
+    ) -> Result<Option<Capability>> {
+        let packet = packet.canonical();
+        let says = verdict(state, &packet, Path::Packet);
+        let entry = self.entry(&packet);
+        let gap = gaps::of(state, &packet, &entry, &says, lacks);
+        if gap.is_none() {
+            self.hold(state, &packet, entry, &says).with_context(|| {
+                let from = match &packet.interface {
+                    Some(interface) => format!("{}@{interface}", packet.source),
+                    None => packet.source.to_string(),
+                };
+                let (to, protocol) = (packet.destination, packet.protocol);
+                let fate = Fate::from(&says);
+                let why = says.reason;
+                format!("{from} {to}/{protocol} -> {fate}, the oracle says ({why:?}), but")
+            })?;
+        }
+        Ok(gap)
+    }
+
+    fn hold(
+        &mut self,
+        state: &NodeState,
+        packet: &Packet,
+        entry: Entry,
+        says: &Verdict,
+    ) -> Result<()> {
+        let sticks = has_affinity(state, says);
+        let count = match (says.outcome, says.targets.len()) {
+            (Outcome::Forward, targets) if targets > 1 && !sticks => attempts(targets),
+            (Outcome::Forward, _) if sticks => STICKY,
+            _ => FEW,
+        };
+        let shot = Shot {
+            entry,
+            source: packet.source,
+            destination: packet.destination,
+            protocol: packet.protocol,
+        };
+        let own = self.world.node().addresses();
+        let mut landed = BTreeSet::new();
+        for (sent, seen) in self.rig.fire(&vec![shot.clone(); count])? {
+            landed.extend(judge(says, own, &shot.entry, &sent, seen)?);
+        }
+        if sticks {
+            let key = (packet.source, packet.destination, packet.protocol);
+            self.keep(key, says, &landed)
+        } else {
+            let mut targets = says.targets.iter().map(|target| target.address);
+            let missing = targets.find(|target| !landed.contains(target));
+            match missing {
+                Some(missing) => {
+                    anyhow::bail!("of {count} packets, none landed on {missing}")
+                }
+                None => Ok(()),
+            }
+        }
+    }
+
+    /// A client keeps its endpoint, unless that is no longer one.
+    fn keep(
+        &mut self,
+        key: (IpAddr, SocketAddr, Protocol),
+        says: &Verdict,
+        landed: &BTreeSet<SocketAddr>,
+    ) -> Result<()> {
+        ensure!(landed.len() <= 1, "one client landed on {landed:?}");
+        let Some(endpoint) = landed.first().copied() else {
+            return Ok(());
+        };
+        if let Some(before) = self.kept.insert(key, endpoint) {
+            let mut targets = says.targets.iter();
+            ensure!(
+                before == endpoint || !targets.any(|target| target.address == before),
+                "it landed on {endpoint}, and on {before} before, which is still an endpoint"
+            );
+        }
+        Ok(())
+    }
+
+    /// Forgets which clients keep endpoints: a Service that had no session affinity meanwhile may have
+    /// done so, too.
+    pub fn forget_clients(&mut self) {
+        self.kept.clear();
+    }
+
+    fn entry(&self, packet: &Packet) -> Entry {
+        let own = self.world.node().addresses();
+        match &packet.interface {
+            Some(interface) => Entry::Interface(Arc::clone(interface)),
+            None if packet.source.is_loopback() || own.contains(&packet.source) => Entry::Node,
+            None => Entry::Anywhere,
+        }
+    }
+}
+
+fn has_affinity(state: &NodeState, says: &Verdict) -> bool {
+    let service = says.service.as_ref();
+    service
+        .and_then(|key| state.services.get(key))
+        .is_some_and(|service| service.affinity.is_some())
+}
+
+/// How often to choose fairly among `targets` until one is missed with odds of [`MISS`] at most.
+fn attempts(targets: usize) -> usize {
+    let mut odds = f64::from(u32::try_from(targets).unwrap_or(u32::MAX));
+    let others = 1.0 - 1.0 / odds;
+    let mut count = 0;
+    while odds > MISS {
+        odds *= others;
+        count += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enough_attempts_for_any_number_of_endpoints() {
+        assert_eq!([2, 3, 10].map(attempts), [31, 54, 219]);
+    }
+}
