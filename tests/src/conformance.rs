@@ -9,8 +9,11 @@
 //!                          └─> oracle: what must become of it ──> [`verdict`] <── what became of it
 //! ```
 //!
+//! [`dialling`] does the same with the probes of scenarios, between real sockets.
+//!
 //! [`journey`]: crate::journey
 
+pub mod dialling;
 pub mod gaps;
 pub mod packets;
 pub mod random;

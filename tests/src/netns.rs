@@ -21,6 +21,12 @@ const SYSCTLS: &[(&str, &str)] = &[
     // Addresses are usable at once: duplicate detection takes a second.
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
+    // All pods of a world are on one wire, which nobody is to tell them where they are routed to
+    // each other.
+    ("ipv4/conf/all/accept_redirects", "0"),
+    ("ipv4/conf/default/accept_redirects", "0"),
+    ("ipv6/conf/all/accept_redirects", "0"),
+    ("ipv6/conf/default/accept_redirects", "0"),
     // A load test opens more connections to one endpoint than there are ephemeral ports.
     ("ipv4/tcp_tw_reuse", "1"),
 ];

@@ -110,12 +110,23 @@ impl Prober {
         to: SocketAddr,
         count: u32,
     ) -> Result<Vec<Attempt>> {
+        self.send_within(ATTEMPT_LIMIT, transport, to, count)
+    }
+
+    /// The same, each given up after `timeout`.
+    pub fn send_within(
+        &mut self,
+        timeout: Duration,
+        transport: Transport,
+        to: SocketAddr,
+        count: u32,
+    ) -> Result<Vec<Attempt>> {
         self.attempts(&Request::Send {
             transport,
             to,
             socket: None,
             count,
-            timeout: ATTEMPT_LIMIT,
+            timeout,
         })
     }
 
@@ -128,13 +139,25 @@ impl Prober {
         to: SocketAddr,
         count: u32,
     ) -> Result<Vec<Attempt>> {
+        self.send_on_within(ATTEMPT_LIMIT, socket, transport, to, count)
+    }
+
+    /// The same, each given up after `timeout`.
+    pub fn send_on_within(
+        &mut self,
+        timeout: Duration,
+        socket: &str,
+        transport: Transport,
+        to: SocketAddr,
+        count: u32,
+    ) -> Result<Vec<Attempt>> {
         let socket = Some(socket.to_owned());
         self.attempts(&Request::Send {
             transport,
             to,
             socket,
             count,
-            timeout: ATTEMPT_LIMIT,
+            timeout,
         })
     }
 

@@ -16,8 +16,10 @@
 
 use std::{
     fmt::Write as _,
+    fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::fd::AsFd as _,
+    path::Path,
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -26,6 +28,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     cgroup::Cgroup,
+    journey::tun::Tun,
     netns::NetNs,
     process::{self, Process},
 };
@@ -45,6 +48,27 @@ pub const NODE_ADDRESSES: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0x10, 0x244, 0xffff, 0, 0, 0, 1)),
 ];
 
+/// The way out of a node that its pods are routed through.
+const UPLINK: &str = "uplink";
+
+/// What makes a router of a node, one that lets its pods come to it about each other.
+const FORWARDING: &[(&str, &str)] = &[
+    ("ipv4/ip_forward", "1"),
+    ("ipv6/conf/all/forwarding", "1"),
+    ("ipv4/conf/all/send_redirects", "0"),
+    ("ipv4/conf/default/send_redirects", "0"),
+    ("ipv4/conf/br0/send_redirects", "0"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/br0/rp_filter", "0"),
+    // Every refusal counts.
+    ("ipv4/icmp_ratemask", "0"),
+    ("ipv6/icmp/ratemask", "\n"),
+];
+
+/// What would have rules meet packets while they are still on the bridge, and send them back there:
+/// to a pod that dials itself, never.
+const BRIDGED: [&str; 2] = ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"];
+
 /// A node and the wire its pods hang on. Dropping it kills every process in it.
 #[derive(Debug)]
 pub struct World {
@@ -52,6 +76,8 @@ pub struct World {
     cgroup: Cgroup,
     extra: Vec<IpAddr>,
     pods: AtomicU32,
+    /// The way out of a node that its pods are routed through; nobody is out there.
+    uplink: Option<Tun>,
 }
 
 impl World {
@@ -100,6 +126,38 @@ impl World {
         Ok(world)
     }
 
+    /// A node that everything passes through as packets: its pods know no other way, not even to each
+    /// other. It has a way out, where nobody answers. `own` are addresses besides its usual ones.
+    pub fn routed(own: &[IpAddr], extra: &[IpAddr]) -> Result<Self> {
+        let mut world = Self::of(own, extra)?;
+        let uplink = world.node.netns.run(|| -> Result<Tun> {
+            for (name, value) in FORWARDING {
+                let path = format!("/proc/sys/net/{name}");
+                fs::write(&path, value).with_context(|| format!("cannot set {path}"))?;
+            }
+            for name in BRIDGED {
+                let path = format!("/proc/sys/net/bridge/{name}");
+                // Absent where the kernel cannot do it at all.
+                if Path::new(&path).exists() {
+                    fs::write(&path, "0").with_context(|| format!("cannot set {path}"))?;
+                }
+            }
+            Tun::new(UPLINK)
+        });
+        world.uplink = Some(uplink??);
+        let [v4, v6] = NODE_ADDRESSES;
+        world
+            .node
+            .netns
+            .ip(&format!(
+                "link set {UPLINK} up\n\
+                 route add 0.0.0.0/0 dev {UPLINK} src {v4}\n\
+                 route add ::/0 dev {UPLINK} src {v6}\n"
+            ))
+            .context("cannot configure the node's way out")?;
+        Ok(world)
+    }
+
     fn unwired(own: &[IpAddr], extra: Vec<IpAddr>) -> Result<Self> {
         let cgroup = Cgroup::new()?;
         let node = Host {
@@ -113,6 +171,7 @@ impl World {
             cgroup,
             extra,
             pods: AtomicU32::new(0),
+            uplink: None,
         })
     }
 
@@ -144,7 +203,11 @@ impl World {
             ))
             .with_context(|| format!("cannot attach the pod {name}"))?;
         let mut script = String::from("link set lo up\nlink set eth0 up\n");
-        configure(&mut script, "eth0", addresses, &self.extra);
+        if self.uplink.is_some() {
+            route_through_node(&mut script, addresses);
+        } else {
+            configure(&mut script, "eth0", addresses, &self.extra);
+        }
         pod.netns
             .ip(&script)
             .with_context(|| format!("cannot configure the pod {name}"))?;
@@ -244,6 +307,30 @@ fn configure(script: &mut String, device: &str, addresses: &[IpAddr], extra: &[I
             line(format_args!(
                 "route add {address}/{} dev {device}",
                 host_length(*address)
+            ));
+        }
+    }
+}
+
+/// Adds lines that give a pod its addresses, and the node as its only neighbour.
+fn route_through_node(script: &mut String, addresses: &[IpAddr]) {
+    let mut line = |args: std::fmt::Arguments<'_>| {
+        writeln!(script, "{args}").expect("writing to a String cannot fail");
+    };
+    for address in addresses {
+        let nodad = if address.is_ipv6() { " nodad" } else { "" };
+        line(format_args!(
+            "addr add {address}/{} dev eth0{nodad}",
+            host_length(*address)
+        ));
+    }
+    for (gateway, everywhere) in NODE_ADDRESSES.into_iter().zip(["0.0.0.0/0", "::/0"]) {
+        let mut own = addresses.iter();
+        if own.any(|address| address.is_ipv4() == gateway.is_ipv4()) {
+            let length = host_length(gateway);
+            line(format_args!("route add {gateway}/{length} dev eth0"));
+            line(format_args!(
+                "route add {everywhere} via {gateway} dev eth0"
             ));
         }
     }

@@ -3,19 +3,19 @@
 //! file says, and what the oracle allows. Needs root.
 //!
 //! `CULVERT_BACKEND` names one of the agent's own backends (`run --target … --proxy-mode`), or is
-//! the command line of another program; without it, all of our own are tested. `CULVERT_RANDOM` is
+//! the command line of another program; without it, our own are tested. `CULVERT_RANDOM` is
 //! the number of random states, `CULVERT_SEED` the number of the first walk through them.
 
 #[path = "traffic/trials.rs"]
 mod trials;
 
-use std::{env, process::ExitCode, sync::Arc};
+use std::{env, process::ExitCode};
 
 use libtest_mimic::Trial;
 use proxy_tests::{
     conformance::trial::{self, Backend},
     requires::{PACKETS, PRIVILEGED},
-    scenario::{Scenario, subject::Under},
+    scenario::subject::Under,
 };
 
 const SUITE: &str = "conformance";
@@ -23,13 +23,16 @@ const SUITE: &str = "conformance";
 /// The agent's own backends.
 const OURS: [&str; 2] = ["ebpf", "nftables"];
 
+/// Those that are tested unless one is named.
+const ALL: [&str; 1] = ["ebpf"];
+
 /// Random states of one walk: the next ones are another trial, to run at the same time.
 const WALK: usize = 10;
 
 fn main() -> ExitCode {
     let words = env::var("CULVERT_BACKEND").unwrap_or_default();
     let under: Vec<(String, Under)> = match words.trim() {
-        "" => OURS.map(ours).into(),
+        "" => ALL.map(ours).into(),
         word if OURS.contains(&word) => vec![ours(word)],
         words => {
             let words = words.split_whitespace().map(ToOwned::to_owned);
@@ -42,9 +45,13 @@ fn main() -> ExitCode {
         under
             .into_iter()
             .flat_map(|(name, under)| {
-                let mut all = trials::of_probes(&format!("{name}/"), &scenarios, &under);
                 let backend = Backend::new(under);
-                all.extend(scenarios.iter().map(|one| packets(&name, one, &backend)));
+                let played = |what: &str, play| {
+                    let prefix = format!("{name}/{what}");
+                    trials::of_scenarios(&prefix, &scenarios, &backend, play)
+                };
+                let mut all = played("", trial::probes);
+                all.extend(played("packets/", trial::scenario));
                 all.extend(walks(&name, random, seed, &backend));
                 all
             })
@@ -63,14 +70,6 @@ fn number<T: std::str::FromStr>(variable: &str, otherwise: T) -> T {
             .unwrap_or_else(|_| panic!("{variable}={text:?} is no number")),
         Err(_) => otherwise,
     }
-}
-
-/// The packets of a scenario.
-fn packets(name: &str, scenario: &Arc<Scenario>, backend: &Backend) -> Trial {
-    let (scenario, backend) = (Arc::clone(scenario), backend.clone());
-    trials::of(format!("{name}/packets/{}", scenario.name), move || {
-        trial::scenario(&scenario, &trials::states(&scenario)?, &backend)
-    })
 }
 
 /// Walks through `states` random clusters, the first one with the number `seed`.

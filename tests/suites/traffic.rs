@@ -6,10 +6,13 @@ mod trials;
 
 use std::process::ExitCode;
 
-use proxy_tests::{requires::PRIVILEGED, scenario::subject::Under};
+use proxy_tests::{
+    requires::PRIVILEGED,
+    scenario::{subject::Under, traffic},
+};
 
 fn main() -> ExitCode {
     trials::run("traffic", PRIVILEGED, |scenarios| {
-        trials::of_probes("", &scenarios, &Under::Agent)
+        trials::of_scenarios("", &scenarios, &Under::Agent, traffic::run)
     })
 }

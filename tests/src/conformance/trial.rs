@@ -6,10 +6,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use anyhow::{Context as _, Result, anyhow};
-use proxy_model::{Capability, NodeState};
+use anyhow::{Context as _, Result, anyhow, bail};
+use proxy_model::{
+    Capability, NodeState, compute,
+    oracle::{Packet, Path},
+};
 
 use super::{
+    dialling,
     gaps::Gaps,
     packets::{self, Place},
     random::Walk,
@@ -19,6 +23,7 @@ use crate::{
     scenario::{
         Scenario, Settings,
         subject::{Subject, Under},
+        traffic,
     },
     world::World,
 };
@@ -26,12 +31,11 @@ use crate::{
 /// Packets that are sent in each state of a random walk.
 const RANDOM_PACKETS: usize = 400;
 
-/// What is under test, and what it lacks, once that is known: a backend that cannot meet packets need
-/// not be started for each scenario.
+/// What is under test, and what it lacks, once somebody asked.
 #[derive(Debug, Clone)]
 pub struct Backend {
     under: Under,
-    lacks: Arc<OnceLock<Vec<Capability>>>,
+    lacks: Arc<OnceLock<Result<Vec<Capability>, String>>>,
 }
 
 impl Backend {
@@ -43,10 +47,50 @@ impl Backend {
         }
     }
 
-    /// Whether it is known that it meets no packets.
-    fn is_blind(&self) -> bool {
-        let known = self.lacks.get();
-        known.is_some_and(|lacks| lacks.contains(&Capability::ForeignClients))
+    /// How to start it.
+    pub fn under(&self) -> &Under {
+        &self.under
+    }
+
+    /// What it says that it cannot do: it is started with nothing to do, the first time.
+    pub fn lacks(&self) -> Result<&[Capability]> {
+        let ask = || -> Result<Vec<Capability>> {
+            let world = World::bare(&[])?;
+            let idle = compute("node-a", []);
+            let subject = Subject::behind_brain(&self.under, &world, "node-a", &idle)?;
+            let lacks = subject.reported()?;
+            subject.finish()?;
+            Ok(lacks)
+        };
+        let lacks = self
+            .lacks
+            .get_or_init(|| ask().map_err(|error| format!("{error:#}")));
+        match lacks {
+            Ok(lacks) => Ok(lacks),
+            Err(error) => bail!("cannot learn what the backend lacks: {error}"),
+        }
+    }
+
+    /// Which mechanism meets what processes of the node and its pods send.
+    pub fn path(&self) -> Result<Path> {
+        Ok(match &self.under {
+            Under::Agent => Path::Socket,
+            Under::OurBackend(mode) if mode == "ebpf" => Path::Socket,
+            _ if self.meets_packets()? => Path::Packet,
+            _ => Path::Socket,
+        })
+    }
+
+    fn meets_packets(&self) -> Result<bool> {
+        Ok(!self.lacks()?.contains(&Capability::ForeignClients))
+    }
+}
+
+/// The probes of `scenario`, by the mechanism that the backend is.
+pub fn probes(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Result<()> {
+    match backend.path()? {
+        Path::Socket => traffic::run(scenario, states, &backend.under),
+        Path::Packet => dialling::run(scenario, states, backend),
     }
 }
 
@@ -54,22 +98,16 @@ impl Backend {
 /// `states` answer, by the oracle.
 pub fn scenario(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Result<()> {
     let lines = || scenario.steps.iter().flat_map(|step| &step.packets);
-    let gap = || {
+    if !backend.meets_packets()? {
         for line in lines() {
             let needs = Capability::ForeignClients;
             println!("GAP: {}, line {}: needs {needs}", scenario.name, line.line);
         }
-        Ok(())
-    };
-    if backend.is_blind() {
-        return gap();
+        return Ok(());
     }
     let named = lines().filter_map(|line| line.packet.interface.clone());
     let world = World::bare(&scenario.settings.node_addresses)?;
     let mut run = Run::start(&world, &scenario.settings, named, &states[0], backend)?;
-    if backend.is_blind() {
-        return gap();
-    }
     let mut gaps = Gaps::default();
     for (index, (step, state)) in scenario.steps.iter().zip(states).enumerate() {
         let here = || format!("step {}", index + 1);
@@ -93,21 +131,15 @@ pub fn scenario(scenario: &Scenario, states: &[NodeState], backend: &Backend) ->
 /// Walks through `states` random clusters, with this number, and sends random packets in each.
 pub fn walk(seed: u64, states: usize, backend: &Backend) -> Result<()> {
     let name = format!("random {seed}");
-    let gap = || {
+    if !backend.meets_packets()? {
         println!("GAP: {name}: needs {}", Capability::ForeignClients);
-        Ok(())
-    };
-    if backend.is_blind() {
-        return gap();
+        return Ok(());
     }
     let mut walk = Walk::new(seed);
     walk.step();
     let settings = walk.settings().clone();
     let world = World::bare(&settings.node_addresses)?;
     let mut run = Run::start(&world, &settings, [], &walk.state(), backend)?;
-    if backend.is_blind() {
-        return gap();
-    }
     let mut gaps = Gaps::default();
     for number in 1..=states {
         if number > 1 {
@@ -157,11 +189,10 @@ impl<'w> Run<'w> {
         let interfaces = interfaces.into_iter().chain(told_apart).collect();
         let witness = Witness::new(world, &interfaces)?;
         let subject = Subject::behind_brain(&backend.under, world, &settings.model.node, state)?;
-        let lacks = subject.reported()?;
         Ok(Self {
             subject,
             witness,
-            lacks: backend.lacks.get_or_init(|| lacks).clone(),
+            lacks: backend.lacks()?.to_vec(),
             own: world.node().addresses().to_vec(),
             places: BTreeSet::new(),
         })
@@ -172,7 +203,7 @@ impl<'w> Run<'w> {
         &mut self,
         state: &NodeState,
         gaps: &mut Gaps,
-        choose: impl FnOnce(Vec<proxy_model::oracle::Packet>) -> Vec<proxy_model::oracle::Packet>,
+        choose: impl FnOnce(Vec<Packet>) -> Vec<Packet>,
     ) -> Result<()> {
         self.places.extend(packets::places(state, &self.own));
         for packet in choose(packets::all(state, &self.places, &self.own)) {

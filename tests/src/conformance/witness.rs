@@ -101,10 +101,11 @@ impl<'w> Witness<'w> {
         for (sent, seen) in self.rig.fire(&vec![shot.clone(); count])? {
             landed.extend(judge(says, own, &shot.entry, &sent, seen)?);
         }
+        let key = (packet.source, packet.destination, packet.protocol);
         if sticks {
-            let key = (packet.source, packet.destination, packet.protocol);
             self.keep(key, says, &landed)
         } else {
+            self.kept.remove(&key);
             let mut targets = says.targets.iter().map(|target| target.address);
             let missing = targets.find(|target| !landed.contains(target));
             match missing {

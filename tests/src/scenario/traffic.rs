@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Addresses of the pod that sends probes.
-const CLIENT: [&str; 2] = ["10.244.254.1", "fd00:10:244:fffe::1"];
+pub const CLIENT: [&str; 2] = ["10.244.254.1", "fd00:10:244:fffe::1"];
 
 /// Requests per question to a prober.
 const ROUND: u32 = 16;

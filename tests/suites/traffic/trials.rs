@@ -8,7 +8,7 @@ use proxy_agent::cluster::manifests::load_once;
 use proxy_model::{NodeState, compute};
 use proxy_tests::{
     requires::{self, Need},
-    scenario::{Scenario, subject::Under, traffic},
+    scenario::{Scenario, Step},
 };
 
 /// Runs those of the trials that the command line selects as the suite `name`.
@@ -31,12 +31,17 @@ pub fn run(
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
-/// The probes of all scenarios, as real traffic.
-pub fn of_probes(prefix: &str, scenarios: &[Arc<Scenario>], under: &Under) -> Vec<Trial> {
+/// All scenarios, each played by `play` with its states against `under`.
+pub fn of_scenarios<T: Clone + Send + 'static>(
+    prefix: &str,
+    scenarios: &[Arc<Scenario>],
+    under: &T,
+    play: fn(&Scenario, &[NodeState], &T) -> Result<()>,
+) -> Vec<Trial> {
     let trial = |scenario: &Arc<Scenario>| {
         let (scenario, under) = (Arc::clone(scenario), under.clone());
         of(format!("{prefix}{}", scenario.name), move || {
-            traffic::run(&scenario, &states(&scenario)?, &under)
+            play(&scenario, &states(&scenario)?, &under)
         })
     };
     scenarios.iter().map(trial).collect()
@@ -51,7 +56,7 @@ pub fn of(name: String, test: impl FnOnce() -> Result<()> + Send + 'static) -> T
 
 /// The node-local state after each step.
 pub fn states(scenario: &Scenario) -> Result<Vec<NodeState>> {
-    let state = |step: &proxy_tests::scenario::Step| {
+    let state = |step: &Step| {
         let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
         step.write(dir.path())?;
         let events = load_once(vec![dir.path().to_owned()])?;
