@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -46,23 +46,15 @@ pub fn places(state: &NodeState, own: &[IpAddr]) -> BTreeSet<Place> {
     let mut places = BTreeSet::new();
     for (key, service) in &state.services {
         for frontend in &service.frontends {
-            match frontend.address {
-                Some(address) => {
-                    places.insert((SocketAddr::new(address, frontend.port), key.protocol));
-                }
-                None => {
-                    let loopback = match key.family {
-                        IpFamily::V4 => IpAddr::from([127, 0, 0, 1]),
-                        IpFamily::V6 => IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),
-                    };
-                    let addresses = own.iter().copied().chain([loopback]);
-                    let addresses = addresses.filter(|one| IpFamily::of(*one) == key.family);
-                    places
-                        .extend(addresses.map(|address| {
-                            (SocketAddr::new(address, frontend.port), key.protocol)
-                        }));
-                }
-            }
+            let addresses = match frontend.address {
+                Some(address) => vec![address],
+                None => node_addresses(key.family, own),
+            };
+            places.extend(
+                addresses
+                    .iter()
+                    .map(|address| (SocketAddr::new(*address, frontend.port), key.protocol)),
+            );
             if let (FrontendKind::ClusterIp, Some(address)) = (frontend.kind, frontend.address) {
                 places.insert((SocketAddr::new(address, UNKNOWN_PORT), key.protocol));
                 let other = match key.protocol {
@@ -86,6 +78,16 @@ pub fn places(state: &NodeState, own: &[IpAddr]) -> BTreeSet<Place> {
     places
 }
 
+/// Where NodePorts of this family might answer.
+fn node_addresses(family: IpFamily, own: &[IpAddr]) -> Vec<IpAddr> {
+    let loopback = match family {
+        IpFamily::V4 => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpFamily::V6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
+    };
+    let own = own.iter().copied().chain([loopback]);
+    own.filter(|one| IpFamily::of(*one) == family).collect()
+}
+
 /// Who may send them, by `state`, on a node with the addresses `own`.
 pub fn sources(state: &NodeState, own: &[IpAddr]) -> BTreeSet<IpAddr> {
     let known = PODS.iter().chain(&STRANGERS);
@@ -100,10 +102,10 @@ pub fn sources(state: &NodeState, own: &[IpAddr]) -> BTreeSet<IpAddr> {
     sources.extend(endpoints.into_iter().take(ENDPOINTS));
     let mut ranged = BTreeSet::new();
     for service in state.services.values() {
-        let Some(ranges) = &service.source_ranges else {
+        let Some(restricted) = &service.source_ranges else {
             continue;
         };
-        ranged.extend(ranges.ranges.iter().filter_map(first_host));
+        ranged.extend(restricted.ranges.iter().filter_map(first_host));
         // The node itself may be the load balancer's address.
         let frontends = service.frontends.iter();
         let balanced = frontends.filter(|one| one.kind == FrontendKind::LoadBalancerIp);

@@ -129,6 +129,20 @@ mod tests {
         }
     }
 
+    /// Whether `seen` of a packet that `source` sends to a ClusterIP agrees with it.
+    fn agrees(says: &Verdict, source: &str, entry: &Entry, seen: Sighting) -> bool {
+        let own = [NODE_ADDRESSES[0], "192.0.2.11".parse().unwrap()];
+        judge(says, &own, entry, &datagram(source, TO), seen).is_ok()
+    }
+
+    const TO: &str = "10.96.0.1:80";
+    const OUTSIDE: &str = "203.0.113.9:1024";
+    const THERE: &str = "10.244.0.5:8080";
+
+    fn left(source: &str, to: &str) -> Sighting {
+        Sighting::Left(datagram(source, to))
+    }
+
     fn datagram(source: &str, destination: &str) -> Datagram {
         Datagram {
             source: source.parse().unwrap(),
@@ -139,113 +153,80 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_oracle_says_agrees() {
-        let own = [NODE_ADDRESSES[0], "192.0.2.11".parse().unwrap()];
-        let outside = ("203.0.113.9:1024", Entry::Anywhere);
-        let node = ("192.0.2.11:1024", Entry::Node);
-        let first = ("10.244.255.254:1024", Entry::Node);
-        let forward = || verdict(Outcome::Forward, None);
-        let masquerade = || verdict(Outcome::Forward, Some(Masquerade::All));
-        let left = |source, to| Sighting::Left(datagram(source, to));
-        let delivered = |source, to| Sighting::Delivered(datagram(source, to));
-        let (there, here) = ("10.244.0.5:8080", "192.0.2.11:8080");
-        let to = "10.96.0.1:80";
-        for (says, (source, entry), seen, agrees) in [
-            (forward(), &outside, left(outside.0, there), true),
+    fn a_packet_lands_on_an_endpoint_with_the_right_source() {
+        let plain = verdict(Outcome::Forward, None);
+        let masquerade = verdict(Outcome::Forward, Some(Masquerade::All));
+        let (node, first) = ("192.0.2.11:1024", "10.244.255.254:1024");
+        let delivered = |source| Sighting::Delivered(datagram(source, "192.0.2.11:8080"));
+        let (from_outside, from_node) = (&Entry::Anywhere, &Entry::Node);
+        for (says, source, entry, seen, expected) in [
+            (&plain, OUTSIDE, from_outside, left(OUTSIDE, THERE), true),
             (
-                forward(),
-                &outside,
-                left(outside.0, "10.244.0.6:8080"),
+                &plain,
+                OUTSIDE,
+                from_outside,
+                left(OUTSIDE, "10.244.0.6:8080"),
                 false,
             ),
-            (forward(), &outside, left("10.244.255.254:9", there), false),
-            (forward(), &outside, delivered(outside.0, here), true),
-            (forward(), &outside, Sighting::Refused, false),
-            (forward(), &outside, Sighting::Nothing, false),
+            (&plain, OUTSIDE, from_outside, left(first, THERE), false),
+            (&plain, OUTSIDE, from_outside, delivered(OUTSIDE), true),
+            (&plain, OUTSIDE, from_outside, Sighting::Refused, false),
+            (&plain, OUTSIDE, from_outside, Sighting::Nothing, false),
+            (&masquerade, OUTSIDE, from_outside, left(first, THERE), true),
             (
-                masquerade(),
-                &outside,
-                left("10.244.255.254:9", there),
-                true,
-            ),
-            (masquerade(), &outside, left(outside.0, there), false),
-            (masquerade(), &outside, left("203.0.113.10:9", there), false),
-            (masquerade(), &outside, delivered(outside.0, here), true),
-            (
-                masquerade(),
-                &outside,
-                delivered("203.0.113.10:9", here),
-                false,
-            ),
-            (masquerade(), &node, left("10.244.255.254:9", there), true),
-            (masquerade(), &node, left("192.0.2.11:9", there), false),
-            (masquerade(), &first, left("10.244.255.254:9", there), true),
-            (
-                verdict(Outcome::Reject, None),
-                &outside,
-                Sighting::Refused,
-                true,
-            ),
-            (
-                verdict(Outcome::Reject, None),
-                &outside,
-                Sighting::Nothing,
+                &masquerade,
+                OUTSIDE,
+                from_outside,
+                left(OUTSIDE, THERE),
                 false,
             ),
             (
-                verdict(Outcome::Drop, None),
-                &outside,
-                Sighting::Nothing,
-                true,
-            ),
-            (
-                verdict(Outcome::Drop, None),
-                &outside,
-                Sighting::Refused,
+                &masquerade,
+                OUTSIDE,
+                from_outside,
+                left("203.0.113.10:9", THERE),
                 false,
             ),
+            (&masquerade, OUTSIDE, from_outside, delivered(OUTSIDE), true),
             (
-                verdict(Outcome::Drop, None),
-                &outside,
-                left(outside.0, to),
+                &masquerade,
+                OUTSIDE,
+                from_outside,
+                delivered("203.0.113.10:9"),
                 false,
             ),
-            (
-                verdict(Outcome::Pass, None),
-                &outside,
-                left(outside.0, to),
-                true,
-            ),
-            (
-                verdict(Outcome::Pass, None),
-                &outside,
-                left(outside.0, there),
-                false,
-            ),
-            (
-                verdict(Outcome::Pass, None),
-                &outside,
-                Sighting::Nothing,
-                false,
-            ),
+            (&masquerade, node, from_node, left(first, THERE), true),
+            (&masquerade, node, from_node, left(node, THERE), false),
+            (&masquerade, first, from_node, left(first, THERE), true),
         ] {
-            let sent = datagram(source, to);
-            let judged = judge(&says, &own, entry, &sent, seen);
-            assert_eq!(
-                judged.is_ok(),
-                agrees,
-                "{says:?} {entry:?} {seen:?}: {judged:?}"
-            );
+            let said = format!("{says:?} {source} {entry:?} {seen:?}");
+            assert_eq!(agrees(says, source, entry, seen), expected, "{said}");
         }
-        let to_loopback = datagram(outside.0, "127.0.0.1:80");
+    }
+
+    #[test]
+    fn what_lands_nowhere_is_told_apart() {
+        let (refused, nothing) = (Sighting::Refused, Sighting::Nothing);
+        for (outcome, seen, expected) in [
+            (Outcome::Reject, refused, true),
+            (Outcome::Reject, nothing, false),
+            (Outcome::Reject, left(OUTSIDE, TO), false),
+            (Outcome::Drop, nothing, true),
+            (Outcome::Drop, refused, false),
+            (Outcome::Drop, left(OUTSIDE, TO), false),
+            (Outcome::Pass, left(OUTSIDE, TO), true),
+            (Outcome::Pass, left(OUTSIDE, THERE), false),
+            (Outcome::Pass, left("10.244.255.254:9", TO), false),
+            (Outcome::Pass, nothing, false),
+            (Outcome::Pass, refused, false),
+        ] {
+            let says = verdict(outcome, None);
+            let agrees = agrees(&says, OUTSIDE, &Entry::Anywhere, seen);
+            assert_eq!(agrees, expected, "{outcome:?} {seen:?}");
+        }
+        // The kernel lets nobody in there.
+        let sent = datagram(OUTSIDE, "127.0.0.1:80");
         let pass = verdict(Outcome::Pass, None);
-        let judged = judge(
-            &pass,
-            &own,
-            &Entry::Anywhere,
-            &to_loopback,
-            Sighting::Nothing,
-        );
-        assert!(judged.is_ok(), "{judged:?}");
+        assert!(judge(&pass, &[], &Entry::Anywhere, &sent, nothing).is_ok());
     }
 }
