@@ -42,7 +42,8 @@ pub struct AgentOptions {
     /// Arguments that name another source of cluster objects (`--master …`). Empty for the
     /// manifests that the test writes.
     pub source: Vec<String>,
-    /// Further arguments of `run`.
+    /// Further arguments of `run`. Without `--proxy-mode` or `--config` among them, eBPF serves: what
+    /// a test is about must not depend on what its Services need.
     pub arguments: Vec<String>,
     /// A command that is given the agent's command line to execute, to start it in unusual
     /// surroundings. Empty for none.
@@ -121,6 +122,14 @@ impl<'w> Agent<'w> {
         Ok(running.serving.insert(serving))
     }
 
+    fn mode(&self) -> Option<&'static str> {
+        let chosen = |argument: &String| {
+            argument.starts_with("--proxy-mode") || argument.starts_with("--config")
+        };
+        let chosen = self.options.arguments.iter().any(chosen);
+        (!chosen).then_some("--proxy-mode=ebpf")
+    }
+
     /// Starts the agent and does not wait.
     pub fn spawn(&mut self) -> Result<()> {
         if self.running.is_some() {
@@ -148,6 +157,7 @@ impl<'w> Agent<'w> {
             .args(["--node-name", &self.options.node_name])
             .args(["--log-format", "json"])
             .args(&self.options.source)
+            .args(self.mode())
             .args(&self.options.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

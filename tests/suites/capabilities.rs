@@ -27,7 +27,10 @@ fn open_to_all() -> String {
 
 fn auto() -> AgentOptions {
     AgentOptions {
-        arguments: vec!["--proxy-mode=auto".to_owned()],
+        // Nothing else to choose.
+        arguments: ["--proxy-mode=auto", "--backend-order=ebpf"]
+            .map(str::to_owned)
+            .into(),
         ..AgentOptions::default()
     }
 }
@@ -127,7 +130,7 @@ fn under_mode_auto_a_later_service_that_needs_more_stops_nothing() {
     assert_eq!(told["agent"]["mode"], "auto");
     assert_eq!(told["agent"]["backend"], "ebpf");
     assert_eq!(told["agent"]["suffices"], true);
-    assert_eq!(told["agent"]["refused"][0]["backend"], "nftables");
+    assert_eq!(told["agent"]["refused"][0]["backend"], "iptables");
 
     agent.apply(FILE, &open_to_all()).unwrap();
     agent.wait_for("backend no longer suffices").unwrap();

@@ -63,7 +63,7 @@ pub enum Command {
     Check(CheckArgs),
     /// Print what a backend would program; needs no privileges
     Render(RenderArgs),
-    /// Detach the programs and remove everything pinned; traffic to Services then fails
+    /// Remove everything that an agent left in the kernel; traffic to Services then fails
     Cleanup(PinArgs),
     /// Print the version
     Version,
@@ -110,6 +110,11 @@ pub struct RunArgs {
     /// used. Not with a mode that names one [default: ebpf,nftables]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub backend_order: Vec<String>,
+
+    /// Remove what kube-proxy left in the kernel, of any of its modes, once the rules of this agent
+    /// are in force; stop kube-proxy first
+    #[arg(long)]
+    pub take_over: bool,
 
     /// Serve only sockets of processes in this cgroup [default: the root of cgroup v2]
     #[arg(long, value_name = "DIR")]

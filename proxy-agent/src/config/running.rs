@@ -67,6 +67,8 @@ pub struct Run {
     pub mode: Mode,
     /// In which order backends are preferred where the mode names none.
     pub order: Vec<BackendKind>,
+    /// Whether what kube-proxy left is removed.
+    pub take_over: bool,
     /// The dataplane.
     pub ebpf: ebpf::Options,
     /// The same of the nftables backend.
@@ -101,6 +103,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     Ok(Run {
         nftables: nftables::Options { mark },
         order,
+        take_over: args.take_over,
         agent: prepared.agent(settings, admin_socket, mistakes)?,
         mode,
         ebpf: ebpf::Options {

@@ -1,6 +1,6 @@
 //! The commands that need Linux: those that serve, and those that ask an agent which does.
 
-use std::process::ExitCode;
+use std::{os::unix::net::UnixStream, process::ExitCode};
 
 use anyhow::{Context as _, Error};
 use proxy_agent::{
@@ -9,6 +9,7 @@ use proxy_agent::{
     backend::{
         check::Check,
         ebpf::{self, OpenError},
+        nftables,
     },
     config::{
         self,
@@ -20,7 +21,7 @@ use proxy_agent::{
     run::{self, RunError},
     start_logging,
 };
-use proxy_model::FatalCause;
+use proxy_model::{FatalCause, IpFamily};
 
 use crate::{HOST_CANNOT, end, print};
 
@@ -118,11 +119,21 @@ pub fn check(args: &CheckArgs) -> ExitCode {
 pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
     let pin_dir = config::pin_dir(args)?;
     let cleanup = ebpf::cleanup(&pin_dir)?;
-    // Of an agent that was killed; a running one would have kept the pins locked.
     let socket = admin::socket_path(&pin_dir);
+    // Not every backend holds the pins; one that serves would write its rules again.
+    if UnixStream::connect(&socket).is_ok() {
+        return Err(OpenError::Locked(pin_dir).into());
+    }
+    let tables = nftables::cleanup()?;
+    // Of an agent that was killed; a running one would have kept the pins locked.
     proxy_api::server::socket::remove(&socket)
         .with_context(|| format!("removing {}", socket.display()))?;
-    print(&format!("{cleanup}\n"))
+    let tables = tables.into_iter().map(|family| match family {
+        IpFamily::V4 => "removed the table ip culvert of nftables\n",
+        IpFamily::V6 => "removed the table ip6 culvert of nftables\n",
+    });
+    let tables: String = tables.collect();
+    print(&format!("{cleanup}\n{tables}"))
 }
 
 /// The exit code of an error that only these commands have.

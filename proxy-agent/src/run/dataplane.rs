@@ -14,7 +14,7 @@ use crate::{
         none,
     },
     config::Run,
-    kernel_log,
+    kernel_log, leftovers,
     pipeline::{Alternatives, Demand},
 };
 
@@ -54,6 +54,7 @@ impl Dataplane {
             ebpf: config.ebpf.clone(),
             nftables: config.nftables,
             mode: config.mode,
+            take_over: config.take_over,
             choice: choice.clone(),
             usable,
         };
@@ -107,6 +108,8 @@ struct Others {
     ebpf: ebpf::Options,
     nftables: nftables::Options,
     mode: Mode,
+    /// Whether kube-proxy's rules are removed, too.
+    take_over: bool,
     choice: Choice,
     /// In the order of preference.
     usable: Vec<BackendKind>,
@@ -160,6 +163,36 @@ impl Others {
     }
 }
 
+impl Others {
+    /// What kube-proxy left goes on working, and leads connections to endpoints as they were.
+    fn look_for_kube_proxy(&self) {
+        let found = leftovers::find();
+        for problem in &found.problems {
+            tracing::debug!(problem, "kube-proxy's rules not looked for everywhere");
+        }
+        if found.leftovers.is_empty() {
+            return;
+        }
+        if !self.take_over {
+            let what: Vec<_> = found.leftovers.iter().map(ToString::to_string).collect();
+            tracing::warn!(
+                found = what.join(", "),
+                text = "they lead connections where kube-proxy saw endpoints last; stop kube-proxy, \
+                        and start this agent with --take-over to remove them",
+                "kube-proxy's rules are in force"
+            );
+            return;
+        }
+        let removed = leftovers::remove(&found);
+        for leftover in &removed.removed {
+            tracing::info!(what = %leftover, "removed what kube-proxy left");
+        }
+        for problem in &removed.problems {
+            tracing::error!(problem, "what kube-proxy left is not removed");
+        }
+    }
+}
+
 impl Alternatives for Others {
     fn better(&mut self, needs: &[Capability]) -> Option<Box<dyn Backend>> {
         let now = self.kind();
@@ -205,6 +238,7 @@ impl Alternatives for Others {
                 ),
             }
         }
+        self.look_for_kube_proxy();
         if serving == now {
             return None;
         }

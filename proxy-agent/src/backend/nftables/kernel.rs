@@ -38,7 +38,7 @@ use super::{
     ruleset::{Hook, Rule},
     wanted::{Elements, Wanted},
 };
-use crate::logging::milliseconds;
+use crate::{logging::milliseconds, netfilter::conntrack::Cleaner};
 pub use leave::{cleanup, drain};
 pub use probe::probe;
 pub use read::is_programmed;
@@ -72,6 +72,8 @@ pub struct NftablesBackend {
     /// How long the last comparison took, and when it was over.
     compared: Option<(Duration, Instant)>,
     opened: Option<Instant>,
+    /// UDP flows that outlive what they were led by.
+    cleaner: Cleaner,
     elements: usize,
     written: u64,
     failed: u64,
@@ -89,6 +91,7 @@ impl NftablesBackend {
             generation: None,
             compared: None,
             opened: Some(Instant::now()),
+            cleaner: Cleaner::new(),
             elements: 0,
             written: 0,
             failed: 0,
@@ -135,6 +138,7 @@ impl NftablesBackend {
                 Err(error) if error.is(libc::ERESTART) && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
                 Ok(writes) => {
+                    self.cleaner.owe(plans.iter().flat_map(Plan::abandoned));
                     self.tables = Some(tables);
                     self.elements = elements;
                     return Ok(Whole {
@@ -296,6 +300,14 @@ impl Backend for NftablesBackend {
             whole.writes
         };
         self.state = state.clone();
+        if let Err(error) = self.cleaner.after_sync(state, change) {
+            tracing::warn!(
+                %error,
+                text = "UDP clients may keep to endpoints that are gone; tried again with the next \
+                        change",
+                "stale flows not removed"
+            );
+        }
         Ok(SyncReport {
             writes,
             failures: Vec::new(),
@@ -358,7 +370,7 @@ impl Backend for NftablesBackend {
         };
         #[expect(clippy::cast_precision_loss, reason = "numbers below 2^52 are exact")]
         let number = |number: u64| number as f64;
-        vec![
+        let mut figures = vec![
             figure(
                 "elements",
                 Gauge,
@@ -377,6 +389,8 @@ impl Backend for NftablesBackend {
                 "Transactions that the kernel refused, or that could not be prepared.",
                 number(self.failed),
             ),
-        ]
+        ];
+        figures.extend(self.cleaner.figures());
+        figures
     }
 }

@@ -108,6 +108,14 @@ impl Key {
         self.address(endpoint.ip()).port(endpoint.port())
     }
 
+    /// Address, port and protocol, if it is made of those.
+    pub fn frontend(&self) -> Option<(SocketAddr, Protocol)> {
+        let bytes = self.as_bytes();
+        let (ip, rest) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
+        let port = u16::from_be_bytes([rest[4], rest[5]]);
+        Some((SocketAddr::new(address(ip)?, port), protocol(rest[0])?))
+    }
+
     /// In the words of `nft`; `None` if it has not those parts.
     pub fn text(&self, parts: &[Part], family: IpFamily) -> Option<String> {
         let mut rest = self.as_bytes();
@@ -184,6 +192,9 @@ mod tests {
         assert_eq!(key.as_bytes(), [10, 96, 0, 1, 17, 0, 0, 0, 0, 53, 0, 0]);
         assert_eq!(Key::from_bytes(key.as_bytes()), Some(key));
         assert_eq!(Key::from_bytes(&[0; 33]), None);
+        let frontend = ("10.96.0.1:53".parse().unwrap(), Protocol::Udp);
+        assert_eq!(key.frontend(), Some(frontend));
+        assert_eq!(Key::new().port(53).frontend(), None);
     }
 
     #[test]

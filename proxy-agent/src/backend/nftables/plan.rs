@@ -1,8 +1,8 @@
 //! What is to be written into the table of one family, and how that follows from a change.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
-use proxy_model::{Change, ChangeSet, NodeState};
+use proxy_model::{Change, ChangeSet, NodeState, Protocol};
 
 use super::{
     compile::{Compiled, compile},
@@ -54,6 +54,25 @@ impl Plan {
             + ranges
             + self.removed.len()
             + self.added.len()
+    }
+
+    /// UDP frontends that somebody else has written, and that nothing asks for: those of an agent
+    /// that did not live to see their Service go.
+    pub fn abandoned(&self) -> impl Iterator<Item = SocketAddr> {
+        let frontends = self.removed.iter().filter_map(|(set, key, _)| {
+            let is_frontend = matches!(set, Set::Services | Set::Unserved);
+            let stays = || {
+                self.added
+                    .iter()
+                    .any(|(of, one, _)| of == set && one == key)
+            };
+            if !is_frontend || stays() {
+                return None;
+            }
+            let (address, protocol) = key.frontend()?;
+            (protocol == Protocol::Udp).then_some(address)
+        });
+        frontends
     }
 
     /// Everything, into a table that is made anew.
