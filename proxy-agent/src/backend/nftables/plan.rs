@@ -59,7 +59,7 @@ impl Plan {
     /// UDP frontends that somebody else has written, and that nothing asks for: those of an agent
     /// that did not live to see their Service go.
     pub fn abandoned(&self) -> impl Iterator<Item = SocketAddr> {
-        let frontends = self.removed.iter().filter_map(|(set, key, _)| {
+        self.removed.iter().filter_map(|(set, key, _)| {
             let is_frontend = matches!(set, Set::Services | Set::Unserved);
             let stays = || {
                 self.added
@@ -71,8 +71,7 @@ impl Plan {
             }
             let (address, protocol) = key.frontend()?;
             (protocol == Protocol::Udp).then_some(address)
-        });
-        frontends
+        })
     }
 
     /// Everything, into a table that is made anew.
