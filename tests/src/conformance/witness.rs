@@ -35,8 +35,12 @@ pub struct Witness<'w> {
     world: &'w World,
     rig: Rig,
     /// The endpoint of each client with session affinity, by what it dials.
-    kept: HashMap<(IpAddr, SocketAddr, Protocol), SocketAddr>,
+    kept: HashMap<Client, SocketAddr>,
 }
+
+/// A client, the interface that it comes by, and what it dials. Nobody comes by two interfaces, by
+/// one of which it would be led to other endpoints.
+type Client = (IpAddr, Option<Arc<str>>, SocketAddr, Protocol);
 
 impl<'w> Witness<'w> {
     /// One for the node of `world`, which must be [bare](World::bare), where packets arrive on
@@ -101,7 +105,12 @@ impl<'w> Witness<'w> {
         for (sent, seen) in self.rig.fire(&vec![shot.clone(); count])? {
             landed.extend(judge(says, own, &shot.entry, &sent, seen)?);
         }
-        let key = (packet.source, packet.destination, packet.protocol);
+        let key = (
+            packet.source,
+            packet.interface.clone(),
+            packet.destination,
+            packet.protocol,
+        );
         if sticks {
             self.keep(key, says, &landed)
         } else {
@@ -118,12 +127,7 @@ impl<'w> Witness<'w> {
     }
 
     /// A client keeps its endpoint, unless that is no longer one.
-    fn keep(
-        &mut self,
-        key: (IpAddr, SocketAddr, Protocol),
-        says: &Verdict,
-        landed: &BTreeSet<SocketAddr>,
-    ) -> Result<()> {
+    fn keep(&mut self, key: Client, says: &Verdict, landed: &BTreeSet<SocketAddr>) -> Result<()> {
         ensure!(landed.len() <= 1, "one client landed on {landed:?}");
         let Some(endpoint) = landed.first().copied() else {
             return Ok(());
