@@ -7,8 +7,9 @@ mod rig;
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
+use proxy_agent::backend::nftables::{NftablesBackend, Options, drain};
 use proxy_agent::netfilter::conntrack::{Cleaned, Cleaner, Expected, clean, dnat_flows};
-use proxy_model::{ChangeSet, NodeState};
+use proxy_model::{Backend as _, ChangeSet, NodeState};
 
 use self::rig::{in_namespace, load, served, socket, state};
 
@@ -217,5 +218,28 @@ fn thousands_of_flows_go_in_one_clean_and_are_counted() {
         // A change of nothing is no reason to look.
         let nothing = cleaner.after_sync(&now, &ChangeSet::default()).unwrap();
         assert_eq!(nothing, None);
+    });
+}
+
+#[test]
+fn what_was_translated_goes_on_when_only_the_hooks_are_left() {
+    in_namespace(|| {
+        let rules = [(VIPS[0], ENDPOINTS[0][0]), (VIPS[1], ENDPOINTS[1][0])];
+        let now = state(&rules);
+        let mut backend = NftablesBackend::open(Options { mark: 0x4000 }).unwrap();
+        backend.sync(&now, &now.as_change_set()).unwrap();
+        let flows = rules.map(|(vip, endpoint)| (rig::client(vip), socket(endpoint)));
+        for (client, server) in &flows {
+            client.send(b"1").unwrap();
+            assert_eq!(served(server), "1");
+        }
+        drain().unwrap();
+        for (client, server) in &flows {
+            client.send(b"2").unwrap();
+            assert_eq!(served(server), "2");
+        }
+        // And nothing new is.
+        rig::client(VIPS[0]).send(b"3").unwrap();
+        assert_eq!(dnat_flows().unwrap(), 2);
     });
 }

@@ -95,14 +95,18 @@ pub fn chains(facts: &Facts) -> Vec<FixedChain> {
     chains
 }
 
-/// The chains with a nat hook: as long as they are there, the kernel translates what it has
-/// translated before.
+/// The chains with a nat hook, with a rule that asks conntrack for something: as long as both are
+/// there, the kernel translates what it has translated before. Without such a rule it would not
+/// even look connections up.
 pub fn nat_chains(family: IpFamily) -> Vec<FixedChain> {
     let nothing = proxy_model::NodeState::default();
     let mut chains = chains(&Facts::of(&nothing, family, 0));
     chains.retain(|chain| chain.hook.is_some_and(|hook| hook.kind == "nat"));
     for chain in &mut chains {
-        chain.rules.clear();
+        chain.rules = vec![Rule::because(
+            "conntrack looks connections up for as long as some rule asks",
+            [Statement::Translated, Statement::Verdict(Verdict::Return)],
+        )];
     }
     chains
 }

@@ -22,8 +22,9 @@ pub fn cleanup() -> Result<Vec<IpFamily>, KernelError> {
     Ok(there)
 }
 
-/// Leaves only empty chains with nat hooks in tables that are there: nothing new is led anywhere,
-/// and what was goes on, because the kernel translates for as long as there is such a chain.
+/// Leaves only chains with nat hooks, which lead nowhere, in tables that are there: nothing new is
+/// led anywhere, and what was goes on, because the kernel looks connections up and translates for
+/// as long as there are such chains with a rule about connections.
 /// Returns the families.
 pub fn drain() -> Result<Vec<IpFamily>, KernelError> {
     let mut netlink = Netlink::open()?;
@@ -34,6 +35,9 @@ pub fn drain() -> Result<Vec<IpFamily>, KernelError> {
         transaction.make_table(*family);
         for chain in nat_chains(*family) {
             transaction.chain(*family, chain.name, chain.hook);
+            for rule in &chain.rules {
+                transaction.rule(*family, chain.name, rule);
+            }
         }
     }
     commit(&mut netlink, transaction, &there)?;

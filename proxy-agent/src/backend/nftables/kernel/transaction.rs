@@ -1,7 +1,5 @@
 //! Plans as one batch of messages: the kernel does all of it at once, or nothing.
 
-use std::sync::Arc;
-
 use proxy_model::IpFamily;
 
 use super::{
@@ -235,7 +233,8 @@ impl Transaction {
         }
     }
 
-    fn rule(&mut self, family: IpFamily, chain: &Arc<str>, rule: &Rule) {
+    /// Adds a rule at the end of a chain.
+    pub fn rule(&mut self, family: IpFamily, chain: &str, rule: &Rule) {
         let hash = rule_hash(rule, family);
         self.add(
             family,
