@@ -34,6 +34,8 @@ mod ranges;
 mod render;
 mod ruleset;
 mod sets;
+#[cfg(test)]
+mod tests;
 mod text;
 mod wanted;
 
