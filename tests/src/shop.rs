@@ -33,7 +33,15 @@ pub struct Shop {
 impl Shop {
     /// Builds it.
     pub fn new() -> Result<Self> {
-        let world = World::new()?;
+        Self::on(World::new()?)
+    }
+
+    /// Builds it on a node that everything passes through as packets.
+    pub fn routed() -> Result<Self> {
+        Self::on(World::routed(&[], &[])?)
+    }
+
+    fn on(world: World) -> Result<Self> {
         let client = [Ipv4Addr::new(10, 244, 254, 1).into(), v6(0xfe01).into()];
         let client = world.pod("client", &client)?;
         let addresses: Vec<IpAddr> = (1..=ENDPOINTS)

@@ -276,7 +276,6 @@ impl Backend for NftablesBackend {
     }
 
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
-        self.tidy();
         let whole = change.whole || self.tables.is_none();
         let followed = if whole {
             None
@@ -300,6 +299,7 @@ impl Backend for NftablesBackend {
             whole.writes
         };
         self.state = state.clone();
+        self.tidy();
         if let Err(error) = self.cleaner.after_sync(state, change) {
             tracing::warn!(
                 %error,

@@ -45,7 +45,11 @@ impl Table {
         }
         for (set, key, value) in &plan.removed {
             let before = self.elements.remove(&(*set, *key));
-            assert_eq!(before.as_ref(), Some(value), "removed from {set:?}: {key:?}");
+            assert_eq!(
+                before.as_ref(),
+                Some(value),
+                "removed from {set:?}: {key:?}"
+            );
         }
         for (set, key, value) in &plan.added {
             let before = self.elements.insert((*set, *key), value.clone());

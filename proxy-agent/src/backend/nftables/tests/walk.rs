@@ -26,9 +26,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn address(family: IpFamily, network: u8, number: u8) -> IpAddr {
     match family {
         IpFamily::V4 => Ipv4Addr::new(10, network, 0, number).into(),
-        IpFamily::V6 => {
-            Ipv6Addr::new(0xfd00, network.into(), 0, 0, 0, 0, 0, number.into()).into()
-        }
+        IpFamily::V6 => Ipv6Addr::new(0xfd00, network.into(), 0, 0, 0, 0, 0, number.into()).into(),
     }
 }
 
@@ -41,12 +39,14 @@ fn policy() -> impl Strategy<Value = TrafficPolicy> {
 }
 
 fn endpoints(family: IpFamily) -> impl Strategy<Value = Option<Arc<[Endpoint]>>> {
-    option::of(collection::btree_set(1_u8..6, 0..4).prop_map(move |numbers| {
-        let endpoints = numbers.into_iter().map(|number| Endpoint {
-            address: SocketAddr::new(address(family, 1, number), 8080),
-        });
-        endpoints.collect()
-    }))
+    option::of(
+        collection::btree_set(1_u8..6, 0..4).prop_map(move |numbers| {
+            let endpoints = numbers.into_iter().map(|number| Endpoint {
+                address: SocketAddr::new(address(family, 1, number), 8080),
+            });
+            endpoints.collect()
+        }),
+    )
 }
 
 fn ranges(family: IpFamily) -> impl Strategy<Value = Option<Arc<SourceRanges>>> {

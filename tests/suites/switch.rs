@@ -1,0 +1,194 @@
+//! A node that goes from one backend to another, by a restart or while it serves: no connection
+//! fails, and nothing of the first one is left. Needs root and BPF.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::{process::Command, time::Duration};
+
+use proxy_tests::{
+    Agent, AgentOptions, Prober, Shop,
+    agent::LIMIT,
+    pod::{Load, LoadReport, Transport},
+    process::Process,
+    requires::{self, PRIVILEGED},
+    shop::{frontend, frontend6, service},
+};
+use serde_json::Value;
+
+const SUITE: &str = "switch";
+const FILE: &str = "cluster.yaml";
+
+/// New connections all the time, and one that stays.
+const LOADS: [(&str, Transport, bool, bool); 5] = [
+    ("http", Transport::Http, false, false),
+    ("tcp6", Transport::Tcp, false, true),
+    ("tcp-mapped", Transport::TcpMapped, false, false),
+    ("udp", Transport::Udp, false, false),
+    ("udp6", Transport::Udp, false, true),
+];
+
+fn start_loads(prober: &mut Prober) {
+    for (name, transport, keep, v6) in LOADS {
+        let port = if transport.is_udp() { 53 } else { 80 };
+        let to = if v6 {
+            frontend6(1, port)
+        } else {
+            frontend(1, port)
+        };
+        let (name, pause) = (name.to_owned(), Duration::from_micros(500));
+        let load = Load {
+            name,
+            transport,
+            to,
+            threads: 1,
+            pause,
+            keep,
+        };
+        prober.load_start(load).unwrap();
+    }
+}
+
+fn assert_none_failed(report: &LoadReport, name: &str, when: &str) {
+    assert!(report.failures.is_empty(), "{name}, {when}: {report:?}");
+}
+
+fn assert_loads_go_on(prober: &mut Prober, when: &str) {
+    for (name, ..) in LOADS {
+        let report = prober.load_wait(name, 25).unwrap();
+        assert_none_failed(&report, name, when);
+    }
+}
+
+fn stop_loads(prober: &mut Prober) {
+    for (name, ..) in LOADS {
+        let report = prober.load_stop(name).unwrap();
+        assert_none_failed(&report, name, "at the end");
+    }
+}
+
+fn mode(name: &str) -> AgentOptions {
+    AgentOptions {
+        arguments: vec![format!("--proxy-mode={name}")],
+        ..AgentOptions::default()
+    }
+}
+
+/// Chains of our table, by name, with how many rules each has; empty without a table.
+fn chains(shop: &Shop, family: &str) -> Vec<(String, usize)> {
+    let listed = shop
+        .world
+        .node()
+        .netns()
+        .run(|| {
+            let mut nft = Command::new("nft");
+            nft.args(["-j", "list", "table", family, "culvert"])
+                .output()
+        })
+        .unwrap()
+        .unwrap();
+    if !listed.status.success() {
+        return vec![];
+    }
+    let json: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let objects = json["nftables"].as_array().unwrap();
+    let chains = objects
+        .iter()
+        .filter_map(|one| one["chain"]["name"].as_str());
+    chains
+        .map(|chain| {
+            let rules = objects.iter().filter(|one| one["rule"]["chain"] == chain);
+            (chain.to_owned(), rules.count())
+        })
+        .collect()
+}
+
+fn nothing_leads_anywhere(shop: &Shop) -> bool {
+    ["ip", "ip6"].iter().all(|family| {
+        let chains = chains(shop, family);
+        !chains.iter().any(|(name, _)| name == "services")
+    })
+}
+
+#[test]
+fn a_restart_with_another_backend_fails_no_connection() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::routed().unwrap();
+    let files = [(FILE, &*service(1, &[1, 2, 3]))];
+    let mut agent = Agent::start(&shop.world, mode("ebpf"), &files).unwrap();
+    let mut pod = Prober::start(&shop.client).unwrap();
+    let mut node = Prober::start(shop.world.node()).unwrap();
+    start_loads(&mut pod);
+    start_loads(&mut node);
+    for (to, kill) in [
+        ("nftables", false),
+        ("ebpf", false),
+        ("nftables", true),
+        ("nftables", true),
+        ("ebpf", true),
+    ] {
+        assert_loads_go_on(&mut pod, to);
+        assert_loads_go_on(&mut node, to);
+        if kill {
+            agent.kill().unwrap();
+        } else {
+            agent.terminate().unwrap();
+        }
+        agent.options().arguments = mode(to).arguments;
+        agent.launch().unwrap();
+        assert_loads_go_on(&mut pod, to);
+        assert_loads_go_on(&mut node, to);
+        assert_eq!(agent.serving().unwrap().text("backend"), Some(to));
+        assert_eq!(agent.pins().entries().is_empty(), to == "nftables", "{to}");
+        assert_eq!(nothing_leads_anywhere(&shop), to == "ebpf", "{to}");
+    }
+    stop_loads(&mut pod);
+    stop_loads(&mut node);
+}
+
+#[test]
+fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::routed().unwrap();
+    let files = [(FILE, &*service(1, &[1, 2]))];
+    let mut agent = Agent::start(&shop.world, mode("auto"), &files).unwrap();
+    assert_eq!(agent.serving().unwrap().text("backend"), Some("ebpf"));
+    let mut pod = Prober::start(&shop.client).unwrap();
+    start_loads(&mut pod);
+    assert_loads_go_on(&mut pod, "before");
+
+    let node_port = service(2, &[3]).replace(
+        "{name: http, port: 80, protocol: TCP}",
+        "{name: http, port: 80, protocol: TCP, nodePort: 30080}",
+    );
+    let node_port = node_port.replace("spec:\n", "spec:\n  type: NodePort\n");
+    agent.apply("more.yaml", &node_port).unwrap();
+    let chosen = agent
+        .wait_for_line("another backend is chosen", |line| {
+            line.message() == Some("backend chosen") && line.text("backend") == Some("nftables")
+        })
+        .unwrap();
+    assert_eq!(chosen.text("mode"), Some("auto"));
+    agent.wait_for("synced").unwrap();
+    let to = (proxy_tests::world::NODE_ADDRESSES[0], 30080).into();
+    let attempts = pod.send(Transport::Tcp, to, 5).unwrap();
+    for attempt in attempts {
+        attempt.answer_as(to).unwrap();
+    }
+    assert_loads_go_on(&mut pod, "after");
+    assert!(agent.pins().entries().is_empty());
+    let mut command = agent.command("state").unwrap();
+    command.args(["-o", "json"]);
+    let told = Process::run("proxy-agent", command, LIMIT).unwrap();
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!(told["agent"]["backend"], "nftables");
+    assert_eq!(told["agent"]["suffices"], true);
+
+    // It stays: one change of the dataplane is enough.
+    agent.delete("more.yaml").unwrap();
+    agent.wait_for("synced").unwrap();
+    assert_loads_go_on(&mut pod, "in the end");
+    stop_loads(&mut pod);
+}
