@@ -6,7 +6,8 @@
 //! ```text
 //! scenarios/<feature>/<behaviour>.txt ──┬──> scenarios_model   the state sections, and probes
 //!                                       │                      and packets by the oracle
-//!                                       ├──> scenarios_render  the ebpf sections
+//!                                       ├──> scenarios_render  the sections of backends
+//!                                       ├──> scenarios_traced  packets, by the rendered rules
 //!                                       └──> traffic           the probes, by the real agent
 //! ```
 //!
@@ -60,10 +61,8 @@ pub struct Step {
     pub changes: Vec<Change>,
     /// All manifest files after the changes.
     pub files: BTreeMap<String, String>,
-    /// Expected state table.
-    pub state: Option<String>,
-    /// Expected rendering of the eBPF backend.
-    pub ebpf: Option<String>,
+    /// Expected texts: the state table as `state`, and by the name of a backend what it renders.
+    pub texts: BTreeMap<String, String>,
     /// What traffic must do.
     pub probes: Vec<Probe>,
     /// What must become of packets.
@@ -103,8 +102,8 @@ impl Step {
     }
 }
 
-/// Sections that hold expectations which can be rewritten.
-const EXPECTED: [&str; 2] = ["state", "ebpf"];
+/// Sections that hold expectations which can be rewritten: the state, and what backends render.
+const EXPECTED: [&str; 3] = ["state", "ebpf", "nftables"];
 
 impl Scenario {
     /// Every scenario file, ordered by name.
@@ -189,7 +188,7 @@ impl Scenario {
                     file: file.to_owned(),
                 },
             ),
-            ("state" | "ebpf" | "probes" | "packets", None) => {
+            ("state" | "ebpf" | "nftables" | "probes" | "packets", None) => {
                 let step = self
                     .steps
                     .last_mut()
@@ -199,16 +198,15 @@ impl Scenario {
                 }
                 let body = section.body.trim_end().to_owned();
                 match kind {
-                    "state" => step.state = Some(body),
-                    "ebpf" => step.ebpf = Some(body),
                     "probes" => step.probes = probe::parse_lines(&section.body, section.line)?,
-                    _ => step.packets = packets::parse_lines(&section.body, section.line)?,
+                    "packets" => step.packets = packets::parse_lines(&section.body, section.line)?,
+                    _ => drop(step.texts.insert(kind.to_owned(), body)),
                 }
                 Ok(())
             }
             _ => bail!(
                 "there is no such section; there are: settings, apply FILE, delete FILE, state, \
-                 ebpf, probes, packets"
+                 ebpf, nftables, probes, packets"
             ),
         }
     }
@@ -249,18 +247,13 @@ impl Scenario {
         Ok(())
     }
 
-    /// Compares what a step produced with its section `kind` (`state` or `ebpf`).
+    /// Compares what a step produced with its section `kind` (`state`, or a backend's name).
     pub fn compare(&self, step: usize, kind: &str, actual: &str) -> Result<()> {
-        let found = &self.steps[step];
-        let expected = if kind == "state" {
-            &found.state
-        } else {
-            &found.ebpf
-        };
-        if expected.as_deref() == Some(actual.trim_end()) {
+        let expected = self.steps[step].texts.get(kind).map(String::as_str);
+        if expected == Some(actual.trim_end()) {
             return Ok(());
         }
-        let difference = document::difference(expected.as_deref().unwrap_or_default(), actual);
+        let difference = document::difference(expected.unwrap_or_default(), actual);
         bail!(
             "step {}: the section `{kind}` does not match ({BLESS_VARIABLE}=1 rewrites it)\n\
              {difference}",
@@ -268,24 +261,29 @@ impl Scenario {
         )
     }
 
-    /// Rewrites the section `kind` of each step with `actual`, one text per step. A step without
-    /// a `state` section gets one; an `ebpf` section is only rewritten where there is one.
-    pub fn bless(&self, kind: &str, actual: &[String]) -> Result<()> {
-        assert!(
-            EXPECTED.contains(&kind),
-            "{kind} sections are written by people"
-        );
+    /// Rewrites sections with what was seen: of each kind, one text per step. A step without a
+    /// `state` section gets one; that of a backend is only rewritten where there is one.
+    pub fn bless(&self, seen: &[(&str, Vec<String>)]) -> Result<()> {
         let mut document = self.document.clone();
-        // From the end, so that an insertion does not move the sections still to come.
-        for (step, text) in self.steps.iter().zip(actual).rev() {
-            match step.expected.get(kind) {
-                Some(index) => document.sections[*index].replace(text),
-                None if kind == "state" => {
-                    document
-                        .sections
-                        .insert(step.last_change + 1, Section::new(kind, text));
+        for (kind, texts) in seen {
+            assert!(
+                EXPECTED.contains(kind),
+                "{kind} sections are written by people"
+            );
+            for (step, text) in self.steps.iter().zip(texts) {
+                if let Some(index) = step.expected.get(*kind) {
+                    document.sections[*index].replace(text);
                 }
-                None => {}
+            }
+        }
+        let states = seen.iter().filter(|(kind, _)| *kind == "state");
+        for (kind, texts) in states {
+            // From the end, so that an insertion does not move the places of those still to come.
+            for (step, text) in self.steps.iter().zip(texts).rev() {
+                if !step.expected.contains_key(*kind) {
+                    let new = Section::new(kind, text);
+                    document.sections.insert(step.last_change + 1, new);
+                }
             }
         }
         let text = document.to_string();

@@ -100,7 +100,7 @@ fn run(scenario: &Scenario) -> Result<()> {
         tables.push(report::to_text(&at_once));
     }
     if scenario::is_blessing() {
-        return scenario.bless("state", &tables);
+        return scenario.bless(&[("state", tables)]);
     }
     for (index, table) in tables.iter().enumerate() {
         scenario.compare(index, "state", table)?;

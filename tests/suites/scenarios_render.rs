@@ -1,63 +1,60 @@
-//! Scenarios against the renderer of the eBPF backend: what it would program must be what the
-//! file says, where it says so. Needs no privileges. With `CULVERT_BLESS=1` the sections are
-//! rewritten.
+//! Scenarios against the renderers of the backends: what they would program must be what the file
+//! says, where it says so. Needs no privileges. With `CULVERT_BLESS=1` the sections are rewritten.
 //!
 //! Every step of every scenario is rendered, also where the file does not say what must come out:
 //! rendering must not fail, and must give the same text for the same state each time.
 
+#[path = "traffic/trials.rs"]
+mod trials;
+
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, ensure};
-use libtest_mimic::{Arguments, Trial};
-use proxy_agent::{backend::ebpf, cluster::manifests::load_once};
-use proxy_model::compute;
-use proxy_tests::scenario::{self, Scenario, Step};
+use anyhow::{Result, ensure};
+use proxy_agent::backend::{ebpf, nftables};
+use proxy_model::NodeState;
+use proxy_tests::scenario::{self, Scenario};
+
+/// Name of the section, and who renders it.
+type Renderer = (&'static str, fn(&NodeState) -> String);
+
+const RENDERERS: [Renderer; 2] = [
+    ("ebpf", ebpf::render),
+    ("nftables", |state| {
+        nftables::render(state, 1 << nftables::MASQUERADE_BIT)
+    }),
+];
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let scenarios = match Scenario::all() {
-        Ok(scenarios) => scenarios,
-        Err(error) => {
-            eprintln!("{error:#}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let trials = scenarios.into_iter().map(|scenario| {
-        Trial::test(scenario.name.clone(), move || {
-            Ok(run(&scenario).map_err(|error| format!("{error:#}"))?)
+    trials::run("scenarios_render", &[], |scenarios| {
+        trials::of_scenarios("", &scenarios, &(), |scenario, states, ()| {
+            // Read anew, so that nothing of what was computed before helps.
+            check(scenario, states, &trials::states(scenario)?)
         })
-    });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    })
 }
 
-fn run(scenario: &Scenario) -> Result<()> {
-    let mut rendered = Vec::new();
-    for (index, step) in scenario.steps.iter().enumerate() {
-        let text = render(scenario, step)?;
-        ensure!(
-            text == render(scenario, step)?,
-            "step {}: the same state was rendered differently",
-            index + 1
-        );
-        rendered.push(text);
+fn check(scenario: &Scenario, states: &[NodeState], anew: &[NodeState]) -> Result<()> {
+    let mut seen = Vec::new();
+    for (backend, render) in RENDERERS {
+        let rendered: Vec<String> = states.iter().map(render).collect();
+        for (index, (text, again)) in rendered.iter().zip(anew.iter().map(render)).enumerate() {
+            ensure!(
+                *text == again,
+                "step {}: {backend} renders the same state differently",
+                index + 1
+            );
+        }
+        seen.push((backend, rendered));
     }
     if scenario::is_blessing() {
-        return scenario.bless("ebpf", &rendered);
+        return scenario.bless(&seen);
     }
-    for (index, text) in rendered.iter().enumerate() {
-        if scenario.steps[index].ebpf.is_some() {
-            scenario.compare(index, "ebpf", text)?;
+    for (backend, rendered) in seen {
+        for (index, text) in rendered.iter().enumerate() {
+            if scenario.steps[index].texts.contains_key(backend) {
+                scenario.compare(index, backend, text)?;
+            }
         }
     }
     Ok(())
-}
-
-/// Reads the files anew, in a directory of their own, so that nothing of an earlier step helps.
-fn render(scenario: &Scenario, step: &Step) -> Result<String> {
-    let dir = tempfile::tempdir().context("cannot make a directory for manifests")?;
-    step.write(dir.path())?;
-    let events = load_once(vec![dir.path().to_owned()])?;
-    let events = std::iter::once(scenario.settings.host_addresses()).chain(events);
-    let state = compute(scenario.settings.model.clone(), events);
-    Ok(ebpf::render(&state))
 }

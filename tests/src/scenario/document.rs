@@ -103,9 +103,15 @@ impl Section {
 
     /// Replaces the body and keeps the empty lines that end it.
     pub(super) fn replace(&mut self, body: &str) {
-        let empty = &self.body[self.body.trim_end().len()..];
-        let empty = if empty.is_empty() { "\n" } else { empty };
-        self.body = format!("{}{}", body.trim_end(), empty);
+        let before = self.body.trim_end();
+        let empty = &self.body[before.len()..];
+        // Without a line of text there is none whose end is the first of these.
+        let end = if before.is_empty() || empty.is_empty() {
+            "\n"
+        } else {
+            ""
+        };
+        self.body = format!("{}{end}{empty}", body.trim_end());
     }
 }
 

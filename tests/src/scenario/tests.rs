@@ -36,6 +36,10 @@ fn parse(text: &str) -> Result<Scenario> {
     )
 }
 
+fn texts(first: &str, second: &str) -> Vec<String> {
+    vec![first.to_owned(), second.to_owned()]
+}
+
 #[test]
 fn expectations_end_a_step() {
     let scenario = parse(TEXT).unwrap();
@@ -48,7 +52,7 @@ fn expectations_end_a_step() {
         first.files.keys().collect::<Vec<_>>(),
         ["services.yaml", "slices.yaml"]
     );
-    assert_eq!(first.state.as_deref(), Some("old"));
+    assert_eq!(first.texts.get("state").map(String::as_str), Some("old"));
     assert_eq!((first.probes.len(), first.packets.len()), (1, 1));
     assert_eq!(
         second.changes,
@@ -57,7 +61,7 @@ fn expectations_end_a_step() {
         }]
     );
     assert_eq!(second.files.keys().collect::<Vec<_>>(), ["services.yaml"]);
-    assert_eq!(second.state, None);
+    assert_eq!(second.texts.get("state"), None);
 }
 
 #[test]
@@ -73,7 +77,7 @@ fn blessing_rewrites_and_adds_states_and_nothing_else() {
     scenario.compare(1, "state", "new").unwrap_err();
 
     scenario
-        .bless("state", &["first\n".to_owned(), "second".to_owned()])
+        .bless(&[("state", texts("first\n", "second"))])
         .unwrap();
     let expected = TEXT.replace("old\n", "first\n").replace(
         "slices.yaml --\n-- probes",
@@ -83,10 +87,20 @@ fn blessing_rewrites_and_adds_states_and_nothing_else() {
 
     let scenario = Scenario::read(dir.path(), &path).unwrap();
     scenario.compare(1, "state", "second").unwrap();
-    // There is no ebpf section to rewrite.
-    scenario
-        .bless("ebpf", &["x".to_owned(), "y".to_owned()])
-        .unwrap();
+    // There are no sections of backends to rewrite.
+    let seen = ["ebpf", "nftables"].map(|backend| (backend, texts("x", "y")));
+    scenario.bless(&seen).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+
+    // There are now, and they are rewritten together.
+    let two = expected.replace("-- packets", "-- ebpf --\n\n-- nftables --\n\n-- packets");
+    fs::write(&path, two).unwrap();
+    let scenario = Scenario::read(dir.path(), &path).unwrap();
+    scenario.bless(&seen).unwrap();
+    let expected = expected.replace(
+        "-- packets",
+        "-- ebpf --\nx\n\n-- nftables --\nx\n\n-- packets",
+    );
     assert_eq!(fs::read_to_string(&path).unwrap(), expected);
 }
 

@@ -42,12 +42,15 @@ fn table(text: &mut String, state: &NodeState, family: IpFamily, mark: u32) -> s
         writeln!(text, "\t}}\n")?;
     }
     let rules = wanted.rules();
-    // Those that all have first, in an order that reads well.
-    let fixed = wanted.fixed.iter().rev();
-    let fixed = fixed.map(|chain| (chain.name, chain.hook));
+    // Those that all have first: in the order in which packets enter them, then what they lead to.
+    let (mut fixed, mut led_to): (Vec<_>, Vec<_>) = (wanted.fixed.iter())
+        .map(|chain| (chain.name, chain.hook))
+        .partition(|(_, hook)| hook.is_some());
+    led_to.reverse();
+    fixed.append(&mut led_to);
     let others = wanted.chains.keys().map(|name| (&**name, None));
     let mut separator = "";
-    for (name, hook) in fixed.chain(others) {
+    for (name, hook) in fixed.into_iter().chain(others) {
         writeln!(text, "{separator}\tchain {name} {{")?;
         if let Some(hook) = hook {
             writeln!(text, "\t\t{}", Words::hook(hook))?;
