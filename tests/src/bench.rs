@@ -4,10 +4,13 @@
 //! paired, program_time ──> rig (world, two agents, sender) ──> worker, task (in the world)
 //! sync, api ──> agents of their own               figures ──> table, JSON
 //! node_api ──> orders (a brain, and its clients)
+//! backends ──> api (an agent for each backend)    connect (one process for each place)
 //! ```
 
 mod api;
+mod backends;
 pub mod clusters;
+mod connect;
 mod events;
 mod figures;
 mod kernel_time;
@@ -28,7 +31,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -96,6 +99,8 @@ enum Name {
     ApiServer,
     /// Backends in other processes: one change to 100 clients, the whole state, against in process
     NodeApi,
+    /// Each backend: full sync, one change, memory, CPU, connections against a host without a proxy
+    Backends,
 }
 
 /// What this program is when it starts itself inside the world.
@@ -107,6 +112,14 @@ enum Part {
     /// Dials what it is told to on stdin until another server answers
     #[command(hide = true)]
     Dial,
+    /// Connects again and again for a moment, and says how long it took
+    #[command(hide = true)]
+    Connect {
+        #[arg(long)]
+        to: SocketAddr,
+        #[arg(long)]
+        milliseconds: u64,
+    },
     /// Answers each connection with the port it came to
     #[command(hide = true)]
     NameYourselves {
@@ -152,6 +165,9 @@ pub fn main(options: &Options) -> ExitCode {
     let outcome = match &options.part {
         Some(Part::Send) => worker::send(),
         Some(Part::Dial) => api::dial::dial(),
+        Some(Part::Connect { to, milliseconds }) => {
+            connect::connect(*to, Duration::from_millis(*milliseconds))
+        }
         Some(Part::NameYourselves { at }) => api::dial::name_yourselves(at),
         Some(Part::Brain { socket }) => node_api::brain::brain(socket),
         Some(Part::Clients { socket }) => node_api::clients::clients(socket.clone()),
@@ -290,6 +306,9 @@ fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
     }
     if wanted(Name::NodeApi) {
         figures.extend(node_api::measure(session)?.figures("node-api"));
+    }
+    if wanted(Name::Backends) {
+        figures.extend(backends::measure(session)?.figures("backends"));
     }
     Ok(figures)
 }

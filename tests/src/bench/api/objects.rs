@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::clusters::{self, ENDPOINTS};
 
 /// What clients of the Service that is changed dial.
-pub(super) const FRONTEND: ([u8; 4], u16) = ([10, 97, 0, 1], 80);
+pub(in super::super) const FRONTEND: ([u8; 4], u16) = ([10, 97, 0, 1], 80);
 const CHANGED: &str = "changed";
 
 /// The objects of one Service with [`ENDPOINTS`] endpoints.
@@ -38,7 +38,7 @@ pub(super) fn changed_service() -> Value {
 }
 
 /// Its slice, with one endpoint; changed at `moment`, in RFC 3339.
-pub(super) fn changed_slice(endpoint: SocketAddr, moment: &str) -> Value {
+pub(in super::super) fn changed_slice(endpoint: SocketAddr, moment: &str) -> Value {
     let mut slice = dressed(json!({
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
