@@ -66,6 +66,7 @@ fn its_json_holds_every_figure() {
     let benches: BTreeSet<_> = figures.iter().map(|figure| text(figure, "bench")).collect();
     let expected = [
         "api-server",
+        "backends",
         "node-api",
         "program-time",
         "sync",
@@ -110,6 +111,17 @@ fn its_json_holds_every_figure() {
         ("program-time", "TCP connect", "culvert_conn4"),
         ("program-time", "TCP connect", "all programs"),
         ("sync", "10,000 services", "one endpoint added"),
+        (
+            "backends",
+            "10,000 services, nftables",
+            "change to first connection, p99",
+        ),
+        (
+            "backends",
+            "10,000 services, ebpf",
+            "connections, ratio to no proxy",
+        ),
+        ("backends", "10 services, no proxy", "connect, p99"),
         (
             "node-api",
             "one endpoint replaced, 10,000 services, 100 clients",
