@@ -9,7 +9,8 @@
 //!                          └─> oracle: what must become of it ──> [`verdict`] <── what became of it
 //! ```
 //!
-//! [`dialling`] does the same with the probes of scenarios, between real sockets.
+//! [`dialling`] does the same with the probes of scenarios, between real sockets, and [`sockets`] makes
+//! up such scenarios.
 //!
 //! [`journey`]: crate::journey
 
@@ -17,6 +18,7 @@ pub mod dialling;
 pub mod gaps;
 pub mod packets;
 pub mod random;
+pub mod sockets;
 pub mod trial;
 pub mod verdict;
 pub mod witness;

@@ -27,6 +27,9 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("ipv4/conf/default/accept_redirects", "0"),
     ("ipv6/conf/all/accept_redirects", "0"),
     ("ipv6/conf/default/accept_redirects", "0"),
+    // Who is refused is told so each time, however often it asks.
+    ("ipv4/icmp_ratemask", "0"),
+    ("ipv6/icmp/ratemask", "\n"),
     // A load test opens more connections to one endpoint than there are ephemeral ports.
     ("ipv4/tcp_tw_reuse", "1"),
 ];

@@ -60,9 +60,6 @@ const FORWARDING: &[(&str, &str)] = &[
     ("ipv4/conf/br0/send_redirects", "0"),
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/br0/rp_filter", "0"),
-    // Every refusal counts.
-    ("ipv4/icmp_ratemask", "0"),
-    ("ipv6/icmp/ratemask", "\n"),
 ];
 
 /// What would have rules meet packets while they are still on the bridge, and send them back there:

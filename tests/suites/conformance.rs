@@ -11,9 +11,13 @@ mod trials;
 
 use std::{env, process::ExitCode};
 
+use anyhow::Result;
 use libtest_mimic::Trial;
 use proxy_tests::{
-    conformance::trial::{self, Backend},
+    conformance::{
+        sockets,
+        trial::{self, Backend},
+    },
     requires::{PACKETS, PRIVILEGED},
     scenario::subject::Under,
 };
@@ -52,7 +56,12 @@ fn main() -> ExitCode {
                 };
                 let mut all = played("", trial::probes);
                 all.extend(played("packets/", trial::scenario));
-                all.extend(walks(&name, random, seed, &backend));
+                let random = |what: &str, walk| {
+                    let prefix = format!("{name}/{what}");
+                    walks(&prefix, random, seed, &backend, walk)
+                };
+                all.extend(random("random/", trial::walk));
+                all.extend(random("random-sockets/", sockets::walk));
                 all
             })
             .collect()
@@ -73,14 +82,20 @@ fn number<T: std::str::FromStr>(variable: &str, otherwise: T) -> T {
 }
 
 /// Walks through `states` random clusters, the first one with the number `seed`.
-fn walks(name: &str, states: usize, seed: u64, backend: &Backend) -> Vec<Trial> {
+fn walks(
+    prefix: &str,
+    states: usize,
+    seed: u64,
+    backend: &Backend,
+    walk: fn(u64, usize, &Backend) -> Result<()>,
+) -> Vec<Trial> {
     (0..states.div_ceil(WALK))
         .zip(seed..)
-        .map(|(walk, seed)| {
+        .map(|(number, seed)| {
             let backend = backend.clone();
-            let length = WALK.min(states - walk * WALK);
-            trials::of(format!("{name}/random/{seed}"), move || {
-                trial::walk(seed, length, &backend)
+            let length = WALK.min(states - number * WALK);
+            trials::of(format!("{prefix}{seed}"), move || {
+                walk(seed, length, &backend)
             })
         })
         .collect()

@@ -92,8 +92,9 @@ fn targets(says: &Verdict) -> BTreeSet<SocketAddr> {
 struct Wire<'w> {
     world: &'w World,
     client: Host,
-    /// One for each endpoint address: pods that share an address share its network.
-    endpoints: BTreeMap<IpAddr, (Host, Server)>,
+    /// One for each endpoint address that is none of the node's.
+    endpoints: BTreeMap<IpAddr, Host>,
+    _servers: Vec<Server>,
     listen: BTreeSet<Listen>,
     probers: HashMap<(String, IpAddr), Prober>,
     /// The endpoint of each open socket, and of each client with session affinity, by source, socket
@@ -105,20 +106,28 @@ impl<'w> Wire<'w> {
     fn new(world: &'w World, listen: &BTreeSet<Listen>) -> Result<Self> {
         let client: Result<Vec<IpAddr>, _> = CLIENT.iter().map(|text| text.parse()).collect();
         let mut endpoints = BTreeMap::new();
-        for listener in listen {
-            let address = listener.address.ip();
-            if endpoints.contains_key(&address) {
+        let mut servers = Vec::new();
+        let addresses: BTreeSet<IpAddr> = listen.iter().map(|one| one.address.ip()).collect();
+        for address in addresses {
+            let own: Vec<_> = listen
+                .iter()
+                .filter(|one| one.address.ip() == address)
+                .copied()
+                .collect();
+            // What runs in the node's network needs no other.
+            if world.node().addresses().contains(&address) {
+                servers.push(Server::start(world.node(), &own)?);
                 continue;
             }
             let pod = world.pod(&format!("endpoint{}", endpoints.len()), &[address])?;
-            let own = listen.iter().filter(|one| one.address.ip() == address);
-            let server = Server::start(&pod, &own.copied().collect::<Vec<_>>())?;
-            endpoints.insert(address, (pod, server));
+            servers.push(Server::start(&pod, &own)?);
+            endpoints.insert(address, pod);
         }
         Ok(Self {
             world,
             client: world.pod("client", &client?)?,
             endpoints,
+            _servers: servers,
             listen: listen.clone(),
             probers: HashMap::new(),
             kept: HashMap::new(),
@@ -283,7 +292,7 @@ impl<'w> Wire<'w> {
         let host = match probe.source.as_str() {
             "node" => self.world.node(),
             "pod" => &self.client,
-            _ => &self.endpoints[&packet.source].0,
+            _ => &self.endpoints[&packet.source],
         };
         let key = (host.name().to_owned(), host.addresses()[0]);
         if !self.probers.contains_key(&key) {

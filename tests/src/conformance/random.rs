@@ -19,9 +19,8 @@ pub use chance::Chance;
 
 use crate::scenario::Settings;
 
-/// Changes that lead to the first state, and at most to each later one.
-const FIRST: usize = 12;
-const LATER: usize = 4;
+/// Changes that lead to the next state, at most.
+const CHANGES: usize = 4;
 
 /// Addresses that the node has besides its usual ones.
 const OWN: [&str; 3] = ["192.0.2.11", "198.51.100.11", "2001:db8::11"];
@@ -36,6 +35,7 @@ pub struct Walk {
     node: Option<Node>,
     ranges: Option<ServiceCidr>,
     begun: bool,
+    affinity: bool,
 }
 
 impl Walk {
@@ -51,6 +51,15 @@ impl Walk {
             node: None,
             ranges: None,
             begun: false,
+            affinity: true,
+        }
+    }
+
+    /// The same, without session affinity.
+    pub fn without_affinity(seed: u64) -> Self {
+        Self {
+            affinity: false,
+            ..Self::new(seed)
         }
     }
 
@@ -66,12 +75,10 @@ impl Walk {
 
     /// Goes on to the next cluster.
     pub fn step(&mut self) {
-        let changes = if self.begun {
-            1 + self.chance.below(LATER)
-        } else {
-            FIRST
-        };
-        self.begun = true;
+        if !self.begun {
+            self.begin();
+        }
+        let changes = 1 + self.chance.below(CHANGES);
         for _ in 0..changes {
             self.change();
         }
@@ -84,18 +91,50 @@ impl Walk {
 
     /// The cluster as the text of a scenario file of one step.
     pub fn text(&self) -> String {
-        text::of(self)
+        self.heading() + &self.files()
+    }
+
+    /// The beginning of such a text: the settings.
+    pub fn heading(&self) -> String {
+        text::heading(&self.settings)
+    }
+
+    /// The rest of it: one step.
+    pub fn files(&self) -> String {
+        text::files(self)
+    }
+
+    /// A cluster in which there is something of everything.
+    fn begin(&mut self) {
+        self.begun = true;
+        for name in objects::service_names() {
+            let service = Service {
+                name,
+                ..objects::service(&mut self.chance)
+            };
+            self.put_service(service);
+        }
+        for name in objects::slice_names() {
+            let slice = objects::slice(&mut self.chance, name);
+            self.slices.insert(slice.name.clone(), slice);
+        }
+    }
+
+    fn put_service(&mut self, mut service: Service) {
+        service.affinity = service.affinity.filter(|_| self.affinity);
+        self.services.insert(service.name.clone(), service);
     }
 
     fn change(&mut self) {
         let chance = &mut self.chance;
         match chance.below(20) {
-            0..8 => {
+            0..6 => {
                 let service = objects::service(chance);
-                self.services.insert(service.name.clone(), service);
+                self.put_service(service);
             }
-            8..15 => {
-                let slice = objects::slice(chance);
+            6..15 => {
+                let name = objects::slice_name(chance);
+                let slice = objects::slice(chance, name);
                 self.slices.insert(slice.name.clone(), slice);
             }
             15 => {

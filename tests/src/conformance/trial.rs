@@ -113,6 +113,7 @@ pub fn scenario(scenario: &Scenario, states: &[NodeState], backend: &Backend) ->
         let here = || format!("step {}", index + 1);
         if index > 0 {
             run.subject.follow(state).with_context(here)?;
+            run.witness.forget_former(state);
         }
         for line in &step.packets {
             let checked = run.witness.check(state, &line.packet, &run.lacks);

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use proxy_model::{
     Capability, NodeState, Protocol,
     oracle::{Outcome, Packet, Path, Verdict, verdict},
@@ -105,40 +105,33 @@ impl<'w> Witness<'w> {
         for (sent, seen) in self.rig.fire(&vec![shot.clone(); count])? {
             landed.extend(judge(says, own, &shot.entry, &sent, seen)?);
         }
-        let key = (
-            packet.source,
-            packet.interface.clone(),
-            packet.destination,
-            packet.protocol,
-        );
         if sticks {
-            self.keep(key, says, &landed)
-        } else {
-            self.kept.remove(&key);
-            let mut targets = says.targets.iter().map(|target| target.address);
-            let missing = targets.find(|target| !landed.contains(target));
-            match missing {
-                Some(missing) => {
-                    anyhow::bail!("of {count} packets, none landed on {missing}")
-                }
-                None => Ok(()),
-            }
+            let client = (
+                packet.source,
+                packet.interface.clone(),
+                packet.destination,
+                packet.protocol,
+            );
+            return self.keep(client, &landed);
+        }
+        let mut targets = says.targets.iter().map(|target| target.address);
+        match targets.find(|target| !landed.contains(target)) {
+            Some(missing) => bail!("of {count} packets, none landed on {missing}"),
+            None => Ok(()),
         }
     }
 
-    /// A client keeps its endpoint, unless that is no longer one.
-    fn keep(&mut self, key: Client, says: &Verdict, landed: &BTreeSet<SocketAddr>) -> Result<()> {
+    /// A client keeps its endpoint.
+    fn keep(&mut self, client: Client, landed: &BTreeSet<SocketAddr>) -> Result<()> {
         ensure!(landed.len() <= 1, "one client landed on {landed:?}");
         let Some(endpoint) = landed.first().copied() else {
             return Ok(());
         };
-        if let Some(before) = self.kept.insert(key, endpoint) {
-            let mut targets = says.targets.iter();
-            ensure!(
-                before == endpoint || !targets.any(|target| target.address == before),
-                "it landed on {endpoint}, and on {before} before, which is still an endpoint"
-            );
-        }
+        let before = self.kept.insert(client, endpoint);
+        ensure!(
+            before.is_none_or(|before| before == endpoint),
+            "it landed on {endpoint}, and before, as the same client, on {before:?}"
+        );
         Ok(())
     }
 
@@ -146,6 +139,23 @@ impl<'w> Witness<'w> {
     /// done so, too.
     pub fn forget_clients(&mut self) {
         self.kept.clear();
+    }
+
+    /// Forgets those whose endpoint `state` does not have for them: should a later one have it again,
+    /// they need not get it back.
+    pub fn forget_former(&mut self, state: &NodeState) {
+        self.kept.retain(|client, endpoint| {
+            let (source, interface, destination, protocol) = client.clone();
+            let packet = Packet {
+                source,
+                destination,
+                protocol,
+                interface,
+            };
+            let says = verdict(state, &packet, Path::Packet);
+            let mut targets = says.targets.iter();
+            has_affinity(state, &says) && targets.any(|target| target.address == *endpoint)
+        });
     }
 
     fn entry(&self, packet: &Packet) -> Entry {

@@ -61,9 +61,6 @@ const SETTINGS: &[(&str, &str)] = &[
     ("ipv4/conf/default/rp_filter", "0"),
     ("ipv4/conf/all/send_redirects", "0"),
     ("ipv4/conf/default/send_redirects", "0"),
-    // Every refusal counts.
-    ("ipv4/icmp_ratemask", "0"),
-    ("ipv6/icmp/ratemask", ""),
 ];
 
 /// Where a packet enters.
@@ -122,8 +119,7 @@ impl Rig {
         let made = node.netns().run(|| -> Result<Self> {
             for (name, value) in SETTINGS {
                 let path = format!("/proc/sys/net/{name}");
-                fs::write(&path, format!("{value}\n"))
-                    .with_context(|| format!("cannot set {path}"))?;
+                fs::write(&path, value).with_context(|| format!("cannot set {path}"))?;
             }
             Ok(Self {
                 uplink: Tun::new(UPLINK)?,

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     pod::{Attempt, Listen, Prober, Server},
     requires::{self, Need},
-    world::{Host, World},
+    world::{Host, NODE_ADDRESSES, World},
 };
 
 /// Addresses of the pod that sends probes.
@@ -40,12 +40,24 @@ pub fn run(scenario: &Scenario, states: &[NodeState], under: &Under) -> Result<(
         .iter()
         .map(|listener| listener.address.ip())
         .collect();
-    let addresses: Vec<IpAddr> = addresses.into_iter().collect();
+    let own = |address: &IpAddr| {
+        let further = &scenario.settings.node_addresses;
+        further.contains(address) || NODE_ADDRESSES.contains(address)
+    };
+    let (host, addresses): (Vec<IpAddr>, Vec<IpAddr>) = addresses.into_iter().partition(own);
     let world = World::of(&scenario.settings.node_addresses, &addresses)?;
     let client: Result<Vec<IpAddr>, _> = CLIENT.iter().map(|address| address.parse()).collect();
     let client = world.pod("client", &client?)?;
     let endpoints = world.pod("endpoints", &addresses)?;
-    let _server = Server::start(&endpoints, &listen.iter().copied().collect::<Vec<_>>())?;
+    // What runs in the node's network is reached there.
+    let (on_host, in_pods): (Vec<Listen>, Vec<Listen>) = listen
+        .iter()
+        .copied()
+        .partition(|listener| host.contains(&listener.address.ip()));
+    let _servers = [
+        Server::start(&endpoints, &in_pods)?,
+        Server::start(world.node(), &on_host)?,
+    ];
 
     let mut subject = Subject::start(under, &world, scenario, &states[0])?;
     let lacks = subject.lacks()?;

@@ -74,14 +74,22 @@ pub(super) fn parsed<T: FromStr<Err: Debug>>(texts: &[&str]) -> Vec<T> {
         .expect("the universe is written by us")
 }
 
+pub(super) fn service_names() -> impl Iterator<Item = ObjectName> {
+    SERVICES.iter().map(|name| ObjectName::new("shop", *name))
+}
+
+/// Two for each Service, called after it.
+pub(super) fn slice_names() -> impl Iterator<Item = ObjectName> {
+    let names = |name| [0, 1].map(|number| ObjectName::new("shop", format!("{name}-{number}")));
+    SERVICES.iter().flat_map(names)
+}
+
 pub(super) fn service_name(chance: &mut Chance) -> ObjectName {
-    ObjectName::new("shop", chance.pick(&SERVICES))
+    chance.pick(&service_names().collect::<Vec<_>>())
 }
 
 pub(super) fn slice_name(chance: &mut Chance) -> ObjectName {
-    let service = chance.pick(&SERVICES);
-    let number = chance.below(2);
-    ObjectName::new("shop", format!("{service}-{number}"))
+    chance.pick(&slice_names().collect::<Vec<_>>())
 }
 
 pub(super) fn service(chance: &mut Chance) -> Service {
@@ -147,8 +155,7 @@ fn external(chance: &mut Chance) -> ExternalAccess {
     }
 }
 
-pub(super) fn slice(chance: &mut Chance) -> EndpointSlice {
-    let name = slice_name(chance);
+pub(super) fn slice(chance: &mut Chance, name: ObjectName) -> EndpointSlice {
     let service = &name.name[..name.name.len() - 2];
     let is_v4 = chance.often();
     let addresses: &[&str] = if is_v4 { &ENDPOINTS } else { &ENDPOINTS6 };

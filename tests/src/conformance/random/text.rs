@@ -12,10 +12,14 @@ use serde_json::{Value, json};
 use super::Walk;
 use crate::scenario::Settings;
 
-pub(super) fn of(walk: &Walk) -> String {
+pub(super) fn heading(of: &Settings) -> String {
     let mut text = String::from("# What came of chance.\n\n-- settings --\n");
-    settings(&walk.settings, &mut text);
-    text.push_str("\n-- apply cluster.yaml --\n");
+    settings(of, &mut text);
+    text
+}
+
+pub(super) fn files(walk: &Walk) -> String {
+    let mut text = String::from("\n-- apply cluster.yaml --\n");
     let services = walk.services.values().map(service);
     let slices = walk.slices.values().map(slice);
     let node = walk.node.iter().map(node);
