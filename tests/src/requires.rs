@@ -24,6 +24,8 @@ pub enum Need {
     Bpf,
     /// A kernel that tells the cookie of a network namespace (Linux 5.14).
     NetnsCookie,
+    /// A kernel with virtual servers, loaded.
+    Ipvs,
     /// A Python with gRPC.
     Grpc,
     /// A kernel that lets us make TUN devices.
@@ -38,6 +40,7 @@ impl fmt::Display for Need {
             Self::Root => f.pad("root"),
             Self::Bpf => f.pad("bpf"),
             Self::NetnsCookie => f.pad("netns-cookie"),
+            Self::Ipvs => f.pad("ipvs"),
             Self::Grpc => f.pad("python-grpc"),
             Self::Tun => f.pad("tun"),
             Self::Tool(name) => f.pad(name),
@@ -89,6 +92,8 @@ fn missing(need: Need) -> Option<String> {
         Need::Root => Some("this process is not root".to_owned()),
         Need::Bpf => missing_bpf(),
         Need::NetnsCookie => missing_netns_cookie(),
+        Need::Ipvs if Path::new("/proc/net/ip_vs").exists() => None,
+        Need::Ipvs => Some("this kernel has no IPVS, or it is not loaded (ip_vs)".to_owned()),
         Need::Grpc if python_with_grpc().is_some() => None,
         Need::Grpc => Some("no python3 has the modules grpc and google.protobuf".to_owned()),
         Need::Tun if Path::new(CLONE_DEVICE).exists() => None,

@@ -268,3 +268,63 @@ fn device_sets_and_chains_of_ipvs_mode() {
         );
     });
 }
+
+/// The virtual servers of this namespace, as ipvsadm names them.
+fn virtual_servers() -> Vec<String> {
+    let saved = run("ipvsadm -S -n", "");
+    let servers = saved.lines().filter(|line| line.starts_with("-A"));
+    let mut servers: Vec<_> = servers
+        .map(|line| {
+            line.split(' ')
+                .skip(1)
+                .take(2)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .collect();
+    servers.sort();
+    servers
+}
+
+#[test]
+fn virtual_servers_at_its_addresses_go_and_those_of_others_stay() {
+    if !requires::met(
+        "leftovers",
+        &[Need::Root, Need::Tool("ipvsadm"), Need::Ipvs],
+    ) {
+        return;
+    }
+    in_namespace(|| {
+        run(
+            "ip -batch -",
+            "link add kube-ipvs0 type bridge\naddress add 10.96.0.1/32 dev kube-ipvs0\n\
+             address add fd00:10:96::1/128 dev kube-ipvs0\n\
+             link add mine type bridge\naddress add 192.0.2.1/24 dev mine\n",
+        );
+        run(
+            "ipvsadm -R",
+            "-A -t 10.96.0.1:80 -s rr\n-a -t 10.96.0.1:80 -r 10.244.0.1:8080 -m\n\
+             -A -u [fd00:10:96::1]:53 -s rr\n-A --sctp-service 10.96.0.1:7777 -s rr\n\
+             -A -t 192.0.2.1:30080 -s rr\n-A -t 203.0.113.9:80 -s rr\n",
+        );
+        let told_of = |found: &Found| told(found).join("; ");
+        let found = remove_all();
+        assert_eq!(
+            told_of(&found),
+            "ipvs mode: virtual servers, 3 parts; ipvs mode: device `kube-ipvs0`, 2 parts"
+        );
+        assert_eq!(
+            virtual_servers(),
+            ["-t 192.0.2.1:30080", "-t 203.0.113.9:80"]
+        );
+
+        // Only its sets tell that it served NodePorts here.
+        run("ipset restore", "create KUBE-CLUSTER-IP hash:ip,port\n");
+        let found = remove_all();
+        assert_eq!(
+            told_of(&found),
+            "ipvs mode: virtual servers, 1 part; ipvs mode: sets (ipset), 1 part"
+        );
+        assert_eq!(virtual_servers(), ["-t 203.0.113.9:80"]);
+    });
+}
