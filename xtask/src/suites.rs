@@ -20,8 +20,8 @@ const UNPRIVILEGED: &[&str] = &[
     "scenarios_render",
 ];
 
-/// Suites that depend on the kernel: loading, and traffic through the socket hooks.
-const ON_OTHER_KERNELS: &[&str] = &["adopt", "load", "repair", "restart", "traffic"];
+/// Suites that depend on the kernel: loading, traffic through the socket hooks, and conntrack.
+const ON_OTHER_KERNELS: &[&str] = &["adopt", "conntrack", "load", "repair", "restart", "traffic"];
 
 /// A package of the workspace and its integration test programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
