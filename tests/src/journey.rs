@@ -13,6 +13,7 @@
 //! [`local`] is the node itself as sender and receiver, [`rig`] puts them together and says what
 //! became of each packet. What had to become of it is not known here.
 
+mod cpu;
 pub mod datagram;
 pub mod local;
 pub mod rig;

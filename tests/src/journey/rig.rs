@@ -15,14 +15,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
-    unistd::Pid,
-};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use proxy_model::Protocol;
 
 use super::{
+    cpu::Here,
     datagram::{self, Datagram, Meaning},
     local::Local,
     tun::Tun,
@@ -307,31 +304,6 @@ fn one_of(sightings: &[Sighting]) -> Result<Sighting> {
         (Some(one), None) => Ok(one),
         (None, _) if refused => Ok(Sighting::Refused),
         (None, _) => Ok(Sighting::Nothing),
-    }
-}
-
-/// Keeps the calling thread on the CPU that it is on, until dropped.
-#[derive(Debug)]
-struct Here {
-    before: CpuSet,
-}
-
-impl Here {
-    fn pin() -> Result<Self> {
-        let this = Pid::from_raw(0);
-        let before =
-            sched_getaffinity(this).context("cannot ask which CPUs this thread may use")?;
-        let mut only = CpuSet::new();
-        only.set(sched_getcpu().context("cannot ask which CPU this is")?)?;
-        sched_setaffinity(this, &only).context("cannot keep a thread on its CPU")?;
-        Ok(Self { before })
-    }
-}
-
-impl Drop for Here {
-    fn drop(&mut self) {
-        // It worked before with these very CPUs; without it the thread is slower, not wrong.
-        sched_setaffinity(Pid::from_raw(0), &self.before).ok();
     }
 }
 
