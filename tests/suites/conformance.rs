@@ -28,7 +28,7 @@ const SUITE: &str = "conformance";
 const OURS: [&str; 2] = ["ebpf", "nftables"];
 
 /// Those that are tested unless one is named.
-const ALL: [&str; 1] = ["ebpf"];
+const ALL: [&str; 2] = ["ebpf", "nftables"];
 
 /// Random states of one walk: the next ones are another trial, to run at the same time.
 const WALK: usize = 10;

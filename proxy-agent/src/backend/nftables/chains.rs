@@ -108,6 +108,9 @@ impl At {
 }
 
 impl ServiceChain {
+    /// How names of chains for an endpoint with session affinity begin.
+    pub const STICKY_ENDPOINT: &str = "sticky-endpoint";
+
     /// Its name.
     pub fn name(&self) -> Arc<str> {
         let name = match self {

@@ -205,7 +205,7 @@ impl Compiler<'_> {
             let hash = names::hash(&[self.key, &address]);
             let timed = names::hash(&[self.key, &address, &seconds]);
             Arc::new(StickyEndpoint {
-                name: names::of_service("sticky-endpoint", timed, self.key),
+                name: names::of_service(ServiceChain::STICKY_ENDPOINT, timed, self.key),
                 number: names::number(hash),
                 protocol: self.key.protocol,
                 address,

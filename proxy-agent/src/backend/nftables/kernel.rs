@@ -5,6 +5,7 @@
 //! compared. That somebody has is told by the kernel's generation of rules, a number.
 
 mod abi;
+mod clients;
 mod expressions;
 mod leave;
 mod probe;
@@ -74,6 +75,8 @@ pub struct NftablesBackend {
     opened: Option<Instant>,
     /// UDP flows that outlive what they were led by.
     cleaner: Cleaner,
+    /// There may be clients with session affinity whose endpoint has left.
+    orphans: bool,
     elements: usize,
     written: u64,
     failed: u64,
@@ -92,6 +95,7 @@ impl NftablesBackend {
             compared: None,
             opened: Some(Instant::now()),
             cleaner: Cleaner::new(),
+            orphans: false,
             elements: 0,
             written: 0,
             failed: 0,
@@ -189,6 +193,8 @@ impl NftablesBackend {
         }
         for (family, plan) in FAMILIES.into_iter().zip(plans) {
             self.stale.put(family, plan);
+            // What another agent left in the set is not known.
+            self.orphans |= self.opened.is_some() || clients::may_be_orphaned(plan);
         }
         self.written += writes as u64;
         Ok(writes)
@@ -197,6 +203,21 @@ impl NftablesBackend {
     /// Deletes what nothing leads to any more.
     fn tidy(&mut self) {
         let Some(tables) = &self.tables else { return };
+        if std::mem::take(&mut self.orphans) {
+            for wanted in tables {
+                match clients::forget(&mut self.netlink, wanted) {
+                    Ok(transactions) => {
+                        for _ in 0..transactions {
+                            self.generation = self.generation.map(after);
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "clients of endpoints that left not forgotten");
+                        self.orphans = true;
+                    }
+                }
+            }
+        }
         let needed: [BTreeSet<_>; 2] = tables.each_ref().map(|wanted| {
             let ranges = wanted.ranges.keys().cloned();
             wanted.chain_names().into_iter().chain(ranges).collect()

@@ -108,6 +108,11 @@ impl Key {
         self.address(endpoint.ip()).port(endpoint.port())
     }
 
+    /// The number at its end.
+    pub fn last_number(&self) -> Option<u32> {
+        word_of(self.as_bytes().last_chunk::<4>()?)
+    }
+
     /// Address, port and protocol, if it is made of those.
     pub fn frontend(&self) -> Option<(SocketAddr, Protocol)> {
         let bytes = self.as_bytes();

@@ -69,6 +69,7 @@ pub const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
 pub const NFTA_SET_ELEM_KEY: u16 = 1;
 pub const NFTA_SET_ELEM_DATA: u16 = 2;
 pub const NFTA_SET_ELEM_FLAGS: u16 = 3;
+pub const NFTA_SET_ELEM_EXPIRATION: u16 = 5;
 pub const NFT_SET_ELEM_INTERVAL_END: u32 = 1;
 
 pub const NFTA_DATA_VALUE: u16 = 1;

@@ -205,6 +205,11 @@ impl<'a> Read<'a> {
         Some(u32::from_be_bytes(self.get(kind)?.try_into().ok()?))
     }
 
+    /// A long number.
+    pub fn long(&self, kind: u16) -> Option<u64> {
+        Some(u64::from_be_bytes(self.get(kind)?.try_into().ok()?))
+    }
+
     /// A string.
     pub fn text(&self, kind: u16) -> Option<&'a str> {
         let bytes = self.get(kind)?;
