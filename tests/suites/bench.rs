@@ -19,8 +19,8 @@ use proxy_tests::{
 };
 use serde_json::Value;
 
-/// How long the bench may take; far above what it needs.
-const LIMIT: Duration = Duration::from_mins(5);
+/// How long the bench may take; far above what it needs, even where others work, too.
+const LIMIT: Duration = Duration::from_mins(10);
 
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));

@@ -26,13 +26,8 @@ use crate::{
 const BACKENDS: [&str; 2] = ["ebpf", "nftables"];
 /// Where the endpoint listens that connections are counted with.
 const PORT: u16 = 9003;
-/// How long connections are counted at a time, in each place in turn.
+/// How long connections are counted at a time, in each place in turn, as often as there are runs.
 const MOMENT: Duration = Duration::from_millis(100);
-/// How often after each start.
-const ROUNDS: usize = 10;
-/// The same with `--quick`.
-const QUICK_ROUNDS: usize = 2;
-
 /// A world with a pod that has all endpoints.
 #[derive(Debug)]
 struct Site {
@@ -141,11 +136,6 @@ fn connections(
     worlds: &[World; 2],
     collected: &mut Collected,
 ) -> Result<()> {
-    let rounds = if session.starts == 1 {
-        QUICK_ROUNDS
-    } else {
-        ROUNDS
-    };
     let frontend = SocketAddr::from(objects::FRONTEND);
     let endpoint = SocketAddr::new(POD, PORT);
     let [ebpf, nftables] = worlds;
@@ -154,7 +144,7 @@ fn connections(
         (BACKENDS[0], ebpf, frontend),
         (BACKENDS[1], nftables, frontend),
     ];
-    for _ in 0..rounds {
+    for _ in 0..session.runs {
         session.still_wanted()?;
         let mut direct = None;
         for (name, world, to) in places {
