@@ -14,3 +14,4 @@ pub mod ebpf;
 pub mod nftables;
 #[cfg(target_os = "linux")]
 pub mod none;
+pub mod reference;

@@ -4,7 +4,7 @@
 
 use std::{env, fs, path::Path};
 
-use proxy_agent::{config::reference, serving};
+use proxy_agent::{backend, config::reference, serving};
 
 fn check(page: &str, generated: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -40,4 +40,9 @@ fn the_configuration_page_is_fresh() {
 #[test]
 fn the_metrics_page_is_fresh() {
     check("metrics.md", &serving::reference::metrics());
+}
+
+#[test]
+fn the_backends_page_is_fresh() {
+    check("backends.md", &backend::reference::backends());
 }

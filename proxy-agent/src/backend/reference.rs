@@ -1,0 +1,85 @@
+//! The reference page `docs/reference/backends.md`, made from what the backends say of themselves.
+
+use std::fmt::Write as _;
+
+use proxy_model::Capability;
+
+use super::choice::{BackendKind, NOT_PART, NOT_YET};
+
+/// Every backend, and what each can do.
+pub fn backends() -> String {
+    let mut page = String::from(
+        "# Backends\n\n\
+         <!-- Generated from the code by `cargo xtask docs`; do not edit. -->\n\n\
+         A backend turns what Services need into objects of the kernel. `--proxy-mode` names the \
+         one that serves, or leaves it to the agent: `auto` takes them in the order of this page, \
+         or of `--backend-order`, and refuses one that lacks what a Service needs.\n\n\
+         `proxy-agent check` says which of them this host supports, `proxy-agent state` which one \
+         serves, why, and which Services need what it lacks. What each does to a packet is what \
+         [docs/semantics.md](../semantics.md) says; `proxy-agent render --backend NAME` prints what \
+         it would program.\n\n",
+    );
+    heads(&mut page, &["backend", "what it programs"]);
+    for kind in BackendKind::ALL {
+        row(
+            &mut page,
+            &[&format!("`{}`", kind.as_str()), programs(kind)],
+        );
+    }
+    for name in NOT_YET {
+        row(&mut page, &[&format!("`{name}`"), NOT_PART]);
+    }
+    page.push_str(
+        "\n## What they can do\n\nWhere a backend lacks something, the rest of a Service is served \
+         all the same, as the last column says.\n\n",
+    );
+    let names: Vec<String> = BackendKind::ALL
+        .iter()
+        .map(|kind| format!("`{}`", kind.as_str()))
+        .collect();
+    let names = names.iter().map(String::as_str);
+    let columns: Vec<&str> = std::iter::once("capability")
+        .chain(names)
+        .chain(["without it"])
+        .collect();
+    heads(&mut page, &columns);
+    for capability in Capability::ALL {
+        let has = |kind: &BackendKind| {
+            if kind.lacks().contains(&capability) {
+                "no"
+            } else {
+                "yes"
+            }
+        };
+        let name = format!("`{capability}`");
+        let cells: Vec<&str> = std::iter::once(name.as_str())
+            .chain(BackendKind::ALL.iter().map(has))
+            .chain([capability.without()])
+            .collect();
+        row(&mut page, &cells);
+    }
+    page
+}
+
+/// What `kind` programs, in a line.
+const fn programs(kind: BackendKind) -> &'static str {
+    match kind {
+        BackendKind::Ebpf => {
+            "programs on the socket hooks of a cgroup: they decide when a process dials, and no \
+             packet costs anything"
+        }
+        BackendKind::Nftables => {
+            "a table `culvert` in each family, with connection tracking: it meets whatever passes \
+             through the node"
+        }
+    }
+}
+
+fn heads(page: &mut String, columns: &[&str]) {
+    row(page, columns);
+    row(page, &vec!["---"; columns.len()]);
+}
+
+fn row(page: &mut String, cells: &[&str]) {
+    writeln!(page, "| {} |", cells.join(" | ")).expect("writing to a string cannot fail");
+}
