@@ -1,5 +1,5 @@
 //! The lines of a `packets` section: what must become of a packet that passes through the node.
-//! No backend meets packets yet; until one does, the oracle is the only witness.
+//! Knows no witness: the oracle is one, rules as text are another, a kernel the third.
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr};
 
