@@ -14,6 +14,8 @@
 //! [`journey`] is another kind of node, between devices whose other ends the test holds: for packets
 //! that no socket sends.
 //!
+//! [`nft`] tells what rules of nftables do with a packet, without a kernel.
+//!
 //! [`api_server`] is the cluster of suites whose agent reads an API server.
 //!
 //! Two programs that are no tests use it as well: [`demo`] and [`mod@bench`].
@@ -31,6 +33,7 @@ pub mod executable;
 pub mod interrupt;
 pub mod journey;
 pub mod netns;
+pub mod nft;
 pub mod pod;
 pub mod process;
 pub mod requires;

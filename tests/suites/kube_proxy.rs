@@ -2,17 +2,14 @@
 //! cluster, and the node-local state of the same objects, must do the same with every packet.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-#[path = "kube_proxy/rules.rs"]
-mod rules;
-
 use std::{collections::BTreeMap, fs, net::IpAddr};
 
 use proxy_agent::cluster::manifests::load_once;
 use proxy_model::{
-    ClusterEvent, NodePortSelection, NodeState, ServiceCidr, Settings, compute,
+    ClusterEvent, NodePortSelection, NodeState, Protocol, ServiceCidr, Settings, compute,
     oracle::{Detector, Packet, Path, verdict},
 };
-use rules::{Fate, Table};
+use proxy_tests::{nft::Ruleset, scenario::packets::Fate};
 use serde_json::{Value, json};
 
 macro_rules! data {
@@ -79,30 +76,17 @@ fn state() -> NodeState {
     compute(settings, events)
 }
 
-fn told(state: &NodeState, packet: &Packet) -> Fate {
-    let verdict = verdict(state, packet, Path::Packet);
-    let targets = verdict.targets.iter();
-    Fate {
-        outcome: verdict.outcome,
-        endpoints: targets
-            .map(|target| (target.address, target.masquerade.is_some()))
-            .collect(),
-    }
-}
-
-/// Compares every destination of `table`, and `strays`, from each of `sources`; the number of
-/// packets that were compared.
-fn compare(table: &str, node: &str, sources: &[&str], strays: &[&str]) -> usize {
+/// Compares every destination of the rules in the family of `node`, and `strays`, from each of
+/// `sources`; the number of packets that were compared.
+fn compare(node: &str, sources: &[&str], strays: &[&str]) -> usize {
     let state = state();
-    let begin = RULES.find(&format!("table {table} kube-proxy")).unwrap();
-    let text = &RULES[begin..];
-    let mut table = Table::parse(&text[..text.find("\n}").unwrap()]);
-    let node = addresses(&[node]);
+    let node: IpAddr = node.parse().unwrap();
+    let mut rules = Ruleset::parse(RULES).unwrap();
     // kube-proxy ran on a host without that address, so its set was empty.
-    table.insert("nodeport-ips", node[0]);
-    let mut destinations: Vec<_> = table.destinations(&node).into_iter().collect();
+    rules.insert("nodeport-ips", node).unwrap();
+    let mut destinations = rules.destinations(node).unwrap();
     for stray in strays {
-        destinations.push((stray.parse().unwrap(), proxy_model::Protocol::Tcp));
+        destinations.insert((stray.parse().unwrap(), Protocol::Tcp));
     }
     let is_own = |address| state.node.is_host(address);
     let mut compared = 0;
@@ -114,8 +98,8 @@ fn compare(table: &str, node: &str, sources: &[&str], strays: &[&str]) -> usize 
                 protocol,
                 interface: None,
             };
-            let by_kube_proxy = table.fate(&packet, &is_own);
-            let by_oracle = told(&state, &packet);
+            let by_kube_proxy = rules.fate(&packet, &is_own).unwrap();
+            let by_oracle = Fate::from(&verdict(&state, &packet, Path::Packet));
             assert_eq!(
                 by_oracle, by_kube_proxy,
                 "{source} -> {destination}/{protocol}: the oracle (left) and kube-proxy (right)"
@@ -156,7 +140,7 @@ fn the_oracle_does_what_kube_proxy_does_with_ipv4() {
         "192.0.2.12:30080",
         "8.8.8.8:53",
     ];
-    assert!(compare("ip", NODE[0], &sources, &strays) > 300);
+    assert!(compare(NODE[0], &sources, &strays) > 300);
 }
 
 #[test]
@@ -174,5 +158,5 @@ fn the_oracle_does_what_kube_proxy_does_with_ipv6() {
         "[2001:db8::11]:30080",
         "[2001:db8::12]:30080",
     ];
-    assert!(compare("ip6", NODE[1], &sources, &strays) > 30);
+    assert!(compare(NODE[1], &sources, &strays) > 30);
 }

@@ -18,6 +18,7 @@ const UNPRIVILEGED: &[&str] = &[
     "reference",
     "scenarios_model",
     "scenarios_render",
+    "scenarios_traced",
 ];
 
 /// Suites that depend on the kernel: loading, traffic through the socket hooks, and conntrack.

@@ -1,0 +1,186 @@
+//! Scenarios, and random clusters, against what the nftables backend would program: packets through
+//! the rendered text, one rule after the other, must end as the oracle says. Needs no privileges, and
+//! no kernel.
+//!
+//! In every step: what the file says of packets, what the sockets of its probes send, and all packets
+//! that have to do with the state or one before it.
+
+#[path = "traffic/trials.rs"]
+mod trials;
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use libtest_mimic::Trial;
+use proxy_agent::backend::nftables;
+use proxy_model::{
+    NodeState,
+    oracle::{Packet, Path, verdict},
+};
+use proxy_tests::{
+    conformance::{
+        packets::{self, Place},
+        random::Walk,
+    },
+    nft::Ruleset,
+    scenario::{Probe, Scenario, judge, packets::Fate, traffic::CLIENT},
+    world::NODE_ADDRESSES,
+};
+
+/// Walks through random clusters, clusters of each, and packets in each of those.
+const WALKS: u64 = 60;
+const STATES: usize = 10;
+const PACKETS: usize = 400;
+
+fn main() -> ExitCode {
+    trials::run("scenarios_traced", &[], |scenarios| {
+        let mut all = trials::of_scenarios("", &scenarios, &(), |scenario, states, ()| {
+            trace(scenario, states)
+        });
+        all.extend(
+            (1..=WALKS)
+                .map(|seed| -> Trial { trials::of(format!("random/{seed}"), move || walk(seed)) }),
+        );
+        all
+    })
+}
+
+fn trace(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
+    let own = own(&scenario.settings.node_addresses);
+    let mut places = BTreeSet::new();
+    for (index, (step, state)) in scenario.steps.iter().zip(states).enumerate() {
+        let tracer = Tracer::of(state)?;
+        let named = step.packets.iter().map(|line| line.packet.clone());
+        let sent = step.probes.iter().map(|probe| sent_by(probe, &own));
+        let sent = sent.collect::<Result<Vec<_>>>()?;
+        let all = all(state, &mut places, &own);
+        for packet in named.chain(sent).chain(all) {
+            let checked = tracer.check(&packet);
+            checked.with_context(|| format!("step {}", index + 1))?;
+        }
+    }
+    Ok(())
+}
+
+fn walk(seed: u64) -> Result<()> {
+    let mut walk = Walk::new(seed);
+    let own = own(&walk.settings().node_addresses);
+    let mut places = BTreeSet::new();
+    for number in 1..=STATES {
+        walk.step();
+        let state = walk.state();
+        let all = all(&state, &mut places, &own);
+        let packets = walk.chance().sample(all, PACKETS);
+        let traced = Tracer::of(&state).and_then(|tracer| {
+            let mut packets = packets.iter();
+            packets.try_for_each(|packet| tracer.check(packet))
+        });
+        traced.with_context(|| {
+            let text = walk.text();
+            format!("walk {seed}, state {number}, as a scenario:\n{text}\n")
+        })?;
+    }
+    Ok(())
+}
+
+/// The first packet that the socket of a probe sends, on a node with the addresses `own`.
+fn sent_by(probe: &Probe, own: &[IpAddr]) -> Result<Packet> {
+    let to = match probe.to.ip().to_canonical() {
+        // The kernel takes the unspecified address for loopback.
+        IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(v6) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        to => to,
+    };
+    let family = usize::from(to.is_ipv6());
+    let source = match probe.source.as_str() {
+        // What is local is reached from there.
+        "node" if to.is_loopback() || own.contains(&to) => to,
+        "node" => NODE_ADDRESSES[family],
+        _ => CLIENT[family].parse()?,
+    };
+    Ok(Packet {
+        source,
+        destination: SocketAddr::new(to, probe.to.port()),
+        ..judge::packet_of(probe)
+    })
+}
+
+fn own(more: &[IpAddr]) -> Vec<IpAddr> {
+    [&NODE_ADDRESSES, more].concat()
+}
+
+/// All packets that have to do with `state` or one before it, of which `places` remembers what was
+/// special.
+fn all(state: &NodeState, places: &mut BTreeSet<Place>, own: &[IpAddr]) -> Vec<Packet> {
+    places.extend(packets::places(state, own));
+    packets::all(state, places, own)
+}
+
+/// A state, and what is rendered of it.
+struct Tracer<'a> {
+    state: &'a NodeState,
+    text: String,
+    rules: Ruleset,
+}
+
+impl<'a> Tracer<'a> {
+    fn of(state: &'a NodeState) -> Result<Self> {
+        let text = nftables::render(state, 1 << nftables::MASQUERADE_BIT);
+        let rules = Ruleset::parse(&text).with_context(|| text.clone())?;
+        Ok(Self { state, text, rules })
+    }
+
+    /// What the rules do with `packet` must be what the oracle says; clients of Services with
+    /// session affinity, and no others, must keep their endpoint.
+    fn check(&self, packet: &Packet) -> Result<()> {
+        let is_own = |address| self.state.node.is_host(address);
+        let verdict = verdict(self.state, packet, Path::Packet);
+        let mut expected = Fate::from(&verdict);
+        if let Fate::Endpoints(endpoints) = &mut expected
+            && !is_own(packet.source)
+        {
+            // What arrives for the host itself meets no hook in which it could be masqueraded, and
+            // needs none: the answer begins here.
+            for (endpoint, masqueraded) in endpoints {
+                *masqueraded &= !is_own(endpoint.ip());
+            }
+        }
+        let context = || {
+            let Packet {
+                source,
+                destination,
+                protocol,
+                interface,
+            } = packet;
+            let on = interface.as_deref().unwrap_or("no interface");
+            format!(
+                "{source}, on {on}, to {destination}/{protocol}, by these rules:\n{}",
+                self.text
+            )
+        };
+        let fate = self.rules.fate(packet, &is_own).with_context(context)?;
+        ensure!(
+            fate == expected,
+            "{}it is {fate}, but the oracle says: {expected}",
+            context()
+        );
+        if let Fate::Endpoints(endpoints) = &fate
+            && endpoints.len() > 1
+        {
+            let service = verdict.service.as_ref();
+            let service = service.and_then(|key| self.state.services.get(key));
+            let sticks = service.is_some_and(|service| service.affinity.is_some());
+            let kept = self.rules.keeps_clients(packet, &is_own)?;
+            ensure!(
+                kept == sticks,
+                "{}its client keeps its endpoint: {kept}, but session affinity: {sticks}",
+                context()
+            );
+        }
+        Ok(())
+    }
+}
