@@ -88,7 +88,6 @@ impl Serving {
         let site = Arc::new(Site {
             serving: Arc::clone(&serving),
             configuration: options.configuration.clone(),
-            mode: chosen.backend,
             figures,
         });
         let server = |what, flag, address, pages| Server {

@@ -22,7 +22,16 @@ const UNPRIVILEGED: &[&str] = &[
 ];
 
 /// Suites that depend on the kernel: loading, traffic through the socket hooks, and conntrack.
-const ON_OTHER_KERNELS: &[&str] = &["adopt", "conntrack", "load", "repair", "restart", "traffic"];
+const ON_OTHER_KERNELS: &[&str] = &[
+    "adopt",
+    "conntrack",
+    "load",
+    "nftables",
+    "repair",
+    "restart",
+    "switch",
+    "traffic",
+];
 
 /// A package of the workspace and its integration test programs.
 #[derive(Clone, Debug, PartialEq, Eq)]

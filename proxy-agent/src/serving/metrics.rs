@@ -170,6 +170,11 @@ impl Metrics {
         metrics
     }
 
+    /// The name of the backend that serves.
+    pub fn backend(&self) -> &'static str {
+        self.shown.backend()
+    }
+
     /// Another backend serves.
     pub fn chosen(&self, choice: &Choice) {
         self.shown.show(choice);

@@ -34,8 +34,6 @@ pub(super) struct Site {
     pub(super) serving: Arc<Serving>,
     /// What is in force of file and flags.
     pub(super) configuration: Value,
-    /// Name of the backend.
-    pub(super) mode: &'static str,
     pub(super) figures: mpsc::Sender<FiguresWanted>,
 }
 
@@ -83,7 +81,7 @@ async fn scrape(State(site): State<Arc<Site>>) -> Response {
 }
 
 async fn proxy_mode(State(site): State<Arc<Site>>) -> Response {
-    text(site.mode)
+    text(site.serving.metrics.backend())
 }
 
 async fn configz(State(site): State<Arc<Site>>) -> Response {

@@ -52,7 +52,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     };
     let sync_period = complete.period(&format!("{section}.syncPeriod"));
     typed.notices.extend(notices(complete));
-    if complete.switch(masquerade) {
+    if complete.switch(masquerade) && mode != Mode::Only(BackendKind::Nftables) {
         let text = "true: the eBPF backend masquerades nothing, endpoints see the true source";
         typed.notices.push(Notice::new(masquerade, text.to_owned()));
     }

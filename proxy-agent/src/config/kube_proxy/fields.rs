@@ -67,9 +67,11 @@ pub enum Honoured {
 const NOT_YET: Honoured = Honoured::No("not yet");
 const OWN_CLIENT: Honoured = Honoured::No("Culvert reads JSON and makes a handful of requests");
 const OWN_LOG: Honoured = Honoured::No("`--log-format` and `--log-level` decide");
-const NO_NAT_MARK: Honoured = Honoured::No("the eBPF backend sets no marks");
+const MARK: Honoured = Honoured::Yes(
+    "the bit of the packet mark that says that a packet is to be masqueraded, with the nftables backend; of the section of the selected `mode`",
+);
 const NO_CONNTRACK: Honoured =
-    Honoured::No("the eBPF backend makes no conntrack entries and leaves limits as they are");
+    Honoured::No("Culvert leaves the limits and timeouts of conntrack as they are");
 const NO_IPVS: Honoured = Honoured::No("there is no IPVS");
 const NO_WINDOWS: Honoured = Honoured::No("for Windows only");
 const COALESCED: Honoured = Honoured::No("changes are joined as long as one is being programmed");
@@ -77,7 +79,7 @@ const PERIOD: Honoured = Honoured::Yes(
     "every so often the kernel is compared with the desired state; of the section of the selected `mode`",
 );
 const MASQUERADE: Honoured =
-    Honoured::Yes("what `state` and `explain` say; the eBPF backend never masquerades");
+    Honoured::Yes("with the nftables backend; the eBPF backend never masquerades");
 
 const fn field(path: &'static str, kind: Kind, default: &'static str, honoured: Honoured) -> Field {
     // Only pointers in kube-proxy's type tell zero from absent: `pointer` below.
@@ -124,10 +126,10 @@ pub const FIELDS: &[Field] = &[
     field("bindAddressHardFail", Kind::Switch, "false", Honoured::Yes("stop if one of these cannot be bound, instead of trying again")),
     field("enableProfiling", Kind::Switch, "false", NOT_YET),
     field("showHiddenMetricsForVersion", Kind::Text, "", Honoured::No("no metric is hidden")),
-    field("mode", Kind::Text, "", Honoured::Yes("`auto` starts only where a backend does all that Services need; empty, `ebpf` and every mode of kube-proxy serve with eBPF what it can; and whose section is read, see above")),
+    field("mode", Kind::Text, "", Honoured::Yes("`ebpf` and `nftables` serve what they can; `auto`, empty, and every other mode of kube-proxy serve with the first backend that does all that Services need; and whose section is read, see above")),
     field("portRange", Kind::Text, "", Honoured::No("kube-proxy ignores it too")),
     field("windowsRunAsService", Kind::Switch, "false", NO_WINDOWS),
-    pointer("iptables.masqueradeBit", Kind::Whole, "14", NO_NAT_MARK),
+    pointer("iptables.masqueradeBit", Kind::Whole, "14", MARK),
     field("iptables.masqueradeAll", Kind::Switch, "false", MASQUERADE),
     pointer("iptables.localhostNodePorts", Kind::Switch, "true", Honoured::Yes("whether processes of this node reach NodePorts through loopback addresses, IPv6 too; only in the modes that read this section, and where `nodePortAddresses` holds them")),
     field("iptables.syncPeriod", Kind::Period, "30s", PERIOD),
@@ -140,7 +142,7 @@ pub const FIELDS: &[Field] = &[
     field("ipvs.tcpTimeout", Kind::Period, "0s", NO_IPVS),
     field("ipvs.tcpFinTimeout", Kind::Period, "0s", NO_IPVS),
     field("ipvs.udpTimeout", Kind::Period, "0s", NO_IPVS),
-    pointer("nftables.masqueradeBit", Kind::Whole, "14", NO_NAT_MARK),
+    pointer("nftables.masqueradeBit", Kind::Whole, "14", MARK),
     field("nftables.masqueradeAll", Kind::Switch, "false", MASQUERADE),
     field("nftables.syncPeriod", Kind::Period, "30s", PERIOD),
     field("nftables.minSyncPeriod", Kind::Period, "1s", COALESCED),

@@ -13,8 +13,8 @@ pub(super) struct Shown {
     build: GaugeVec,
     lacks: GaugeVec,
     choice: GaugeVec,
-    /// What stands before the names of the backend's own figures.
-    prefix: Mutex<String>,
+    /// Its name.
+    backend: Mutex<&'static str>,
 }
 
 impl Shown {
@@ -23,7 +23,7 @@ impl Shown {
             build: gauge(registry, &define::BUILD),
             lacks: gauge(registry, &define::BACKEND_LACKS),
             choice: gauge(registry, &define::BACKEND_CHOICE),
-            prefix: Mutex::default(),
+            backend: Mutex::default(),
         };
         shown.show(chosen);
         shown
@@ -49,12 +49,16 @@ impl Shown {
         for refused in &chosen.refused {
             sample(refused.backend, &refused.reason, 0.0);
         }
-        *self.prefix.lock().unwrap_or_else(PoisonError::into_inner) = format!("culvert_{backend}_");
+        *self.backend.lock().unwrap_or_else(PoisonError::into_inner) = backend;
     }
 
     /// What stands before the names of the backend's own figures.
     pub(super) fn prefix(&self) -> String {
-        let prefix = self.prefix.lock();
-        prefix.unwrap_or_else(PoisonError::into_inner).clone()
+        format!("culvert_{}_", self.backend())
+    }
+
+    /// Its name.
+    pub(super) fn backend(&self) -> &'static str {
+        *self.backend.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

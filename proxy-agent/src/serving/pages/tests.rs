@@ -36,7 +36,6 @@ fn rig() -> Rig {
             service_health: ServiceHealth::default(),
         }),
         configuration: json!({ "hostnameOverride": "node-a" }),
-        mode: "ebpf",
         figures,
     };
     Rig {
