@@ -26,6 +26,8 @@ pub enum Need {
     NetnsCookie,
     /// A kernel with virtual servers, loaded.
     Ipvs,
+    /// A kernel that the nftables backend can use (Linux 5.13).
+    Nftables,
     /// A Python with gRPC.
     Grpc,
     /// A kernel that lets us make TUN devices.
@@ -41,6 +43,7 @@ impl fmt::Display for Need {
             Self::Bpf => f.pad("bpf"),
             Self::NetnsCookie => f.pad("netns-cookie"),
             Self::Ipvs => f.pad("ipvs"),
+            Self::Nftables => f.pad("nftables"),
             Self::Grpc => f.pad("python-grpc"),
             Self::Tun => f.pad("tun"),
             Self::Tool(name) => f.pad(name),
@@ -50,6 +53,9 @@ impl fmt::Display for Need {
 
 /// What privileged suites need.
 pub const PRIVILEGED: &[Need] = &[Need::Root, Need::Bpf, Need::Tool("ip")];
+
+/// What suites need that run the nftables backend, and look at what it did.
+pub const NFTABLES: &[Need] = &[Need::Root, Need::Nftables, Need::Tool("nft")];
 
 /// What suites need that send packets through a node by themselves.
 pub const PACKETS: &[Need] = &[Need::Root, Need::Tun, Need::Tool("ip")];
@@ -91,9 +97,12 @@ fn missing(need: Need) -> Option<String> {
         Need::Root if is_root() => None,
         Need::Root => Some("this process is not root".to_owned()),
         Need::Bpf => missing_bpf(),
-        Need::NetnsCookie => missing_netns_cookie(),
+        // It came with the kernel that also has this way to ask: a version is all there is to see
+        // without a socket option that no library knows.
+        Need::NetnsCookie => older_than((5, 14)),
         Need::Ipvs if Path::new("/proc/net/ip_vs").exists() => None,
         Need::Ipvs => Some("this kernel has no IPVS, or it is not loaded (ip_vs)".to_owned()),
+        Need::Nftables => older_than((5, 13)),
         Need::Grpc if python_with_grpc().is_some() => None,
         Need::Grpc => Some("no python3 has the modules grpc and google.protobuf".to_owned()),
         Need::Tun if Path::new(CLONE_DEVICE).exists() => None,
@@ -133,16 +142,16 @@ fn missing_bpf() -> Option<String> {
     bpf::missing().map(|error| format!("the bpf system call fails: {error}"))
 }
 
-/// It came with the kernel that also has this way to ask: a version is all there is to see without
-/// a socket option that no library knows.
-fn missing_netns_cookie() -> Option<String> {
+/// Why this kernel will not do, if it is older.
+fn older_than(least: (u32, u32)) -> Option<String> {
     let name = nix::sys::utsname::uname().ok()?;
     let release = name.release().to_str()?;
     let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
         return None;
     };
-    ((major, minor) < (5, 14)).then(|| format!("Linux {release} has none"))
+    let (wanted, its) = least;
+    ((major, minor) < least).then(|| format!("this is Linux {release}, not {wanted}.{its}"))
 }
 
 #[cfg(test)]

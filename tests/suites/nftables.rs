@@ -13,7 +13,7 @@ use proxy_tests::{
     agent::LIMIT,
     pod::Transport,
     process::{self, Process},
-    requires::{self, PRIVILEGED},
+    requires::{self, NFTABLES, PRIVILEGED},
     shop::{answers, dns, frontend, frontend6, http, service},
 };
 
@@ -74,7 +74,7 @@ fn answering(prober: &mut Prober) {
 
 #[test]
 fn a_restart_adopts_the_tables_and_writes_only_what_changed() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
         return;
     }
     let shop = Shop::routed().unwrap();
@@ -103,7 +103,7 @@ fn a_restart_adopts_the_tables_and_writes_only_what_changed() {
 
 #[test]
 fn what_somebody_else_does_to_the_tables_is_noticed_and_mended() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
         return;
     }
     let shop = Shop::routed().unwrap();
@@ -174,7 +174,7 @@ fn what_somebody_else_does_to_the_tables_is_noticed_and_mended() {
 
 #[test]
 fn tables_of_others_stay_as_they_are_and_go_on_working() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
         return;
     }
     let shop = Shop::routed().unwrap();

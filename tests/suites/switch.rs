@@ -9,7 +9,7 @@ use proxy_tests::{
     agent::LIMIT,
     pod::{Load, LoadReport, Transport},
     process::Process,
-    requires::{self, PRIVILEGED},
+    requires::{self, NFTABLES, PRIVILEGED},
     shop::{frontend, frontend6, service},
 };
 use serde_json::Value;
@@ -110,7 +110,7 @@ fn nothing_leads_anywhere(shop: &Shop) -> bool {
 
 #[test]
 fn a_restart_with_another_backend_fails_no_connection() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
         return;
     }
     let shop = Shop::routed().unwrap();
@@ -148,7 +148,7 @@ fn a_restart_with_another_backend_fails_no_connection() {
 
 #[test]
 fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
         return;
     }
     let shop = Shop::routed().unwrap();

@@ -1,6 +1,10 @@
 //! What is to be written into the table of one family, and how that follows from a change.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use proxy_model::{Change, ChangeSet, NodeState, Protocol};
 
@@ -59,14 +63,11 @@ impl Plan {
     /// UDP frontends that somebody else has written, and that nothing asks for: those of an agent
     /// that did not live to see their Service go.
     pub fn abandoned(&self) -> impl Iterator<Item = SocketAddr> {
-        self.removed.iter().filter_map(|(set, key, _)| {
+        let added = self.added.iter().map(|(set, key, _)| (*set, *key));
+        let added: HashSet<_> = added.collect();
+        self.removed.iter().filter_map(move |(set, key, _)| {
             let is_frontend = matches!(set, Set::Services | Set::Unserved);
-            let stays = || {
-                self.added
-                    .iter()
-                    .any(|(of, one, _)| of == set && one == key)
-            };
-            if !is_frontend || stays() {
+            if !is_frontend || added.contains(&(*set, *key)) {
                 return None;
             }
             let (address, protocol) = key.frontend()?;
