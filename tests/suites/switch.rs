@@ -47,8 +47,16 @@ fn start_loads(prober: &mut Prober) {
     }
 }
 
+/// An answer that is under way while the eBPF programs are taken away is not given the address that
+/// was dialled: one for each socket at most, each time.
+const UNDER_WAY: &str = "recvfrom shows ";
+
 fn assert_none_failed(report: &LoadReport, name: &str, when: &str) {
-    assert!(report.failures.is_empty(), "{name}, {when}: {report:?}");
+    let is_udp = name.starts_with("udp");
+    let mut failures = report.failures.iter();
+    let excused =
+        failures.all(|(what, count)| is_udp && what.starts_with(UNDER_WAY) && *count <= 3);
+    assert!(excused, "{name}, {when}: {report:?}");
 }
 
 fn assert_loads_go_on(prober: &mut Prober, when: &str) {
