@@ -79,7 +79,8 @@ pub enum ServiceChain {
     /// For frontends with external policy Cluster: everything is masqueraded.
     External(At, Choice),
     /// For frontends with external policy Local: what comes from this node goes to the cluster
-    /// set, the rest to the local one. `None`: not led anywhere.
+    /// set, the rest to the local one, or is dropped without one. `None` for the cluster set: not
+    /// led anywhere.
     Local(At, Option<Choice>, Option<Choice>),
     /// Lets only those pass that are in the set of this name, and the address itself if given.
     Restricted(Arc<str>, Option<IpAddr>),
@@ -215,8 +216,15 @@ fn local_rules(
         Statement::Mark(facts.mark),
     ]));
     rules.push(Rule::new([Statement::FromHost, from_here]));
-    if let Some(local) = local {
-        rules.push(Rule::new([choose(at, local)]));
+    match (cluster, local) {
+        (_, Some(local)) => rules.push(Rule::new([choose(at, local)])),
+        // Not left to what comes after translation: nothing there tells what was led to the very
+        // address that it dialled from what was not led anywhere.
+        (Some(_), None) => rules.push(Rule::because(
+            "no endpoint here: a load balancer must try another node",
+            [Statement::Verdict(Verdict::Drop)],
+        )),
+        (None, None) => {}
     }
     rules
 }

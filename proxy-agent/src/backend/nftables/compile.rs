@@ -136,10 +136,8 @@ impl Compiler<'_> {
             self.compiled.elements.extend(elements);
         }
         let (frontends, _) = sets(at);
-        let leads_everybody = match (&chain, policy) {
-            (Some(ServiceChain::Local(_, cluster, local)), _) => {
-                cluster.is_some() && local.is_some()
-            }
+        let decides_for_all = match (&chain, policy) {
+            (Some(ServiceChain::Local(_, cluster, _)), _) => cluster.is_some(),
             (chain, _) => chain.is_some(),
         };
         match &chain {
@@ -154,7 +152,7 @@ impl Compiler<'_> {
             }
             None => {}
         }
-        if !leads_everybody {
+        if !decides_for_all {
             let unserved = match at {
                 At::Address => Set::Unserved,
                 At::NodePort => Set::UnservedNodePorts,
