@@ -42,7 +42,9 @@ mod wanted;
 use proxy_model::Capability;
 
 #[cfg(target_os = "linux")]
-pub use kernel::{KernelError, NftablesBackend, Options, cleanup, drain, is_programmed, probe};
+pub use kernel::{
+    KernelError, NftablesBackend, Options, cleanup, drain, figures_described, is_programmed, probe,
+};
 pub use render::render;
 
 /// The name of the table, in each family.

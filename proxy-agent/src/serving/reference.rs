@@ -13,7 +13,7 @@ use super::{
     },
 };
 use crate::{
-    backend::ebpf,
+    backend::{ebpf, nftables},
     cluster::{brain::Contact, kube::Counters},
 };
 
@@ -56,6 +56,12 @@ pub fn metrics() -> String {
         "Of the eBPF backend",
         "`culvert_ebpf_",
         &ebpf::figures_described(),
+    );
+    table(
+        &mut page,
+        "Of the nftables backend",
+        "`culvert_nftables_",
+        &nftables::figures_described(),
     );
     table(
         &mut page,

@@ -211,10 +211,10 @@ fn local_rules(
     let mut rules: Vec<_> = pods
         .map(|condition| Rule::because("pod of this node", [condition, from_here.clone()]))
         .collect();
-    rules.push(Rule::new([
-        Statement::FromHost,
-        Statement::Mark(facts.mark),
-    ]));
+    rules.push(Rule::because(
+        "this node: the answer must come back to it",
+        [Statement::FromHost, Statement::Mark(facts.mark)],
+    ));
     rules.push(Rule::new([Statement::FromHost, from_here]));
     match (cluster, local) {
         (_, Some(local)) => rules.push(Rule::new([choose(at, local)])),

@@ -7,6 +7,7 @@
 mod abi;
 mod clients;
 mod expressions;
+mod figures;
 mod leave;
 mod probe;
 mod read;
@@ -28,6 +29,7 @@ use proxy_model::{
 };
 
 use self::{
+    figures::Counts,
     socket::Netlink,
     stale::Stale,
     transaction::{Transaction, hook_number, rule_hash},
@@ -40,6 +42,7 @@ use super::{
     wanted::{Elements, Wanted},
 };
 use crate::{logging::milliseconds, netfilter::conntrack::Cleaner};
+pub use figures::figures_described;
 pub use leave::{cleanup, drain};
 pub use probe::probe;
 pub use read::is_programmed;
@@ -77,9 +80,7 @@ pub struct NftablesBackend {
     cleaner: Cleaner,
     /// There may be clients with session affinity whose endpoint has left.
     orphans: bool,
-    elements: usize,
-    written: u64,
-    failed: u64,
+    counts: Counts,
 }
 
 impl NftablesBackend {
@@ -96,9 +97,7 @@ impl NftablesBackend {
             opened: Some(Instant::now()),
             cleaner: Cleaner::new(),
             orphans: false,
-            elements: 0,
-            written: 0,
-            failed: 0,
+            counts: Counts::default(),
         })
     }
 
@@ -115,7 +114,7 @@ impl NftablesBackend {
             plans.push(plan);
         }
         let writes = self.commit(transaction, &plans)?;
-        self.elements = plans.iter().fold(self.elements, |elements, plan| {
+        self.counts.elements = plans.iter().fold(self.counts.elements, |elements, plan| {
             (elements + plan.added.len()).saturating_sub(plan.removed.len())
         });
         Ok(writes)
@@ -144,7 +143,7 @@ impl NftablesBackend {
                 Ok(writes) => {
                     self.cleaner.owe(plans.iter().flat_map(Plan::abandoned));
                     self.tables = Some(tables);
-                    self.elements = elements;
+                    self.counts.elements = elements;
                     return Ok(Whole {
                         writes,
                         adopted: !plans.iter().any(|plan| plan.fresh),
@@ -196,7 +195,7 @@ impl NftablesBackend {
             // What another agent left in the set is not known.
             self.orphans |= self.opened.is_some() || clients::may_be_orphaned(plan);
         }
-        self.written += writes as u64;
+        self.counts.written += writes as u64;
         Ok(writes)
     }
 
@@ -231,7 +230,7 @@ impl NftablesBackend {
     fn failed(&mut self, error: &KernelError) -> SyncError {
         self.tables = None;
         self.generation = None;
-        self.failed += 1;
+        self.counts.failed += 1;
         SyncError::Retry {
             reason: error.to_string(),
             after: RETRY_AFTER,
@@ -247,7 +246,7 @@ impl NftablesBackend {
             services,
             table = super::TABLE,
             adopted,
-            elements = self.elements,
+            elements = self.counts.elements,
             duration_ms = milliseconds(opened.elapsed()),
             "serving"
         );
@@ -306,7 +305,7 @@ impl Backend for NftablesBackend {
                 Err(error) => {
                     // Somebody else was at the table: what is there must be read.
                     tracing::warn!(%error, "change not written; comparing the whole table");
-                    self.failed += 1;
+                    self.counts.failed += 1;
                     self.tables = None;
                     None
                 }
@@ -381,37 +380,6 @@ impl Backend for NftablesBackend {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        use proxy_model::FigureKind::{Counter, Gauge};
-        let figure = |name, kind, help, value| Figure {
-            name,
-            kind,
-            help,
-            labels: Vec::new(),
-            value,
-        };
-        #[expect(clippy::cast_precision_loss, reason = "numbers below 2^52 are exact")]
-        let number = |number: u64| number as f64;
-        let mut figures = vec![
-            figure(
-                "elements",
-                Gauge,
-                "Elements of sets and maps in the tables of both families.",
-                number(self.elements as u64),
-            ),
-            figure(
-                "written_objects_total",
-                Counter,
-                "Chains, rules, sets and elements written or removed.",
-                number(self.written),
-            ),
-            figure(
-                "sync_failures_total",
-                Counter,
-                "Transactions that the kernel refused, or that could not be prepared.",
-                number(self.failed),
-            ),
-        ];
-        figures.extend(self.cleaner.figures());
-        figures
+        figures::figures(&self.counts, &self.cleaner)
     }
 }

@@ -121,6 +121,24 @@ impl Key {
         Some((SocketAddr::new(address(ip)?, port), protocol(rest[0])?))
     }
 
+    /// The same with numbers in network byte order: what is sorted by it reads in order, on every
+    /// host the same.
+    pub fn in_order(&self, parts: &[Part], family: IpFamily) -> Self {
+        let mut key = *self;
+        let mut at = 0;
+        for part in parts {
+            let width = part.width(family);
+            if matches!(part, Part::Number | Part::Mark)
+                && let Some(bytes) = key.bytes.get_mut(at..at + width)
+                && let Some(number) = word_of(bytes)
+            {
+                bytes.copy_from_slice(&number.to_be_bytes());
+            }
+            at += width;
+        }
+        key
+    }
+
     /// In the words of `nft`; `None` if it has not those parts.
     pub fn text(&self, parts: &[Part], family: IpFamily) -> Option<String> {
         let mut rest = self.as_bytes();
@@ -221,6 +239,10 @@ mod tests {
             marked.text(&[Mark], IpFamily::V4).as_deref(),
             Some("0x00000012")
         );
+        let many = [1, 256, 2].map(|number| Key::new().port(80).number(number));
+        let mut sorted = many;
+        sorted.sort_by_key(|key| key.in_order(&[Port, Number], IpFamily::V4));
+        assert_eq!(sorted, [many[0], many[2], many[1]]);
         // What is there and what should be there need not have the same form.
         assert_eq!(key.text(&parts, IpFamily::V4), None);
         assert_eq!(key.text(&[Address], IpFamily::V6), None);

@@ -20,7 +20,7 @@ fn table(text: &mut String, state: &NodeState, family: IpFamily, mark: u32) -> s
     let words = Words(family);
     let (wanted, elements) = Wanted::of(state, family, mark);
     let mut elements: Vec<_> = elements.into_iter().collect();
-    elements.sort_unstable();
+    elements.sort_unstable_by_key(|((set, key), _)| (*set, key.in_order(set.key(), family)));
     writeln!(text, "table {} {TABLE} {{", words.ip())?;
     for set in Set::ALL {
         writeln!(text, "\t{} {} {{", Words::keyword(set), set.name())?;

@@ -103,7 +103,7 @@ impl Set {
             Self::NodeIps => "where NodePorts answer",
             Self::Hairpin => "endpoints that dial themselves",
             Self::StickyEndpoints => "endpoints of Services with session affinity",
-            Self::StickyClients => "clients that have an endpoint of their own",
+            Self::StickyClients => "clients, with the number of the endpoint that each has",
         }
     }
 
