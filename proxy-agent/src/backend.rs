@@ -11,6 +11,13 @@ pub mod choice;
     )
 )]
 pub mod ebpf;
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(
+        dead_code,
+        reason = "where no kernel can be programmed, only `render` uses it"
+    )
+)]
 pub mod nftables;
 #[cfg(target_os = "linux")]
 pub mod none;
