@@ -12,8 +12,9 @@ use crate::backend::nftables::fixed::nat_chains;
 /// Removes the tables of both families. Returns those that were there. Connections that were led
 /// to an endpoint break if nothing else translates in this namespace.
 pub fn cleanup() -> Result<Vec<IpFamily>, KernelError> {
-    let mut netlink = Netlink::open()?;
-    let there = there(&mut netlink)?;
+    let Some((mut netlink, there)) = there()? else {
+        return Ok(Vec::new());
+    };
     let mut transaction = Transaction::new(None);
     for family in &there {
         transaction.remove_table(*family);
@@ -27,8 +28,9 @@ pub fn cleanup() -> Result<Vec<IpFamily>, KernelError> {
 /// as long as there are such chains with a rule about connections.
 /// Returns the families.
 pub fn drain() -> Result<Vec<IpFamily>, KernelError> {
-    let mut netlink = Netlink::open()?;
-    let there = there(&mut netlink)?;
+    let Some((mut netlink, there)) = there()? else {
+        return Ok(Vec::new());
+    };
     let mut transaction = Transaction::new(None);
     for family in &there {
         transaction.remove_table(*family);
@@ -44,14 +46,24 @@ pub fn drain() -> Result<Vec<IpFamily>, KernelError> {
     Ok(there)
 }
 
-fn there(netlink: &mut Netlink) -> Result<Vec<IpFamily>, KernelError> {
-    let mut there = Vec::new();
-    for family in FAMILIES {
-        if netlink.has_table(family)? {
-            there.push(family);
+/// The families that have a table; `None` where the kernel knows no such tables.
+fn there() -> Result<Option<(Netlink, Vec<IpFamily>)>, KernelError> {
+    let look = || -> Result<(Netlink, Vec<IpFamily>), KernelError> {
+        let mut netlink = Netlink::open()?;
+        let mut there = Vec::new();
+        for family in FAMILIES {
+            if netlink.has_table(family)? {
+                there.push(family);
+            }
         }
+        Ok((netlink, there))
+    };
+    // Without netfilter's sockets, and with those but without nf_tables.
+    let unknown = [libc::EPROTONOSUPPORT, libc::EINVAL, libc::EOPNOTSUPP];
+    match look() {
+        Err(error) if unknown.iter().any(|errno| error.is(*errno)) => Ok(None),
+        found => found.map(Some),
     }
-    Ok(there)
 }
 
 fn commit(
