@@ -184,6 +184,7 @@ fn a_second_agent_on_the_same_pins_is_refused() {
     .unwrap();
     let mut prober = Prober::start(&shop.client).unwrap();
     let mut command = agent.command("run").unwrap();
+    command.arg("--proxy-mode=ebpf");
     command.arg("--manifests").arg(agent.manifest(FILE));
     command
         .arg("--cgroup-path")
@@ -213,6 +214,7 @@ fn a_cgroup_or_pin_directory_that_is_none_is_refused() {
     let missing = dir.path().join("missing");
     for cgroup in [dir.path(), &missing] {
         let mut command = agent.command("run").unwrap();
+        command.arg("--proxy-mode=ebpf");
         command
             .arg("--manifests")
             .arg(&manifests)
@@ -225,6 +227,7 @@ fn a_cgroup_or_pin_directory_that_is_none_is_refused() {
     let pins = dir.path().join("pins");
     let done = agent::run(&[
         "run",
+        "--proxy-mode=ebpf",
         "--node-name=n",
         "--manifests",
         text(&manifests),
@@ -252,7 +255,7 @@ fn run_somewhere(shop: &Shop, prepare: impl FnOnce(&mut Command)) -> Finished {
     let program = File::open(agent::path().unwrap()).unwrap();
     let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
     command
-        .arg("run")
+        .args(["run", "--proxy-mode=ebpf"])
         .arg("--pin-dir")
         .arg(agent.pins().path())
         .arg("--node-name=n");
@@ -338,7 +341,7 @@ fn run_without_cgroup_path(shop: &Shop, launcher: &[String]) -> Finished {
     let mut command = Command::new(&launcher[0]);
     command.args(&launcher[1..]).arg(agent::path().unwrap());
     command
-        .arg("run")
+        .args(["run", "--proxy-mode=ebpf"])
         .arg("--pin-dir")
         .arg(agent.pins().path())
         .arg("--node-name=n");
