@@ -27,6 +27,8 @@ pub const NODE_PORT: [Field; 2] = [Field::Protocol, Field::Port];
 
 /// Marks clients outside of this node's pod network.
 pub const MARK_FOREIGN: &str = "mark-foreign";
+/// Leads frontends to the chain for their kind.
+pub const SERVICES: &str = "services";
 /// Tells the sender that nobody listens.
 pub const REFUSE: &str = "refuse";
 
@@ -55,12 +57,12 @@ pub fn chains(facts: &Facts) -> Vec<FixedChain> {
             "restricted",
             vec![Rule::new([dispatch(&FRONTEND, Set::Restricted)])],
         ),
-        plain("services", services()),
+        plain(SERVICES, services()),
         plain("unserved", unserved(facts)),
     ];
     let hooks = [
         ("before-dnat", "filter", -110, first_packet("restricted")),
-        ("dnat", "nat", -100, vec![jump("services")]),
+        ("dnat", "nat", -100, vec![jump(SERVICES)]),
         ("after-dnat", "filter", -90, first_packet("unserved")),
     ];
     for (name, kind, priority, statements) in hooks {
