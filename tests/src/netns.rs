@@ -30,6 +30,12 @@ const SYSCTLS: &[(&str, &str)] = &[
     // Who is refused is told so each time, however often it asks.
     ("ipv4/icmp_ratemask", "0"),
     ("ipv6/icmp/ratemask", "\n"),
+    // All pods are on one wire: a node that forwards would send them past itself, and past what it
+    // translates.
+    ("ipv4/conf/all/accept_redirects", "0"),
+    ("ipv4/conf/default/accept_redirects", "0"),
+    ("ipv6/conf/all/accept_redirects", "0"),
+    ("ipv6/conf/default/accept_redirects", "0"),
     // A load test opens more connections to one endpoint than there are ephemeral ports.
     ("ipv4/tcp_tw_reuse", "1"),
 ];

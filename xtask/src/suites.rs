@@ -29,7 +29,6 @@ const ON_OTHER_KERNELS: &[&str] = &[
     "nftables",
     "repair",
     "restart",
-    "switch",
     "traffic",
 ];
 
