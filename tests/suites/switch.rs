@@ -128,6 +128,7 @@ fn a_restart_with_another_backend_fails_no_connection() {
     let mut node = Prober::start(shop.world.node()).unwrap();
     start_loads(&mut pod);
     start_loads(&mut node);
+    let mut from = "ebpf";
     for (to, kill) in [
         ("nftables", false),
         ("ebpf", false),
@@ -144,6 +145,11 @@ fn a_restart_with_another_backend_fails_no_connection() {
         }
         agent.options().arguments = mode(to).arguments;
         agent.launch().unwrap();
+        if std::mem::replace(&mut from, to) != to {
+            agent
+                .wait_for("what another backend left is removed")
+                .unwrap();
+        }
         assert_loads_go_on(&mut pod, to);
         assert_loads_go_on(&mut node, to);
         assert_eq!(agent.serving().unwrap().text("backend"), Some(to));
