@@ -4,7 +4,8 @@
 //! [`find`] only looks. [`remove`] takes away what was found, once the rules of somebody else are in
 //! force. Nothing of others is touched: kubelet's chains, those of CNI plugins, and chains of
 //! kube-proxy that theirs lead to. A connection that kube-proxy translated lives on in the kernel's
-//! conntrack, as long as that and its translation stay hooked in.
+//! conntrack, as long as that and its translation stay hooked in: whoever calls sees to that. IPVS
+//! keeps its connections to itself, so a virtual server stays until it has none.
 
 mod iptables;
 mod ipvs;
@@ -115,6 +116,8 @@ impl Found {
 pub struct Removed {
     /// What is gone now.
     pub removed: Vec<Leftover>,
+    /// What stays for now, because connections go through it.
+    pub waiting: Vec<Leftover>,
     /// What could not be removed, each with the reason. It kept nothing else from being removed.
     pub problems: Vec<String>,
 }
@@ -132,6 +135,13 @@ pub fn find() -> Found {
     found
 }
 
+/// Looks for what IPVS mode left besides chains, as [`find`] does: for what was waiting.
+pub fn find_again() -> Found {
+    let mut found = Found::default();
+    ipvs::find(&mut found);
+    found
+}
+
 /// Removes what was found. To be called when the rules of somebody else are in force: no new
 /// connection is translated by kube-proxy's after this.
 ///
@@ -139,15 +149,33 @@ pub fn find() -> Found {
 pub fn remove(found: &Found) -> Removed {
     let mut removed = Removed::default();
     for leftover in &found.leftovers {
+        let is_waited_for = !removed.waiting.is_empty();
         let done = match &leftover.removal {
             Removal::Restore { program, input } => iptables::restore(program, input),
             Removal::Table(table) => nftables::delete(*table),
-            Removal::VirtualServers(servers) => virtual_servers::delete(servers),
+            Removal::VirtualServers(servers) => {
+                let (busy, idle): (Vec<_>, Vec<_>) =
+                    servers.iter().partition(|server| server.connections > 0);
+                if !busy.is_empty() {
+                    let parts = busy.len();
+                    let leftover = leftover.clone();
+                    removed.waiting.push(Leftover { parts, ..leftover });
+                }
+                virtual_servers::delete(&idle)
+            }
+            // They hold the addresses that those need, and tell whose those are.
+            Removal::Device(_) | Removal::Sets(_) if is_waited_for => {
+                removed.waiting.push(leftover.clone());
+                continue;
+            }
             Removal::Device(name) => ipvs::delete_device(name),
             Removal::Sets(names) => sets::destroy(names),
         };
         match done {
-            Ok(()) => removed.removed.push(leftover.clone()),
+            Ok(()) if is_waited_for || removed.waiting.is_empty() => {
+                removed.removed.push(leftover.clone());
+            }
+            Ok(()) => {}
             Err(reason) => removed
                 .problems
                 .push(format!("removing {leftover}: {reason}")),

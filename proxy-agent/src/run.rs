@@ -14,6 +14,7 @@ mod observed;
 mod owner;
 mod signals;
 mod source;
+mod succession;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

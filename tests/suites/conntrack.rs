@@ -7,7 +7,9 @@ mod rig;
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-use proxy_agent::backend::nftables::{NftablesBackend, Options, drain};
+use proxy_agent::backend::nftables::{
+    NftablesBackend, Options, is_kept, is_there, keep, let_go, remove,
+};
 use proxy_agent::netfilter::conntrack::{Cleaned, Cleaner, Expected, clean, dnat_flows};
 use proxy_model::{Backend as _, ChangeSet, NodeState};
 
@@ -222,7 +224,7 @@ fn thousands_of_flows_go_in_one_clean_and_are_counted() {
 }
 
 #[test]
-fn what_was_translated_goes_on_when_only_the_hooks_are_left() {
+fn what_was_translated_goes_on_when_only_what_keeps_it_is_left() {
     in_namespace(|| {
         let rules = [(VIPS[0], ENDPOINTS[0][0]), (VIPS[1], ENDPOINTS[1][0])];
         let now = state(&rules);
@@ -233,7 +235,9 @@ fn what_was_translated_goes_on_when_only_the_hooks_are_left() {
             client.send(b"1").unwrap();
             assert_eq!(served(server), "1");
         }
-        drain().unwrap();
+        assert_eq!(keep().unwrap().len(), 2);
+        assert_eq!(remove().unwrap().len(), 2);
+        assert!(is_kept().unwrap() && !is_there().unwrap());
         for (client, server) in &flows {
             client.send(b"2").unwrap();
             assert_eq!(served(server), "2");
@@ -241,5 +245,7 @@ fn what_was_translated_goes_on_when_only_the_hooks_are_left() {
         // And nothing new is.
         rig::client(VIPS[0]).send(b"3").unwrap();
         assert_eq!(dnat_flows().unwrap(), 2);
+        assert_eq!(let_go().unwrap().len(), 2);
+        assert!(!is_kept().unwrap());
     });
 }

@@ -43,12 +43,17 @@ use proxy_model::Capability;
 
 #[cfg(target_os = "linux")]
 pub use kernel::{
-    KernelError, NftablesBackend, Options, cleanup, drain, figures_described, is_programmed, probe,
+    KernelError, NftablesBackend, Options, cleanup, figures_described, is_kept, is_programmed,
+    is_there, keep, let_go, probe, remove,
 };
 pub use render::render;
 
 /// The name of the table, in each family.
 pub const TABLE: &str = "culvert";
+
+/// The name of the tables that keep the kernel translating what others have begun to translate.
+#[cfg(target_os = "linux")]
+pub const KEPT: &str = "culvert-connections";
 
 /// What packet rules cannot do: nothing of what a Service can ask for.
 pub const LACKS: &[Capability] = &[];

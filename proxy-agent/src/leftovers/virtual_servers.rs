@@ -35,12 +35,14 @@ pub(super) struct VirtualServer {
     /// Number of the protocol.
     pub(super) protocol: u8,
     pub(super) address: SocketAddr,
+    /// Connections that it still leads: the kernel drops their packets when it goes.
+    pub(super) connections: u64,
 }
 
 /// All virtual servers that are found by address. None if the kernel has no IPVS.
 pub(super) fn all() -> Result<Vec<VirtualServer>, String> {
     match fs::read_to_string(LIST) {
-        Ok(list) => Ok(list.lines().filter_map(read).collect()),
+        Ok(list) => Ok(read(&list)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(format!(
             "reading {LIST} to look for virtual servers: {error}"
@@ -48,9 +50,39 @@ pub(super) fn all() -> Result<Vec<VirtualServer>, String> {
     }
 }
 
-/// `TCP  0A600001:01BB rr …`, or `[fd00:…]:0050`. Other lines are headings and real servers, and
-/// virtual servers that are found by mark, which kube-proxy never makes.
-fn read(line: &str) -> Option<VirtualServer> {
+/// Virtual servers, each with the sum of its real servers' connections. Those that are found by mark,
+/// which kube-proxy never makes, are passed over with theirs.
+fn read(list: &str) -> Vec<VirtualServer> {
+    let mut found: Vec<VirtualServer> = Vec::new();
+    let mut named = false;
+    for line in list.lines() {
+        if let Some(connections) = real_server(line) {
+            if let Some(server) = found.last_mut().filter(|_| named) {
+                server.connections += connections;
+            }
+            continue;
+        }
+        let server = virtual_server(line);
+        named = server.is_some();
+        found.extend(server);
+    }
+    found
+}
+
+/// `-> AC120002:192B Masq 1 0 0`: active connections, and those that are about to end, or that the
+/// kernel sees no end of (UDP).
+fn real_server(line: &str) -> Option<u64> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["->", _, _, _, active, inactive] => {
+            Some(active.parse::<u64>().ok()? + inactive.parse::<u64>().ok()?)
+        }
+        _ => None,
+    }
+}
+
+/// `TCP  0A600001:01BB rr …`, or `[fd00:…]:0050`. Other lines are headings and marks.
+fn virtual_server(line: &str) -> Option<VirtualServer> {
     let mut words = line.split_whitespace();
     let protocol = match words.next()? {
         "TCP" => 6,
@@ -67,11 +99,15 @@ fn read(line: &str) -> Option<VirtualServer> {
     Some(VirtualServer {
         protocol,
         address: SocketAddr::new(address, port),
+        connections: 0,
     })
 }
 
 /// Deletes these. One that is gone already is no error.
-pub(super) fn delete(servers: &[VirtualServer]) -> Result<(), String> {
+pub(super) fn delete(servers: &[&VirtualServer]) -> Result<(), String> {
+    if servers.is_empty() {
+        return Ok(());
+    }
     let failed = |error: io::Error| format!("asking the kernel's IPVS over netlink: {error}");
     let mut socket = Socket::new(NETLINK_GENERIC).map_err(failed)?;
     socket.bind_auto().map_err(failed)?;
@@ -143,23 +179,29 @@ mod tests {
                     Prot LocalAddress:Port Scheduler Flags\n  \
                     -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n\
                     TCP  0A600001:01BB rr \n  \
-                    -> AC120002:192B      Masq    1      0          0         \n\
+                    -> AC120002:192B      Masq    1      2          3         \n  \
+                    -> AC120003:192B      Masq    1      0          1         \n\
                     UDP  [fd00:0010:0096:0000:0000:0000:0000:000a]:0035 rr \n\
                     SCTP 0A600002:1E61 rr persistent 10800 FFFFFFFF\n\
-                    FWM  00000001 rr \n";
-        let found: Vec<_> = list
-            .lines()
-            .filter_map(read)
-            .map(|server| (server.protocol, server.address.to_string()))
+                    FWM  00000001 rr \n  \
+                    -> AC120002:192B      Masq    1      7          0         \n";
+        let found: Vec<_> = read(list)
+            .into_iter()
+            .map(|server| {
+                (
+                    server.protocol,
+                    server.address.to_string(),
+                    server.connections,
+                )
+            })
             .collect();
         let expected = [
-            (6, "10.96.0.1:443"),
-            (17, "[fd00:10:96::a]:53"),
-            (132, "10.96.0.2:7777"),
+            (6, "10.96.0.1:443", 6),
+            (17, "[fd00:10:96::a]:53", 0),
+            (132, "10.96.0.2:7777", 0),
         ];
-        assert_eq!(
-            found,
-            expected.map(|(protocol, address)| (protocol, address.to_owned()))
-        );
+        let expected = expected
+            .map(|(protocol, address, connections)| (protocol, address.to_owned(), connections));
+        assert_eq!(found, expected);
     }
 }

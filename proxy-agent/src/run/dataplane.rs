@@ -1,10 +1,12 @@
 //! What an agent makes of the state: one backend at a time, or nothing in a brain. Opens it, and
-//! another one when what Services need asks for it; takes away what others left once it serves.
-//! Knows neither where the state comes from nor who else wants it.
+//! another one when what Services need asks for it, and says which one serves. Knows neither where the state comes from nor who else wants it.
 
 use proxy_model::{Backend, Capability};
 
-use super::RunError;
+use super::{
+    RunError,
+    succession::{Predecessors, Succession},
+};
 use crate::{
     backend::{
         check,
@@ -14,7 +16,7 @@ use crate::{
         none,
     },
     config::Run,
-    kernel_log, leftovers,
+    kernel_log,
     pipeline::{Alternatives, Demand},
 };
 
@@ -50,11 +52,20 @@ impl Dataplane {
         config: &Run,
         (choice, usable): (Choice, Vec<BackendKind>),
     ) -> Result<Self, RunError> {
+        let predecessors = Predecessors {
+            ebpf: config.ebpf.clone(),
+            take_over: config.take_over,
+        };
+        let succession = Succession::start(predecessors).map_err(|error| {
+            RunError::Io(format!(
+                "starting a thread to remove what others left: {error}"
+            ))
+        })?;
         let others = Others {
             ebpf: config.ebpf.clone(),
             nftables: config.nftables,
             mode: config.mode,
-            take_over: config.take_over,
+            succession,
             choice: choice.clone(),
             usable,
         };
@@ -108,8 +119,8 @@ struct Others {
     ebpf: ebpf::Options,
     nftables: nftables::Options,
     mode: Mode,
-    /// Whether kube-proxy's rules are removed, too.
-    take_over: bool,
+    /// Takes away what others left.
+    succession: Succession,
     choice: Choice,
     /// In the order of preference.
     usable: Vec<BackendKind>,
@@ -124,6 +135,7 @@ impl Others {
     }
 
     fn open(&self, kind: BackendKind) -> Result<Box<dyn Backend>, OpenError> {
+        self.succession.spare(kind);
         match kind {
             BackendKind::Ebpf => {
                 let mut backend = EbpfBackend::open(&self.ebpf)?;
@@ -138,57 +150,6 @@ impl Others {
                     OpenError::Host(format!("{error}; see `proxy-agent check`"))
                 })?))
             }
-        }
-    }
-
-    /// Takes away what `kind` left on this host.
-    fn retire(&self, kind: BackendKind) -> Result<Option<String>, String> {
-        match kind {
-            BackendKind::Ebpf if !self.ebpf.pin_dir.exists() => Ok(None),
-            BackendKind::Ebpf => {
-                let cleanup = ebpf::cleanup(&self.ebpf.pin_dir);
-                cleanup
-                    .map(|cleanup| cleanup.removed_any().then(|| cleanup.to_string()))
-                    .map_err(|error| error.to_string())
-            }
-            BackendKind::Nftables => {
-                let drained = nftables::drain().map_err(|error| error.to_string())?;
-                Ok((!drained.is_empty()).then(|| {
-                    "emptied the table culvert; its chains stay for connections that it has \
-                     translated, until `proxy-agent cleanup`"
-                        .to_owned()
-                }))
-            }
-        }
-    }
-}
-
-impl Others {
-    /// What kube-proxy left goes on working, and leads connections to endpoints as they were.
-    fn look_for_kube_proxy(&self) {
-        let found = leftovers::find();
-        for problem in &found.problems {
-            tracing::debug!(problem, "kube-proxy's rules not looked for everywhere");
-        }
-        if found.leftovers.is_empty() {
-            return;
-        }
-        if !self.take_over {
-            let what: Vec<_> = found.leftovers.iter().map(ToString::to_string).collect();
-            tracing::warn!(
-                found = what.join(", "),
-                text = "they lead connections where kube-proxy saw endpoints last; stop kube-proxy, \
-                        and start this agent with --take-over to remove them",
-                "kube-proxy's rules are in force"
-            );
-            return;
-        }
-        let removed = leftovers::remove(&found);
-        for leftover in &removed.removed {
-            tracing::info!(what = %leftover, "removed what kube-proxy left");
-        }
-        for problem in &removed.problems {
-            tracing::error!(problem, "what kube-proxy left is not removed");
         }
     }
 }
@@ -218,27 +179,7 @@ impl Alternatives for Others {
             .into_iter()
             .find(|kind| kind.as_str() == name);
         let serving = serving.unwrap_or(now);
-        for kind in BackendKind::ALL {
-            if kind == serving {
-                continue;
-            }
-            match self.retire(kind) {
-                Ok(None) => {}
-                Ok(Some(what)) => tracing::info!(
-                    backend = kind.as_str(),
-                    text = what,
-                    "what another backend left is removed"
-                ),
-                Err(error) => tracing::warn!(
-                    backend = kind.as_str(),
-                    error,
-                    text = "both serve now, which does no harm as long as this agent runs; \
-                            `proxy-agent cleanup` removes both",
-                    "what another backend left is not removed"
-                ),
-            }
-        }
-        self.look_for_kube_proxy();
+        self.succession.serves(serving);
         if serving == now {
             return None;
         }

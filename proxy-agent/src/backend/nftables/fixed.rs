@@ -28,7 +28,7 @@ pub const NODE_PORT: [Field; 2] = [Field::Protocol, Field::Port];
 /// Marks clients outside of this node's pod network.
 pub const MARK_FOREIGN: &str = "mark-foreign";
 /// Leads frontends to the chain for their kind.
-pub const SERVICES: &str = "services";
+const SERVICES: &str = "services";
 /// Tells the sender that nobody listens.
 pub const REFUSE: &str = "refuse";
 
@@ -97,9 +97,12 @@ pub fn chains(facts: &Facts) -> Vec<FixedChain> {
     chains
 }
 
-/// The chains with a nat hook, with a rule that asks conntrack for something: as long as both are
-/// there, the kernel translates what it has translated before. Without such a rule it would not
-/// even look connections up.
+/// The chains with a nat hook, which lead nowhere, with a rule that asks conntrack for something. As
+/// long as both are there, the kernel goes on with every connection that it translates, whoever
+/// wanted it; without such a rule it would not even look connections up. And a new connection whose
+/// answers would look like those of such a one gets another port, where without a nat hook its first
+/// packet would be dropped.
+#[cfg(target_os = "linux")]
 pub fn nat_chains(family: IpFamily) -> Vec<FixedChain> {
     let nothing = proxy_model::NodeState::default();
     let mut chains = chains(&Facts::of(&nothing, family, 0));

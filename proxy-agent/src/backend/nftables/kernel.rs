@@ -8,6 +8,7 @@ mod abi;
 mod clients;
 mod expressions;
 mod figures;
+mod keep;
 mod leave;
 mod probe;
 mod read;
@@ -43,7 +44,8 @@ use super::{
 };
 use crate::{logging::milliseconds, netfilter::conntrack::Cleaner};
 pub use figures::figures_described;
-pub use leave::{cleanup, drain};
+pub use keep::{is_kept, keep, let_go};
+pub use leave::{cleanup, is_there, remove};
 pub use probe::probe;
 pub use read::is_programmed;
 pub use socket::KernelError;

@@ -24,7 +24,7 @@ pub fn read(netlink: &mut Netlink, family: IpFamily) -> Result<Option<Found>, Ke
     /// is refused by the kernel, and read again.
     const ATTEMPTS: u32 = 10;
     for attempt in 1.. {
-        if !netlink.has_table(family)? {
+        if !netlink.has_table(family, TABLE)? {
             return Ok(None);
         }
         let mut found = Found::default();

@@ -178,14 +178,14 @@ impl Netlink {
         })
     }
 
-    /// Whether the table of `family` is there.
-    pub fn has_table(&mut self, family: IpFamily) -> Result<bool, KernelError> {
+    /// Whether `table` of `family` is there.
+    pub fn has_table(&mut self, family: IpFamily, table: &str) -> Result<bool, KernelError> {
         let request = question(
             nfproto(family),
             abi::NFT_MSG_GETTABLE,
             abi::NLM_F_ACK,
-            |table| {
-                table.text(abi::NFTA_TABLE_NAME, TABLE);
+            |attributes| {
+                attributes.text(abi::NFTA_TABLE_NAME, table);
             },
         );
         self.exists(&request, "looking for the table")

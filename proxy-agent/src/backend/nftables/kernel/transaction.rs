@@ -31,10 +31,12 @@ const RULE_HASH: u8 = 0xc7;
 pub struct Transaction {
     messages: Messages,
     sets: u32,
+    table: &'static str,
 }
 
 impl Transaction {
-    /// An empty one. With a generation, the kernel takes it only if nothing was changed since.
+    /// An empty one about the table of the backend. With a generation, the kernel takes it only if
+    /// nothing was changed since.
     pub fn new(generation: Option<u32>) -> Self {
         let mut messages = Messages::default();
         messages.add(
@@ -50,7 +52,17 @@ impl Transaction {
                 }
             },
         );
-        Self { messages, sets: 0 }
+        Self {
+            messages,
+            sets: 0,
+            table: TABLE,
+        }
+    }
+
+    /// What is added from now on is about this table.
+    pub fn about(&mut self, table: &'static str) -> &mut Self {
+        self.table = table;
+        self
     }
 
     /// The whole batch, and the number of the message that the kernel confirms.
@@ -160,9 +172,10 @@ impl Transaction {
             family: nfproto(family),
             resource: 0,
         };
+        let table = self.table;
         self.messages.add(head, |attributes| {
             // The same number for tables, chains, rules, sets and lists of elements.
-            attributes.text(abi::NFTA_TABLE_NAME, TABLE);
+            attributes.text(abi::NFTA_TABLE_NAME, table);
             fill(attributes);
         });
     }

@@ -1,0 +1,55 @@
+//! Tables that keep the kernel translating: what somebody has begun to translate, kube-proxy or a
+//! backend of ours, breaks when the last chain with a nat hook goes. So these are put in before
+//! anything is taken away, and stay for as long as there are such connections. They lead nowhere.
+
+use proxy_model::IpFamily;
+
+use super::{
+    FAMILIES,
+    leave::{commit, there},
+    socket::KernelError,
+    transaction::Transaction,
+};
+use crate::backend::nftables::{KEPT, fixed::nat_chains};
+
+/// What the kernel says to a chain with a nat hook where it has no translation for a family: then
+/// nothing there can be translated by nftables, and iptables keeps its own hooks.
+const NO_TRANSLATION: [i32; 3] = [libc::ENOENT, libc::EAFNOSUPPORT, libc::EOPNOTSUPP];
+
+/// Puts them in, and what is missing in them. Returns the families that have one now: none where
+/// the kernel has no nftables.
+pub fn keep() -> Result<Vec<IpFamily>, KernelError> {
+    let Some((mut netlink, _)) = there(KEPT)? else {
+        return Ok(Vec::new());
+    };
+    let mut kept = Vec::new();
+    for family in FAMILIES {
+        let mut transaction = Transaction::new(None);
+        transaction.about(KEPT).make_table(family);
+        for chain in nat_chains(family) {
+            transaction.chain(family, chain.name, chain.hook);
+            transaction.flush(family, chain.name);
+            for rule in &chain.rules {
+                transaction.rule(family, chain.name, rule);
+            }
+        }
+        match commit(&mut netlink, transaction) {
+            Ok(()) => kept.push(family),
+            Err(error) if NO_TRANSLATION.iter().any(|errno| error.is(*errno)) => {
+                tracing::debug!(%error, %family, "nothing to keep translating with");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether one of them is there, of this run or an earlier one.
+pub fn is_kept() -> Result<bool, KernelError> {
+    Ok(there(KEPT)?.is_some_and(|(_, families)| !families.is_empty()))
+}
+
+/// Takes them away. Returns the families that had one.
+pub fn let_go() -> Result<Vec<IpFamily>, KernelError> {
+    super::leave::remove_all(&[KEPT])
+}

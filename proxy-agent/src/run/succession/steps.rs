@@ -1,0 +1,265 @@
+//! The steps, one at a time. Each says what comes next, and when.
+
+use std::time::{Duration, Instant};
+
+use super::{InUse, Predecessors};
+use crate::{
+    backend::{
+        choice::BackendKind,
+        ebpf,
+        nftables::{self, KernelError},
+    },
+    leftovers::{self, Leftover},
+    netfilter::conntrack,
+};
+
+/// Who called `connect` before somebody else led it, and whose first packet has not come by yet,
+/// still needs the rules. That is a matter of microseconds, unless the machine is very busy.
+const UNDER_WAY: Duration = Duration::from_secs(1);
+/// Until what failed is tried again.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Between two looks at virtual servers that have connections.
+const BUSY: Duration = Duration::from_secs(5);
+/// Between two looks at the connections that are kept, at least.
+const WATCH: Duration = Duration::from_secs(30);
+/// A look takes at most this part of the time: a table of connections may have millions.
+const SHARE: u32 = 100;
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Keep what others translate, if there are others.
+    Keep,
+    /// Take them away.
+    Remove,
+    /// Take virtual servers away that have no connections any more.
+    RemoveIdle,
+    /// Let go of the connections that are kept, if there are none any more.
+    LetGo,
+}
+
+/// The next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Next {
+    /// Which.
+    pub(super) step: Step,
+    /// When.
+    pub(super) after: Duration,
+}
+
+impl Step {
+    const fn after(self, after: Duration) -> Next {
+        Next { step: self, after }
+    }
+}
+
+/// Who does them.
+#[derive(Debug)]
+pub(super) struct Steps {
+    predecessors: Predecessors,
+    in_use: InUse,
+    serving: BackendKind,
+    /// What kept the last step from being done, as far as the log was told.
+    obstacle: Option<String>,
+}
+
+impl Steps {
+    pub(super) fn new(predecessors: Predecessors, in_use: InUse) -> Self {
+        Self {
+            predecessors,
+            in_use,
+            serving: BackendKind::ALL[0],
+            obstacle: None,
+        }
+    }
+
+    /// `kind` serves from now on.
+    pub(super) fn begin(&mut self, kind: BackendKind) -> Next {
+        self.serving = kind;
+        self.obstacle = None;
+        Step::Keep.after(Duration::ZERO)
+    }
+
+    /// Does what is to be done. `None`: nothing more, until another backend serves.
+    pub(super) fn take(&mut self, step: Step) -> Option<Next> {
+        match step {
+            Step::Keep => self.keep(),
+            Step::Remove => Some(self.remove()),
+            Step::RemoveIdle => Some(self.remove_idle()),
+            Step::LetGo => self.let_go(),
+        }
+    }
+
+    fn keep(&mut self) -> Option<Next> {
+        let found = leftovers::find();
+        for problem in &found.problems {
+            tracing::debug!(problem, "kube-proxy's rules not looked for everywhere");
+        }
+        let of_kube_proxy = !found.leftovers.is_empty();
+        let of_ours = self.others().any(|kind| self.left_something(kind));
+        if of_kube_proxy && !self.predecessors.take_over && self.obstacle.is_none() {
+            tracing::warn!(
+                found = listed(&found.leftovers),
+                text = "they lead connections where kube-proxy saw endpoints last; stop kube-proxy, \
+                        and start this agent with --take-over to remove them",
+                "kube-proxy's rules are in force"
+            );
+        }
+        if of_kube_proxy || of_ours {
+            let had = nftables::is_kept();
+            match had.and_then(|had| Ok((had, nftables::keep()?))) {
+                Err(error) => return Some(self.put_off(Step::Keep, &error)),
+                Ok((false, kept)) if !kept.is_empty() => tracing::info!(
+                    table = nftables::KEPT,
+                    text = "this table leads nowhere; it stays until none of these connections is \
+                            left",
+                    "connections that others translate are kept"
+                ),
+                Ok(_) => {}
+            }
+        }
+        let may_remove = of_ours || (of_kube_proxy && self.predecessors.take_over);
+        if may_remove {
+            return Some(Step::Remove.after(UNDER_WAY));
+        }
+        Some(Step::LetGo.after(if of_kube_proxy { WATCH } else { Duration::ZERO }))
+    }
+
+    fn remove(&mut self) -> Next {
+        for kind in self.others() {
+            self.retire(kind);
+        }
+        if !self.predecessors.take_over {
+            return Step::LetGo.after(WATCH);
+        }
+        // What was found a second ago may have changed since.
+        let found = leftovers::find();
+        self.remove_leftovers(&found)
+    }
+
+    fn remove_idle(&mut self) -> Next {
+        self.remove_leftovers(&leftovers::find_again())
+    }
+
+    fn remove_leftovers(&mut self, found: &leftovers::Found) -> Next {
+        let removed = leftovers::remove(found);
+        for leftover in &removed.removed {
+            tracing::info!(what = %leftover, "removed what kube-proxy left");
+        }
+        for problem in &removed.problems {
+            tracing::error!(problem, "what kube-proxy left is not removed");
+        }
+        let waiting = listed(&removed.waiting);
+        if waiting.is_empty() {
+            tracing::info!("kube-proxy's place is taken");
+            return Step::LetGo.after(WATCH);
+        }
+        if self.obstacle.as_ref() != Some(&waiting) {
+            tracing::info!(
+                waiting,
+                text = "removed when their last connection has ended",
+                "what kube-proxy left is in use"
+            );
+            self.obstacle = Some(waiting);
+        }
+        Step::RemoveIdle.after(BUSY)
+    }
+
+    fn let_go(&mut self) -> Option<Next> {
+        match nftables::is_kept() {
+            Ok(false) => return None,
+            // Its own chains keep them.
+            Ok(true) if self.serving == BackendKind::Nftables => {}
+            Ok(true) => {
+                let began = Instant::now();
+                match conntrack::dnat_flows() {
+                    Ok(0) => {}
+                    Ok(_) => {
+                        let rest = began.elapsed() * SHARE;
+                        return Some(Step::LetGo.after(rest.max(WATCH)));
+                    }
+                    Err(error) => return Some(self.put_off(Step::LetGo, &error)),
+                }
+            }
+            Err(error) => return Some(self.put_off(Step::LetGo, &error)),
+        }
+        match nftables::let_go() {
+            Ok(_) => {
+                tracing::info!(
+                    table = nftables::KEPT,
+                    "connections that others translated need nothing any more"
+                );
+                None
+            }
+            Err(error) => Some(self.put_off(Step::LetGo, &error)),
+        }
+    }
+
+    /// Backends that do not serve.
+    fn others(&self) -> impl Iterator<Item = BackendKind> + use<> {
+        let serving = self.serving;
+        let all = BackendKind::ALL.into_iter();
+        all.filter(move |kind| *kind != serving)
+    }
+
+    /// Whether `kind` left something on this host, as far as can be told.
+    fn left_something(&self, kind: BackendKind) -> bool {
+        match kind {
+            BackendKind::Ebpf => self.predecessors.ebpf.pin_dir.exists(),
+            BackendKind::Nftables => nftables::is_there().unwrap_or(true),
+        }
+    }
+
+    /// Takes away what `kind` left on this host.
+    fn retire(&self, kind: BackendKind) {
+        let in_use = self.in_use.lock();
+        if in_use.contains(&kind) || !self.left_something(kind) {
+            return;
+        }
+        let retired = match kind {
+            BackendKind::Ebpf => ebpf::cleanup(&self.predecessors.ebpf.pin_dir)
+                .map(|cleanup| cleanup.removed_any().then(|| cleanup.to_string()))
+                .map_err(|error| error.to_string()),
+            BackendKind::Nftables => nftables::remove()
+                .map(|families| {
+                    let text = format!("removed the table {}", nftables::TABLE);
+                    (!families.is_empty()).then_some(text)
+                })
+                .map_err(|error: KernelError| error.to_string()),
+        };
+        match retired {
+            Ok(None) => {}
+            Ok(Some(what)) => tracing::info!(
+                backend = kind.as_str(),
+                text = what,
+                "what another backend left is removed"
+            ),
+            Err(error) => tracing::warn!(
+                backend = kind.as_str(),
+                error,
+                text = "both serve now, which does no harm as long as this agent runs; \
+                        `proxy-agent cleanup` removes both",
+                "what another backend left is not removed"
+            ),
+        }
+    }
+
+    /// Tells the log once why a step has to wait.
+    fn put_off(&mut self, step: Step, error: &dyn std::error::Error) -> Next {
+        let told = error.to_string();
+        if self.obstacle.as_ref() != Some(&told) {
+            tracing::error!(
+                error = told,
+                text = "what served before stays meanwhile, and so do its connections; tried again",
+                "what others left is not taken away yet"
+            );
+            self.obstacle = Some(told);
+        }
+        step.after(AGAIN)
+    }
+}
+
+fn listed(leftovers: &[Leftover]) -> String {
+    let what: Vec<_> = leftovers.iter().map(ToString::to_string).collect();
+    what.join(", ")
+}
