@@ -100,7 +100,7 @@ fn missing(need: Need) -> Option<String> {
         // It came with the kernel that also has this way to ask: a version is all there is to see
         // without a socket option that no library knows.
         Need::NetnsCookie => older_than((5, 14)),
-        Need::Ipvs if Path::new("/proc/net/ip_vs").exists() => None,
+        Need::Ipvs if has_ipvs() => None,
         Need::Ipvs => Some("this kernel has no IPVS, or it is not loaded (ip_vs)".to_owned()),
         Need::Nftables => older_than((5, 13)),
         Need::Grpc if python_with_grpc().is_some() => None,
@@ -125,6 +125,20 @@ pub fn python_with_grpc() -> Option<&'static str> {
 
 fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+/// Loads it where it is a module.
+fn has_ipvs() -> bool {
+    let there = || Path::new("/proc/net/ip_vs").exists();
+    let load = || {
+        let mut modprobe = Command::new("modprobe");
+        modprobe.args(["-aq", "ip_vs", "ip_vs_rr"]);
+        modprobe
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    there() || (load() && there())
 }
 
 fn is_on_path(name: &str) -> bool {

@@ -3,11 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
-    io::Write as _,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
-use proxy_agent::leftovers::{Found, Mode, find, remove};
+use nix::sys::socket::{setsockopt, sockopt};
+use proxy_agent::leftovers::{Found, Mode, find, find_again, remove};
 use proxy_tests::{
     netns::NetNs,
     requires::{self, Need},
@@ -326,5 +330,66 @@ fn virtual_servers_at_its_addresses_go_and_those_of_others_stay() {
             "ipvs mode: virtual servers, 1 part; ipvs mode: sets (ipset), 1 part"
         );
         assert_eq!(virtual_servers(), ["-t 203.0.113.9:80"]);
+    });
+}
+
+#[test]
+fn a_virtual_server_stays_until_its_last_connection_has_ended() {
+    let needs = [Need::Root, Need::Tool("ipvsadm"), Need::Ipvs];
+    if !requires::met("leftovers", &needs) {
+        return;
+    }
+    in_namespace(|| {
+        run(
+            "ip -batch -",
+            "link add kube-ipvs0 type bridge\naddress add 10.96.0.1/32 dev kube-ipvs0\n\
+             address add 10.96.0.2/32 dev kube-ipvs0\nlink set kube-ipvs0 up\n\
+             address add 10.244.0.1/32 dev lo\n",
+        );
+        run("ipset restore", "create KUBE-CLUSTER-IP hash:ip,port\n");
+        let server = TcpListener::bind("10.244.0.1:8080").unwrap();
+        run(
+            "ipvsadm -R",
+            "-A -t 10.96.0.1:80 -s rr\n-a -t 10.96.0.1:80 -r 10.244.0.1:8080 -m\n\
+             -A -t 10.96.0.2:80 -s rr\n-a -t 10.96.0.2:80 -r 10.244.0.1:8080 -m\n",
+        );
+        let mut client = TcpStream::connect("10.96.0.1:80").unwrap();
+        let (mut served, _) = server.accept().unwrap();
+        let mut exchange = |text: &[u8]| {
+            client.write_all(text).unwrap();
+            let mut heard = vec![0; text.len()];
+            served.read_exact(&mut heard).unwrap();
+            assert_eq!(heard, text);
+        };
+        exchange(b"before");
+        for _ in 0..2 {
+            let removed = remove(&find());
+            assert_eq!(removed.problems, Vec::<String>::new());
+            let waiting: Vec<_> = removed.waiting.iter().map(ToString::to_string).collect();
+            assert_eq!(
+                waiting,
+                [
+                    "ipvs mode: virtual servers, 1 part",
+                    "ipvs mode: device `kube-ipvs0`, 2 parts",
+                    "ipvs mode: sets (ipset), 1 part",
+                ]
+            );
+            assert_eq!(virtual_servers(), ["-t 10.96.0.1:80"]);
+            exchange(b"meanwhile");
+        }
+        // Reset, so that the kernel forgets it in seconds.
+        let reset = libc::linger {
+            l_onoff: 1,
+            l_linger: 0,
+        };
+        setsockopt(&client, sockopt::Linger, &reset).unwrap();
+        drop(client);
+        let deadline = Instant::now() + Duration::from_mins(2);
+        while !remove(&find_again()).waiting.is_empty() {
+            assert!(Instant::now() < deadline, "{:?}", virtual_servers());
+            thread::sleep(Duration::from_millis(200));
+        }
+        assert_eq!(told(&find()), Vec::<String>::new());
+        assert_eq!(virtual_servers(), Vec::<String>::new());
     });
 }

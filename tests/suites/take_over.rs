@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
+    fs,
     io::Write as _,
     net::{IpAddr, SocketAddr},
     process::{Command, Stdio},
     time::Duration,
 };
 
+use proxy_agent::backend::nftables;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Server, World,
     pod::{Listen, Load, LoadReport, Transport},
@@ -225,6 +227,62 @@ fn there_and_back(rules: Rules, to: &str) {
     agent.terminate().unwrap();
     agent.cleanup().unwrap();
     all_go_on("given back");
+}
+
+/// Whether what keeps connections is there.
+fn is_kept(node: &Node) -> bool {
+    let looked = node.world.node().netns().run(nftables::is_kept);
+    looked.unwrap().unwrap()
+}
+
+#[test]
+fn what_keeps_connections_goes_with_the_last_of_them() {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
+        return;
+    }
+    let node = Node::new();
+    node.kube_proxy(Rules::Nftables);
+    let options = AgentOptions {
+        arguments: vec!["--proxy-mode=ebpf".to_owned(), "--take-over".to_owned()],
+        ..AgentOptions::default()
+    };
+    // A connection of the node's own, which no agent has led.
+    let place = node.world.outside().unwrap();
+    let mut outside = Prober::start_with(|command| place.spawn(command)).unwrap();
+    let dns = FRONTENDS[1].1.parse().unwrap();
+    let transport = Transport::UdpConnected;
+    let stays = |prober: &mut Prober| {
+        let attempts = prober.send_on("stays", transport, dns, 1).unwrap();
+        attempts[0].answer_as(dns).unwrap();
+    };
+    stays(&mut outside);
+    let files = [("cluster.yaml", CLUSTER)];
+    let mut agent = Agent::start(&node.world, options, &files).unwrap();
+    agent
+        .wait_for("connections that others translate are kept")
+        .unwrap();
+    stays(&mut outside);
+    agent.wait_for("kube-proxy's place is taken").unwrap();
+    stays(&mut outside);
+    assert!(is_kept(&node));
+    // Who finds it takes care of it.
+    agent.kill().unwrap();
+    agent.launch().unwrap();
+    stays(&mut outside);
+    assert!(is_kept(&node));
+    // From its next packet on, the kernel forgets it when none comes for a second.
+    let soon = || {
+        for timeout in ["udp_timeout", "udp_timeout_stream"] {
+            let path = format!("/proc/sys/net/netfilter/nf_conntrack_{timeout}");
+            fs::write(path, "1").unwrap();
+        }
+    };
+    node.world.node().netns().run(soon).unwrap();
+    stays(&mut outside);
+    agent
+        .wait_for("connections that others translated need nothing any more")
+        .unwrap();
+    assert!(!is_kept(&node));
 }
 
 #[test]

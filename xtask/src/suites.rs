@@ -25,10 +25,13 @@ const UNPRIVILEGED: &[&str] = &[
 const ON_OTHER_KERNELS: &[&str] = &[
     "adopt",
     "conntrack",
+    "leftovers",
     "load",
     "nftables",
     "repair",
     "restart",
+    "switch",
+    "take_over",
     "traffic",
 ];
 

@@ -38,6 +38,7 @@ const VM_TOOLS: &[(&str, &str)] = &[
     ("depmod", "kmod"),
     ("xz", "xz-utils"),
     ("setpriv", "util-linux"),
+    ("ipvsadm", "ipvsadm"),
 ];
 
 /// The compiler packages of the distribution route.

@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// Between two looks at virtual servers that have connections.
 const BUSY: Duration = Duration::from_secs(5);
 /// Between two looks at the connections that are kept, at least.
-const WATCH: Duration = Duration::from_secs(30);
+const WATCH: Duration = Duration::from_secs(5);
 /// A look takes at most this part of the time: a table of connections may have millions.
 const SHARE: u32 = 100;
 
