@@ -217,6 +217,7 @@ fn a_second_agent_on_a_node_is_told_who_serves_there_and_takes_nothing_from_it()
     assert!(refused.stderr.contains(&who), "{refused:?}");
     let checked = on_the_node(&shop, &second, "check");
     assert_eq!(checked.code, Some(0), "{checked:?}");
+    assert!(checked.stdout.contains(&who), "{checked:?}");
     assert_eq!((table(&shop, "ip"), table(&shop, "ip6")), before);
     answering(&mut prober);
 

@@ -43,8 +43,8 @@ use proxy_model::Capability;
 
 #[cfg(target_os = "linux")]
 pub use kernel::{
-    KernelError, NftablesBackend, Options, cleanup, drain, figures_described, holder, is_programmed,
-    probe,
+    KernelError, NftablesBackend, Options, cleanup, drain, figures_described, holder,
+    is_programmed, probe,
 };
 pub use render::render;
 

@@ -108,7 +108,7 @@ pub(super) fn delete_device(name: &str) -> Result<(), String> {
     let mut bytes = vec![0; request.buffer_len()];
     request.serialize(&mut bytes);
     // The answer consists of its end.
-    let done = Socket::open(NETLINK_ROUTE)
-        .and_then(|mut socket| exchange(&mut socket, &bytes, |_, _| {}));
+    let done =
+        Socket::open(NETLINK_ROUTE).and_then(|mut socket| exchange(&mut socket, &bytes, |_, _| {}));
     done.map_err(|error| format!("deleting it over netlink: {error}"))
 }

@@ -46,7 +46,10 @@ mod tests {
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
             retry.tried(false, now);
             let wait = Duration::from_secs(seconds);
-            assert!(!retry.is_due(now + wait - Duration::from_millis(1)), "{wait:?}");
+            assert!(
+                !retry.is_due(now + wait - Duration::from_millis(1)),
+                "{wait:?}"
+            );
             now += wait;
             assert!(retry.is_due(now), "{wait:?}");
         }

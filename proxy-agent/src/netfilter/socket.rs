@@ -162,7 +162,10 @@ mod tests {
     }
 
     fn numbers(datagram: &[u8]) -> (u32, u32) {
-        (word(datagram, SEQUENCE).unwrap(), word(datagram, 12).unwrap())
+        (
+            word(datagram, SEQUENCE).unwrap(),
+            word(datagram, 12).unwrap(),
+        )
     }
 
     #[test]

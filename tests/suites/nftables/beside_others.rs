@@ -30,7 +30,11 @@ fn one_backend_has_a_namespace_to_itself_for_as_long_as_it_lives() {
         assert_eq!(held_by().as_ref(), Some(&who));
         // Nobody else can take it away.
         nft_done(&["flush", "ruleset"]);
-        assert!(!nft(&["delete", "table", "ip", "culvert-lock"]).status.success());
+        assert!(
+            !nft(&["delete", "table", "ip", "culvert-lock"])
+                .status
+                .success()
+        );
         let listed = nft(&["list", "table", "ip", "culvert-lock"]);
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         assert!(listed.contains(&format!("comment \"{who}\"")), "{listed}");

@@ -56,7 +56,8 @@ impl Lock {
             }
             // A table without an owner locks nothing: somebody put back what `nft` had listed.
             remove = error.is(libc::EEXIST);
-            if !(remove || error.is(libc::EPERM) || error.is(libc::ENOENT)) || attempts == ATTEMPTS {
+            if !(remove || error.is(libc::EPERM) || error.is(libc::ENOENT)) || attempts == ATTEMPTS
+            {
                 return Err(LockError::Kernel(error));
             }
             attempts += 1;

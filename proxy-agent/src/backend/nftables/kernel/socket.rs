@@ -161,7 +161,9 @@ impl Netlink {
         let answer = self.exchange(&request, what, |_, message| {
             ControlFlow::Break(match message.kind {
                 abi::NLMSG_ERROR => Err(errno(&message)),
-                _ => Read(message.attributes).number(abi::NFTA_GEN_ID).ok_or(None),
+                _ => Read(message.attributes)
+                    .number(abi::NFTA_GEN_ID)
+                    .ok_or(None),
             })
         })?;
         answer.map_err(|errno| self.refused(what(), errno.unwrap_or(libc::EBADMSG)))
@@ -215,15 +217,17 @@ impl Netlink {
         mut take: impl FnMut(Read<'_>) -> T,
     ) -> Result<Option<T>, KernelError> {
         let mut found = None;
-        let ended = self.exchange(request, || what.to_owned(), |_, message| {
-            match message.kind {
+        let ended = self.exchange(
+            request,
+            || what.to_owned(),
+            |_, message| match message.kind {
                 abi::NLMSG_ERROR => ControlFlow::Break(errno(&message)),
                 _ => {
                     found = Some(take(Read(message.attributes)));
                     ControlFlow::Continue(())
                 }
-            }
-        })?;
+            },
+        )?;
         match ended {
             None => Ok(found),
             Some(libc::ENOENT) => Ok(None),
@@ -280,7 +284,12 @@ fn judge(
 }
 
 /// A request about one family.
-pub fn question(family: u8, kind: u16, flags: u16, fill: impl FnOnce(&mut Attributes<'_>)) -> Messages {
+pub fn question(
+    family: u8,
+    kind: u16,
+    flags: u16,
+    fill: impl FnOnce(&mut Attributes<'_>),
+) -> Messages {
     let mut request = Messages::default();
     let head = Head {
         kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
@@ -310,9 +319,8 @@ mod tests {
     fn judged(answers: &[(u32, Option<i32>)]) -> Option<BTreeMap<u32, i32>> {
         let mut refused = BTreeMap::new();
         let mut answers = answers.iter();
-        let ended = answers.any(|(number, errno)| {
-            judge(&mut refused, *number, *errno, 5).is_break()
-        });
+        let ended =
+            answers.any(|(number, errno)| judge(&mut refused, *number, *errno, 5).is_break());
         ended.then_some(refused)
     }
 
@@ -320,11 +328,7 @@ mod tests {
     fn a_batch_is_done_if_the_last_message_is_confirmed_and_none_refused() {
         assert_eq!(judged(&[(5, None)]), Some([].into()));
         let two = [(2, libc::ENOENT), (4, libc::EBUSY)];
-        let answers = [
-            (2, Some(libc::ENOENT)),
-            (4, Some(libc::EBUSY)),
-            (5, None),
-        ];
+        let answers = [(2, Some(libc::ENOENT)), (4, Some(libc::EBUSY)), (5, None)];
         assert_eq!(judged(&answers), Some(two.into()));
         assert_eq!(judged(&answers[..2]), None, "the last is still to come");
     }

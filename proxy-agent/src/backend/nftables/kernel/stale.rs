@@ -232,7 +232,11 @@ mod tests {
     use super::*;
 
     fn name(number: usize) -> Name {
-        (Kind::Chain(0), IpFamily::V4, format!("chain-{number:04}").into())
+        (
+            Kind::Chain(0),
+            IpFamily::V4,
+            format!("chain-{number:04}").into(),
+        )
     }
 
     fn waiting(count: usize) -> Stale {
@@ -258,7 +262,10 @@ mod tests {
                 attempts.set(attempts.get() + 1);
                 tried.extend(some.iter().cloned());
                 let gone = some.iter().filter(|one| **one == free).cloned().collect();
-                Attempt { gone, transactions: 1 }
+                Attempt {
+                    gone,
+                    transactions: 1,
+                }
             };
             stale.delete(names, in_time, attempt);
             assert_eq!(attempts.get(), 1, "no more than there is time for");

@@ -125,13 +125,7 @@ impl Transaction {
         });
     }
 
-    fn other(
-        &mut self,
-        kind: u16,
-        flags: u16,
-        name: &str,
-        fill: impl FnOnce(&mut Attributes<'_>),
-    ) {
+    fn other(&mut self, kind: u16, flags: u16, name: &str, fill: impl FnOnce(&mut Attributes<'_>)) {
         let head = Head {
             kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
             flags: abi::NLM_F_REQUEST | flags,
