@@ -21,4 +21,6 @@ pub mod ebpf;
 pub mod nftables;
 #[cfg(target_os = "linux")]
 pub mod none;
+#[cfg(target_os = "linux")]
+pub mod open;
 pub mod reference;

@@ -3,3 +3,5 @@
 
 pub mod conntrack;
 pub(crate) mod netlink;
+pub(crate) mod retry;
+pub(crate) mod socket;

@@ -254,6 +254,13 @@ impl Pipeline {
         self.in_force() && self.backend.disturbed()
     }
 
+    /// Has the backend do what it owes besides the state.
+    pub fn tend(&mut self) {
+        if self.in_force() {
+            self.backend.tend(self.mind.state());
+        }
+    }
+
     /// How the kernel differs from the state, without mending it.
     pub fn differences(&mut self) -> Result<Vec<Difference>, String> {
         if !self.in_force() {

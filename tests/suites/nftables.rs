@@ -2,6 +2,13 @@
 //! next to those of others. Needs root.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "nftables/beside_others.rs"]
+mod beside_others;
+#[path = "nftables/lost_answers.rs"]
+mod lost_answers;
+#[path = "nftables/rig.rs"]
+mod rig;
+
 use std::{
     io::Write as _,
     os::fd::AsFd as _,
@@ -12,7 +19,7 @@ use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
     agent::LIMIT,
     pod::Transport,
-    process::{self, Process},
+    process::{self, Finished, Process},
     requires::{self, NFTABLES, PRIVILEGED},
     shop::{answers, dns, frontend, frontend6, http, service},
 };
@@ -141,6 +148,11 @@ fn what_somebody_else_does_to_the_tables_is_noticed_and_mended() {
             "chain dnat-prerouting",
         ),
         (
+            "the kernel passes it by",
+            "add table ip culvert { flags dormant; }\n",
+            "table ip culvert",
+        ),
+        (
             "a chain is added",
             "add chain ip culvert mine { type filter hook prerouting priority -120; }\n\
              add rule ip culvert mine drop\n",
@@ -172,6 +184,51 @@ fn what_somebody_else_does_to_the_tables_is_noticed_and_mended() {
     }
 }
 
+/// `proxy-agent SUBCOMMAND` on the node, with the pin directory of `agent`.
+fn on_the_node(shop: &Shop, agent: &Agent<'_>, subcommand: &str) -> Finished {
+    let mut command = agent.command(subcommand).unwrap();
+    let netns = shop.world.node().netns();
+    process::enter(&mut command, Some(netns.as_fd()), None).unwrap();
+    Process::run("proxy-agent", command, LIMIT).unwrap()
+}
+
+#[test]
+fn a_second_agent_on_a_node_is_told_who_serves_there_and_takes_nothing_from_it() {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
+        return;
+    }
+    let shop = Shop::routed().unwrap();
+    let files = [(FILE, &*service(1, &[1, 2]))];
+    let mut second = Agent::prepare(&shop.world, nftables(), &files).unwrap();
+    let mut first = Agent::start(&shop.world, nftables(), &files).unwrap();
+    let mut prober = Prober::start(&shop.client).unwrap();
+    let before = (table(&shop, "ip"), table(&shop, "ip6"));
+    let who = format!("process {} of ", first.pid().unwrap());
+
+    // Their pin directories, and with them their sockets, differ.
+    second.spawn().unwrap();
+    let (code, log) = second.wait_for_exit().unwrap();
+    assert_eq!(code, Some(4), "{log:?}");
+    let told = log.iter().filter_map(|line| line.text("error"));
+    let told: Vec<_> = told.filter(|error| error.contains(&who)).collect();
+    assert_eq!(told.len(), 1, "{log:?}");
+    let refused = on_the_node(&shop, &second, "cleanup");
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(refused.stderr.contains(&who), "{refused:?}");
+    let checked = on_the_node(&shop, &second, "check");
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    assert!(checked.stdout.contains(&who), "{checked:?}");
+    assert_eq!((table(&shop, "ip"), table(&shop, "ip6")), before);
+    answering(&mut prober);
+
+    first.kill().unwrap();
+    second.launch().unwrap();
+    assert_eq!(second.serving().unwrap().flag("adopted"), Some(true));
+    answering(&mut prober);
+    second.terminate().unwrap();
+    assert_eq!(on_the_node(&shop, &first, "cleanup").code, Some(0));
+}
+
 #[test]
 fn tables_of_others_stay_as_they_are_and_go_on_working() {
     if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
@@ -198,10 +255,7 @@ fn tables_of_others_stay_as_they_are_and_go_on_working() {
     agent.apply_and_sync(FILE, &service(1, &[2])).unwrap();
     agent.terminate().unwrap();
     assert_eq!(nft(&shop, "list table ip theirs\n"), theirs);
-    let mut cleanup = agent.command("cleanup").unwrap();
-    let netns = shop.world.node().netns();
-    process::enter(&mut cleanup, Some(netns.as_fd()), None).unwrap();
-    let done = Process::run("proxy-agent cleanup", cleanup, LIMIT).unwrap();
+    let done = on_the_node(&shop, &agent, "cleanup");
     assert_eq!(done.code, Some(0), "{done:?}");
     for family in ["ip", "ip6"] {
         let told = format!("removed the table {family} culvert");

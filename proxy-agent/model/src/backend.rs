@@ -70,6 +70,13 @@ pub trait Backend: Send {
         false
     }
 
+    /// Does what it owes besides the state, which is in force: what could not be cleaned up when that
+    /// came, and has to be tried again. Bounded in time, a small part of a second: called about every
+    /// second.
+    ///
+    /// As it stands here, it owes nothing.
+    fn tend(&mut self, _state: &NodeState) {}
+
     /// What is worth watching: sizes, memory, what the dataplane counted. Cheap enough to be asked
     /// for every few seconds.
     fn figures(&self) -> Vec<Figure> {

@@ -46,7 +46,7 @@ Exit codes:
   1  failed while running
   2  bad usage or bad input: a flag, a file, or a manifest at start
   3  not here: no rights, no BPF, no cgroup v2, no BPF file system; mode auto: no backend suffices
-  4  another agent holds the pin directory, or answers on the admin socket";
+  4  another agent holds the pin directory or the lock of nftables, or answers on the admin socket";
 
 /// What to do.
 #[derive(Debug, Subcommand)]

@@ -7,14 +7,14 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::{RouteNetlinkMessage, link::LinkMessage};
-use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::{errno::Errno, ifaddrs::getifaddrs, net::if_::if_nametoindex};
 
 use super::{
     Found, Leftover, Mode, Removal, sets,
     virtual_servers::{self, VirtualServer},
 };
-use crate::netfilter::netlink::until_end;
+use crate::netfilter::{netlink::exchange, socket::Socket};
 
 /// The device that kube-proxy gives the addresses of Services.
 const DEVICE: &str = "kube-ipvs0";
@@ -107,12 +107,8 @@ pub(super) fn delete_device(name: &str) -> Result<(), String> {
     request.finalize();
     let mut bytes = vec![0; request.buffer_len()];
     request.serialize(&mut bytes);
-    let done = || {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.send(&bytes, 0)?;
-        // The answer consists of its end.
-        until_end(&socket, |_, _| {})
-    };
-    done().map_err(|error: std::io::Error| format!("deleting it over netlink: {error}"))
+    // The answer consists of its end.
+    let done =
+        Socket::open(NETLINK_ROUTE).and_then(|mut socket| exchange(&mut socket, &bytes, |_, _| {}));
+    done.map_err(|error| format!("deleting it over netlink: {error}"))
 }

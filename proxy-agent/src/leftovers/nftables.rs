@@ -79,11 +79,10 @@ fn look(table: Table) -> io::Result<Option<Leftover>> {
 
 /// How many tables, chains or rules there are in this table.
 fn count(of: u16, table: Table) -> io::Result<usize> {
-    let socket = netlink::open()?;
     // All of the family: the kernel picks by table in some kinds of dump only.
-    socket.send(&request(of, NLM_F_DUMP, table.family(), 0, |_| {}), 0)?;
+    let all = request(of, NLM_F_DUMP, table.family(), 0, |_| {});
     let mut count = 0;
-    netlink::until_end(&socket, |kind, value| {
+    netlink::exchange(&mut netlink::open()?, &all, |kind, value| {
         count += usize::from(kind == TABLE && text(value) == NAME);
     })?;
     Ok(count)

@@ -42,14 +42,12 @@ pub(super) fn names() -> Result<Vec<String>, String> {
 }
 
 fn all() -> io::Result<Vec<String>> {
-    let socket = netlink::open()?;
     let list = request(LIST, NLM_F_DUMP, INET, 0, |attributes| {
         put(attributes, PROTOCOL, &[VERSION]);
         put(attributes, FLAGS, &NAMES_ONLY.to_be_bytes());
     });
-    socket.send(&list, 0)?;
     let mut names = Vec::new();
-    netlink::until_end(&socket, |kind, value| {
+    netlink::exchange(&mut netlink::open()?, &list, |kind, value| {
         names.extend((kind == NAME).then(|| text(value)));
     })?;
     Ok(names)

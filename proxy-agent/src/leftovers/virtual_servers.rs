@@ -7,10 +7,13 @@ use std::{
 };
 
 use netlink_packet_core::NLM_F_ACK;
-use netlink_sys::{Socket, protocols::NETLINK_GENERIC};
+use netlink_sys::protocols::NETLINK_GENERIC;
 
 // A request to generic netlink begins as one to netfilter does, with the command for a family.
-use crate::netfilter::netlink::{exactly, nest, put, put_string, request, until_end};
+use crate::netfilter::{
+    netlink::{exactly, exchange, nest, put, put_string, request},
+    socket::Socket,
+};
 
 /// Of the network namespace of the thread that reads it.
 const LIST: &str = "/proc/thread-self/net/ip_vs";
@@ -109,15 +112,18 @@ pub(super) fn delete(servers: &[&VirtualServer]) -> Result<(), String> {
         return Ok(());
     }
     let failed = |error: io::Error| format!("asking the kernel's IPVS over netlink: {error}");
-    let mut socket = Socket::new(NETLINK_GENERIC).map_err(failed)?;
-    socket.bind_auto().map_err(failed)?;
-    let family = number(&socket).map_err(failed)?;
+    let mut socket = Socket::open(NETLINK_GENERIC).map_err(failed)?;
+    let family = number(&mut socket).map_err(failed)?;
     let mut problems = Vec::new();
     for server in servers {
-        let sent = socket.send(&deletion(family, server), 0);
-        match sent.and_then(|_| until_end(&socket, |_, _| {})) {
+        match exchange(&mut socket, &deletion(family, server), |_, _| {}) {
             // What IPVS says of a virtual server that it does not have.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            // Whatever else the kernel has to say is lost, or late: the others would take as long.
+            Err(error) if error.raw_os_error().is_none() => {
+                problems.push(format!("{}: {error}", server.address));
+                break;
+            }
             Err(error) => problems.push(format!("{}: {error}", server.address)),
             Ok(()) => {}
         }
@@ -155,13 +161,12 @@ fn deletion(family: u16, server: &VirtualServer) -> Vec<u8> {
 }
 
 /// The number that IPVS has in generic netlink.
-fn number(socket: &Socket) -> io::Result<u16> {
+fn number(socket: &mut Socket) -> io::Result<u16> {
     let request = request(CONTROL, NLM_F_ACK, CONTROL_GET_FAMILY, 0, |attributes| {
         put_string(attributes, CONTROL_FAMILY_NAME, IPVS);
     });
-    socket.send(&request, 0)?;
     let mut found = None;
-    until_end(socket, |kind, value| {
+    exchange(socket, &request, |kind, value| {
         if kind == CONTROL_FAMILY_ID {
             found = exactly(value).ok().map(u16::from_ne_bytes);
         }

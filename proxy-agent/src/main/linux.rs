@@ -118,6 +118,10 @@ pub fn check(args: &CheckArgs) -> ExitCode {
 /// Removes what is in the kernel.
 pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
     let pin_dir = config::pin_dir(args)?;
+    // Without the rights to ask, what follows says so.
+    if let Ok(Some(holder)) = nftables::holder() {
+        return Err(OpenError::Held(holder).into());
+    }
     let cleanup = ebpf::cleanup(&pin_dir)?;
     let socket = admin::socket_path(&pin_dir);
     // Not every backend holds the pins; one that serves would write its rules again.
@@ -155,7 +159,7 @@ pub fn exit_code(error: &Error) -> Option<u8> {
     };
     match open {
         Some(OpenError::Host(_)) => Some(HOST_CANNOT),
-        Some(OpenError::Locked(_)) => Some(4),
+        Some(OpenError::Locked(_) | OpenError::Held(_)) => Some(4),
         Some(OpenError::Other(_)) | None => None,
     }
 }
@@ -187,6 +191,8 @@ mod tests {
         let locked = || OpenError::Locked("pins".into());
         assert_eq!(exit_code(&RunError::Open(locked()).into()), 4);
         assert_eq!(exit_code(&locked().into()), 4);
+        let held = OpenError::Held("process 7 of node-a".to_owned());
+        assert_eq!(exit_code(&RunError::Open(held).into()), 4);
         let other = OpenError::Other("odd".to_owned());
         assert_eq!(exit_code(&RunError::Open(other).into()), 1);
         let mistakes = ConfigError { mistakes: vec![] };

@@ -75,6 +75,9 @@ pub enum ConntrackError {
 
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
+        // An answer was lost, or there was no room for it.
+        io::ErrorKind::TimedOut => "what is left is looked for again",
+        _ if error.raw_os_error() == Some(libc::ENOBUFS) => "what is left is looked for again",
         io::ErrorKind::PermissionDenied => "run as root, or with CAP_NET_ADMIN",
         _ => "is the kernel's nf_conntrack_netlink there (CONFIG_NF_CT_NETLINK)?",
     }

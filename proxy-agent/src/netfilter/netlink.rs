@@ -8,10 +8,10 @@ use netlink_packet_core::{
     NLA_HEADER_SIZE, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer,
     NetlinkHeader, NlaBuffer, NlasIterator,
 };
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
+use netlink_sys::protocols::NETLINK_NETFILTER;
 
-/// The kernel's answers have 32 KiB at most.
-pub const LONGEST_ANSWER: usize = 64 * 1024;
+use super::socket::{Asked, Socket};
+
 /// Messages begin at multiples of this (`NLMSG_ALIGNTO`).
 const ALIGNED: usize = 4;
 /// Bytes of a netlink header.
@@ -21,39 +21,26 @@ const NETFILTER_HEADER: usize = 4;
 
 /// A socket that talks with the kernel's netfilter in the network namespace of this thread.
 pub fn open() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_NETFILTER)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    // Answers do not repeat the request.
-    socket.set_cap_ack(true)?;
-    Ok(socket)
-}
-
-/// The next datagram, in place of what `datagram` held, whatever signals arrive meanwhile.
-pub fn receive(socket: &Socket, datagram: &mut Vec<u8>) -> io::Result<()> {
-    loop {
-        datagram.clear();
-        datagram.reserve(LONGEST_ANSWER);
-        match socket.recv(datagram, 0) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            received => return received.map(drop),
-        }
-    }
+    Socket::open(NETLINK_NETFILTER)
 }
 
 /// Sends requests of which one wants an answer, and waits for that: how it ended.
 pub fn ask(requests: &[u8]) -> io::Result<()> {
-    let socket = open()?;
-    socket.send(requests, 0)?;
-    until_end(&socket, |_, _| {})
+    exchange(&mut open()?, requests, |_, _| {})
 }
 
-/// Shows each attribute of what a socket is answered, kind and value, until an answer ends it.
-pub fn until_end(socket: &Socket, mut answered: impl FnMut(u16, &[u8])) -> io::Result<()> {
-    let mut answer = Vec::new();
+/// Sends requests, and shows each attribute of what they are answered, kind and value, until an
+/// answer ends it. With an error that the kernel did not answer, the socket is of no more use.
+pub fn exchange(
+    socket: &mut Socket,
+    requests: &[u8],
+    mut answered: impl FnMut(u16, &[u8]),
+) -> io::Result<()> {
+    let asked = socket.send(requests)?;
+    let mut datagram = Vec::new();
     loop {
-        receive(socket, &mut answer)?;
-        for message in messages(&answer) {
+        socket.receive(&mut datagram)?;
+        for message in answers(&datagram, asked) {
             let message = message.map_err(io::Error::other)?;
             if let Some(ended) = end(&message).map_err(io::Error::other)? {
                 return ended;
@@ -125,6 +112,19 @@ pub fn messages(
         let next = length.checked_next_multiple_of(ALIGNED);
         rest = next.and_then(|next| rest.get(next..)).unwrap_or_default();
         Some(message)
+    })
+}
+
+/// The messages of a datagram that answer what was asked.
+pub fn answers(
+    datagram: &[u8],
+    asked: Asked,
+) -> impl Iterator<Item = Result<NetlinkBuffer<&[u8]>, DecodeError>> {
+    messages(datagram).filter(move |message| {
+        message.as_ref().map_or(true, |message| {
+            let number = asked.which(message.sequence_number(), message.port_number());
+            number.is_some()
+        })
     })
 }
 

@@ -30,6 +30,8 @@ pub struct Fake {
     repairs: Arc<Mutex<VecDeque<Mended>>>,
     lacks: &'static [Capability],
     gates: Arc<Mutex<VecDeque<Gate>>>,
+    /// How many Services there were each time that it was tended.
+    tended: Arc<Mutex<Vec<usize>>>,
 }
 
 /// Where a sync stands still.
@@ -94,6 +96,11 @@ impl Fake {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
 
+    /// How many Services there were each time that it was tended, since the last time.
+    pub fn tended(&self) -> Vec<usize> {
+        std::mem::take(&mut self.tended.lock().unwrap())
+    }
+
     /// A pipeline of node-a with this backend.
     pub fn pipeline(&self) -> Pipeline {
         self.pipeline_with(Demand::WhatItCan)
@@ -149,5 +156,9 @@ impl Backend for Fake {
                 after: Duration::from_secs(1),
             }),
         }
+    }
+
+    fn tend(&mut self, state: &NodeState) {
+        self.tended.lock().unwrap().push(state.services.len());
     }
 }

@@ -402,6 +402,20 @@ fn what_is_settled_is_not_lost_on_a_backend_that_does_not_take_it_at_once() {
 }
 
 #[test]
+fn what_is_owed_besides_the_state_waits_until_that_is_in_force() {
+    let fake = Fake::default();
+    let mut pipeline = pipeline(&fake);
+    pipeline.tend();
+    fake.answer(retry(Duration::from_secs(1)));
+    pipeline.take(vec![upsert("a", 1)]).unwrap();
+    pipeline.tend();
+    assert_eq!(fake.tended(), [], "nothing is in force");
+    pipeline.take(vec![]).unwrap();
+    pipeline.tend();
+    assert_eq!(fake.tended(), [1]);
+}
+
+#[test]
 fn a_repair_is_counted_and_logged_and_one_that_fails_is_a_sync_to_be_made() {
     let fake = Fake::default();
     let mut pipeline = pipeline(&fake);

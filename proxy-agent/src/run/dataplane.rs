@@ -144,12 +144,7 @@ impl Others {
                 }
                 Ok(Box::new(backend))
             }
-            BackendKind::Nftables => {
-                let opened = NftablesBackend::open(self.nftables);
-                Ok(Box::new(opened.map_err(|error| {
-                    OpenError::Host(format!("{error}; see `proxy-agent check`"))
-                })?))
-            }
+            BackendKind::Nftables => Ok(Box::new(NftablesBackend::open(self.nftables)?)),
         }
     }
 }

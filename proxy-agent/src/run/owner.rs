@@ -29,7 +29,7 @@ use crate::{
 
 /// Batches that are taken together at most, so that a flood does not put off the first of it.
 const MOST_TOGETHER: usize = 64;
-/// How often the backend is asked whether somebody else was at what it wrote.
+/// How often the backend is asked whether somebody else was at what it wrote, and may do what it owes.
 const WATCH: Duration = Duration::from_secs(1);
 
 /// State, backend, and all that listens to them.
@@ -151,7 +151,12 @@ impl Owner {
                     retry = self.advance()?;
                 }
                 _ = watch.tick(), if sync_period.is_some() => {
-                    if self.pipeline.disturbed() {
+                    let pipeline = &mut self.pipeline;
+                    let disturbed = block_in_place(|| {
+                        pipeline.tend();
+                        pipeline.disturbed()
+                    });
+                    if disturbed {
                         retry = self.repair(retry)?;
                     }
                 }

@@ -29,6 +29,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
         (**self).disturbed()
     }
 
+    fn tend(&mut self, state: &NodeState) {
+        (**self).tend(state);
+    }
+
     fn figures(&self) -> Vec<Figure> {
         (**self).figures()
     }

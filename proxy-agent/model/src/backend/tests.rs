@@ -95,7 +95,10 @@ fn a_backend_that_cannot_compare_says_so_and_writes_nothing() {
 }
 
 /// One that answers each method in its own way.
-struct Most;
+#[derive(Default)]
+struct Most {
+    tended: bool,
+}
 
 impl Backend for Most {
     fn name(&self) -> &'static str {
@@ -124,6 +127,14 @@ impl Backend for Most {
         })
     }
 
+    fn disturbed(&mut self) -> bool {
+        self.tended
+    }
+
+    fn tend(&mut self, state: &NodeState) {
+        self.tended = !state.services.is_empty();
+    }
+
     fn figures(&self) -> Vec<Figure> {
         vec![Figure {
             name: "places",
@@ -146,11 +157,14 @@ fn is_most(mut backend: impl Backend) {
     assert_eq!(differences, "differences of most");
     let problems = backend.repair(&state).unwrap().problems;
     assert_eq!(problems, ["problem of most"]);
+    assert!(!backend.disturbed());
+    backend.tend(&state);
+    assert!(backend.disturbed(), "tended");
     assert_eq!(backend.figures().len(), 1);
 }
 
 #[test]
 fn a_box_hands_every_method_on() {
-    let boxed: Box<dyn Backend> = Box::new(Most);
+    let boxed: Box<dyn Backend> = Box::new(Most::default());
     is_most(boxed);
 }

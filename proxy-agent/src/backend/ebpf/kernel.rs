@@ -212,7 +212,9 @@ impl Backend for EbpfBackend {
                 .map_err(|error| SyncError::Fatal {
                     cause: match error {
                         OpenError::Host(_) => FatalCause::Host,
-                        OpenError::Locked(_) | OpenError::Other(_) => FatalCause::Other,
+                        OpenError::Locked(_) | OpenError::Held(_) | OpenError::Other(_) => {
+                            FatalCause::Other
+                        }
                     },
                     reason: error.to_string(),
                 })?;

@@ -138,6 +138,18 @@ impl ServiceChain {
         name.into()
     }
 
+    /// How far a chain of this name is from where the kernel enters: none leads to one that is not
+    /// further. Those that are nearer are deleted first.
+    #[cfg(target_os = "linux")]
+    pub fn depth(name: &str) -> u8 {
+        let choosing = ["endpoint-", "node-endpoint-", "sticky-"];
+        if name.starts_with(Self::STICKY_ENDPOINT) {
+            2
+        } else {
+            u8::from(choosing.iter().any(|one| name.starts_with(one)))
+        }
+    }
+
     /// What is in it.
     pub fn rules(&self, facts: &Facts) -> Vec<Rule> {
         match self {

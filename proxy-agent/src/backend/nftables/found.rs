@@ -22,6 +22,8 @@ use super::{
 /// What is there.
 #[derive(Debug, Default)]
 pub struct Found {
+    /// Whether the kernel passes all of it by (`flags dormant`).
+    pub dormant: bool,
     /// Chains by name.
     pub chains: BTreeMap<Arc<str>, FoundChain>,
     /// The sets that every table has, as far as they have the form that they should have.
@@ -88,6 +90,12 @@ pub fn compare(
         comparison.plan = Plan::whole(wanted, elements);
         return comparison;
     };
+    if found.dormant {
+        let flags = Some("flags dormant".to_owned());
+        comparison.note(family, "", DifferenceKind::Changed, None, flags);
+        comparison.plan = Plan::whole(wanted, elements);
+        return comparison;
+    }
     if !comparison.fits(found, wanted, encoding) {
         comparison.plan = Plan::whole(wanted, elements);
         return comparison;

@@ -6,10 +6,14 @@
 
 mod abi;
 mod clients;
+mod describe;
 mod expressions;
 mod figures;
 mod keep;
 mod leave;
+mod lock;
+mod outline;
+mod owed;
 mod probe;
 mod read;
 mod socket;
@@ -18,11 +22,7 @@ mod transaction;
 mod typeof_data;
 mod wire;
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use proxy_model::{
     Backend, Capability, ChangeSet, Difference, Figure, IpFamily, NodeState, RepairReport,
@@ -31,8 +31,10 @@ use proxy_model::{
 
 use self::{
     figures::Counts,
+    lock::{Lock, LockError},
+    outline::{Outline, is_due},
+    owed::Owed,
     socket::Netlink,
-    stale::Stale,
     transaction::{Transaction, hook_number, rule_hash},
 };
 use super::{
@@ -42,18 +44,17 @@ use super::{
     ruleset::{Hook, Rule},
     wanted::{Elements, Wanted},
 };
-use crate::{logging::milliseconds, netfilter::conntrack::Cleaner};
+use crate::{backend::open::OpenError, logging::milliseconds};
 pub use figures::figures_described;
 pub use keep::{is_kept, keep, let_go};
 pub use leave::{cleanup, is_there, remove};
+pub use lock::holder;
 pub use probe::probe;
 pub use read::is_programmed;
 pub use socket::KernelError;
 
 /// How long to wait after an error.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Comparing because others change rules takes at most this part of the time.
-const SHARE: u32 = 20;
 const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 
 /// What it needs to know.
@@ -63,44 +64,57 @@ pub struct Options {
     pub mark: u32,
 }
 
-/// The backend. Works in the network namespace in which it was opened.
+/// The backend. Works in the network namespace in which it was opened: all threads that call it must
+/// be in that.
 #[derive(Debug)]
 pub struct NftablesBackend {
+    /// Nobody else programs these tables.
+    _lock: Lock,
     netlink: Netlink,
     mark: u32,
     /// What the tables hold; `None` when they must be read first.
     tables: Option<[Wanted; 2]>,
     /// The state of the last sync.
     state: NodeState,
-    stale: Stale,
     /// The generation of rules in which the tables were as they should be.
     generation: Option<u32>,
     /// How long the last comparison took, and when it was over.
     compared: Option<(Duration, Instant)>,
+    /// What the tables were seen to be when they were last compared.
+    outline: Option<Outline>,
     opened: Option<Instant>,
-    /// UDP flows that outlive what they were led by.
-    cleaner: Cleaner,
-    /// There may be clients with session affinity whose endpoint has left.
-    orphans: bool,
+    owed: Owed,
     counts: Counts,
 }
 
 impl NftablesBackend {
-    /// Opens a socket; changes nothing.
-    pub fn open(options: Options) -> Result<Self, KernelError> {
+    /// Takes the lock; changes nothing else.
+    pub fn open(options: Options) -> Result<Self, OpenError> {
+        let host = |error| OpenError::Host(format!("{error}; see `proxy-agent check`"));
+        let lock = Lock::take().map_err(|error| match error {
+            LockError::Held(holder) => OpenError::Held(holder),
+            LockError::Kernel(error) => host(error),
+        })?;
         Ok(Self {
-            netlink: Netlink::open()?,
+            _lock: lock,
+            netlink: Netlink::open().map_err(host)?,
             mark: options.mark,
             tables: None,
             state: NodeState::default(),
-            stale: Stale::default(),
             generation: None,
             compared: None,
+            outline: None,
             opened: Some(Instant::now()),
-            cleaner: Cleaner::new(),
-            orphans: false,
+            owed: Owed::default(),
             counts: Counts::default(),
         })
+    }
+
+    /// The same with room for so many bytes of answers to what it writes: a test can have it too
+    /// small.
+    pub fn with_room_for_answers(mut self, bytes: usize) -> Result<Self, KernelError> {
+        self.netlink = Netlink::with_room(bytes)?;
+        Ok(self)
     }
 
     /// Writes what a change comes to, as it follows from the state before.
@@ -143,7 +157,9 @@ impl NftablesBackend {
                 Err(error) if error.is(libc::ERESTART) && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
                 Ok(writes) => {
-                    self.cleaner.owe(plans.iter().flat_map(Plan::abandoned));
+                    let abandoned = plans.iter().flat_map(Plan::abandoned);
+                    self.owed.take_flows(abandoned);
+                    self.outline = self.outline_of(&tables);
                     self.tables = Some(tables);
                     self.counts.elements = elements;
                     return Ok(Whole {
@@ -154,6 +170,15 @@ impl NftablesBackend {
                 }
             }
         }
+    }
+
+    /// What the tables look like now that they are as they should be. `None` if that cannot be told:
+    /// then the next change by somebody else is looked at whatever it costs.
+    fn outline_of(&mut self, tables: &[Wanted; 2]) -> Option<Outline> {
+        let outline = Outline::see(&mut self.netlink, tables).ok()?;
+        let generation = self.netlink.generation().ok();
+        // Somebody may have been quicker. What looks right is compared when it is due.
+        (generation == self.generation || outline.is_whole(tables)).then_some(outline)
     }
 
     /// What the tables should hold for `state`, and how they differ from it.
@@ -167,7 +192,7 @@ impl NftablesBackend {
         let mut one = |family: IpFamily| -> Result<Wanted, KernelError> {
             let (wanted, elements): (Wanted, Elements) = Wanted::of(state, family, self.mark);
             let found = read::read(&mut self.netlink, family)?;
-            let waiting: BTreeSet<Arc<str>> = self.stale.names(family).collect();
+            let waiting = self.owed.stale(family);
             let found = found.as_ref();
             comparisons.push(compare(
                 found,
@@ -190,41 +215,18 @@ impl NftablesBackend {
         if writes > 0 {
             let (batch, confirmed) = transaction.finish();
             self.netlink.transact(&batch, confirmed)?;
-            self.generation = self.generation.map(after);
+            self.committed(1);
         }
         for (family, plan) in FAMILIES.into_iter().zip(plans) {
-            self.stale.put(family, plan);
-            // What another agent left in the set is not known.
-            self.orphans |= self.opened.is_some() || clients::may_be_orphaned(plan);
+            self.owed.take(family, plan, self.opened.is_some());
         }
         self.counts.written += writes as u64;
         Ok(writes)
     }
 
-    /// Deletes what nothing leads to any more.
-    fn tidy(&mut self) {
-        let Some(tables) = &self.tables else { return };
-        if std::mem::take(&mut self.orphans) {
-            for wanted in tables {
-                match clients::forget(&mut self.netlink, wanted) {
-                    Ok(transactions) => {
-                        for _ in 0..transactions {
-                            self.generation = self.generation.map(after);
-                        }
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "clients of endpoints that left not forgotten");
-                        self.orphans = true;
-                    }
-                }
-            }
-        }
-        let needed: [BTreeSet<_>; 2] = tables.each_ref().map(|wanted| {
-            let ranges = wanted.ranges.keys().cloned();
-            wanted.chain_names().into_iter().chain(ranges).collect()
-        });
-        let deleted = self.stale.delete(&mut self.netlink, &needed);
-        for _ in 0..deleted {
+    /// Counts transactions of our own.
+    fn committed(&mut self, transactions: u32) {
+        for _ in 0..transactions {
             self.generation = self.generation.map(after);
         }
     }
@@ -321,14 +323,10 @@ impl Backend for NftablesBackend {
             whole.writes
         };
         self.state = state.clone();
-        self.tidy();
-        if let Err(error) = self.cleaner.after_sync(state, change) {
-            tracing::warn!(
-                %error,
-                text = "UDP clients may keep to endpoints that are gone; tried again with the next \
-                        change",
-                "stale flows not removed"
-            );
+        if let Some(tables) = &self.tables {
+            let owed = &mut self.owed;
+            let done = owed.after_sync(&mut self.netlink, tables, state, change);
+            self.committed(done);
         }
         Ok(SyncReport {
             writes,
@@ -346,7 +344,6 @@ impl Backend for NftablesBackend {
     }
 
     fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
-        self.tidy();
         if self.opened.is_some() {
             // Nothing is in force yet that could differ.
             let report = self.sync(state, &state.as_change_set())?;
@@ -371,17 +368,28 @@ impl Backend for NftablesBackend {
     }
 
     fn disturbed(&mut self) -> bool {
-        let rested = self
-            .compared
-            .is_none_or(|(took, at)| at.elapsed() >= took * SHARE);
-        if self.opened.is_some() || self.tables.is_none() || !rested {
+        let Some(tables) = self.tables.as_ref().filter(|_| self.opened.is_none()) else {
+            return false;
+        };
+        let generation = self.netlink.generation().ok();
+        if generation.is_none() || generation == self.generation {
             return false;
         }
-        let generation = self.netlink.generation().ok();
-        generation.is_some() && generation != self.generation
+        let compared = self.compared.map(|(took, at)| (took, at.elapsed()));
+        is_due(compared, || {
+            let seen = Outline::see(&mut self.netlink, tables).ok();
+            seen.is_some() && seen == self.outline
+        })
+    }
+
+    fn tend(&mut self, _: &NodeState) {
+        if let Some(tables) = &self.tables {
+            let done = self.owed.tend(&mut self.netlink, tables);
+            self.committed(done);
+        }
     }
 
     fn figures(&self) -> Vec<Figure> {
-        figures::figures(&self.counts, &self.cleaner)
+        figures::figures(&self.counts, self.owed.cleaner())
     }
 }

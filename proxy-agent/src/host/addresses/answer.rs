@@ -17,9 +17,10 @@ const ALIGNED: usize = 4;
 /// How a dump ended: whether it is whole, or the kernel's reason why there is none.
 pub(super) type Ended = io::Result<bool>;
 
-/// Reads one datagram of a dump, and adds the addresses that count. `None`: more is to come.
+/// Reads one datagram of what answers the request `sequence`, a dump, and adds the addresses that count. `None`: more is to come.
 pub(super) fn read(
     datagram: &[u8],
+    sequence: u32,
     addresses: &mut BTreeSet<IpAddr>,
 ) -> Result<Option<Ended>, DecodeError> {
     let mut rest = datagram;
@@ -29,6 +30,9 @@ pub(super) fn read(
         rest = rest
             .get(length.next_multiple_of(ALIGNED)..)
             .unwrap_or_default();
+        if message.header.sequence_number != sequence {
+            continue;
+        }
         if message.header.flags & NLM_F_DUMP_INTR != 0 {
             return Ok(Some(Ok(false)));
         }

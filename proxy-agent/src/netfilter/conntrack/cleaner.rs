@@ -10,6 +10,7 @@ use std::{
 use proxy_model::{Change, ChangeSet, Figure, FigureKind, IpFamily, NodeState};
 
 use super::{Cleaned, ConntrackError, Expected, clean, gone, needs_cleaning};
+use crate::netfilter::retry::Retry;
 
 /// Cleans after syncs. A backend has one, and tells it of every sync that succeeded.
 ///
@@ -21,6 +22,7 @@ pub struct Cleaner {
     owed: BTreeSet<SocketAddr>,
     /// A clean failed.
     failed: bool,
+    retry: Retry,
     deleted: [usize; 2],
     cleans: usize,
     spent: Duration,
@@ -41,7 +43,8 @@ impl Cleaner {
     /// To be called when `now` is in force, with what the backend was told to change. Removes the
     /// flows that became stale; `None` if none can have.
     ///
-    /// After an error, the next call looks at all flows, whatever changed.
+    /// After an error, the next clean looks at all flows, whatever changed: [`Cleaner::tend`] makes
+    /// up for it if no change does.
     pub fn after_sync(
         &mut self,
         now: &NodeState,
@@ -50,17 +53,37 @@ impl Cleaner {
         let Some(expected) = self.expected(now, change) else {
             return Ok(None);
         };
+        self.clean(&expected).map(Some)
+    }
+
+    /// To be called every now and then while the state of the last sync is in force: makes up for a
+    /// clean that failed, later each time that it fails again. `None` if there is nothing to do.
+    pub fn tend(&mut self, now: Instant) -> Result<Option<Cleaned>, ConntrackError> {
+        let Some(expected) = self.missed(now) else {
+            return Ok(None);
+        };
+        self.clean(&expected).map(Some)
+    }
+
+    fn clean(&mut self, expected: &Expected) -> Result<Cleaned, ConntrackError> {
         let began = Instant::now();
-        let cleaned = clean(&expected);
+        let cleaned = clean(expected);
         self.spent += began.elapsed();
-        self.done(cleaned).map(Some)
+        self.done(cleaned, Instant::now())
+    }
+
+    /// What to clean by now; `None` if nothing was missed, or it is not time to try again.
+    pub(super) fn missed(&self, now: Instant) -> Option<Expected> {
+        let owed = self.owed.iter().copied();
+        (self.failed && self.retry.is_due(now)).then(|| Expected::of_all(&self.before, owed))
     }
 
     /// What to clean by; `None` if there is nothing to clean.
     pub(super) fn expected(&mut self, now: &NodeState, change: &ChangeSet) -> Option<Expected> {
         let before = std::mem::replace(&mut self.before, now.clone());
         let needed = needs_cleaning(&before, now, change);
-        if !needed && !self.failed && self.owed.is_empty() {
+        // What was missed is made up for when it is time for that.
+        if !needed && (self.failed || self.owed.is_empty()) {
             return None;
         }
         let behind = self.failed || !self.owed.is_empty();
@@ -78,9 +101,11 @@ impl Cleaner {
     pub(super) fn done(
         &mut self,
         cleaned: Result<Cleaned, ConntrackError>,
+        now: Instant,
     ) -> Result<Cleaned, ConntrackError> {
         self.cleans += 1;
         self.failed = cleaned.is_err();
+        self.retry.tried(cleaned.is_ok(), now);
         let cleaned = cleaned?;
         self.owed.clear();
         self.deleted[0] += cleaned.deleted_v4;

@@ -4,7 +4,10 @@ use std::io;
 
 use proxy_model::IpFamily;
 
-use super::super::netlink::{attributes, end, is_interrupted, messages, open, receive};
+use super::super::{
+    netlink::{answers, attributes, end, is_interrupted, open},
+    socket::Asked,
+};
 use super::{
     ConntrackError, attempted,
     flow::{self, Flow, Identity},
@@ -30,17 +33,17 @@ pub(super) fn each(
     mut visit: impl FnMut(&Flow, Identity<'_>) -> Result<(), ConntrackError>,
 ) -> Result<bool, ConntrackError> {
     let asked = attempted("asking the kernel for its connections over netlink");
-    let socket = open().map_err(&asked)?;
+    let mut socket = open().map_err(&asked)?;
     let request = match wanted {
         Wanted::Protocol(family, protocol) => message::dump_protocol(family, protocol),
         Wanted::Translated => message::dump_translated(),
     };
-    socket.send(&request, 0).map_err(&asked)?;
+    let sent = socket.send(&request).map_err(&asked)?;
     let mut whole = true;
     let mut datagram = Vec::new();
     loop {
-        receive(&socket, &mut datagram).map_err(&asked)?;
-        match read(&datagram, &mut whole, &mut visit)? {
+        socket.receive(&mut datagram).map_err(&asked)?;
+        match read(&datagram, sent, &mut whole, &mut visit)? {
             None => {}
             Some(Ok(())) => return Ok(whole),
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
@@ -52,10 +55,11 @@ pub(super) fn each(
 /// Reads one datagram of a dump. `None`: more is to come.
 fn read(
     datagram: &[u8],
+    asked: Asked,
     whole: &mut bool,
     visit: &mut Visit<'_>,
 ) -> Result<Option<io::Result<()>>, ConntrackError> {
-    for message in messages(datagram) {
+    for message in answers(datagram, asked) {
         let message = message?;
         *whole &= !is_interrupted(&message);
         if let Some(ended) = end(&message)? {

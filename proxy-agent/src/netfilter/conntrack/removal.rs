@@ -1,10 +1,12 @@
 //! Removes entries of the kernel's table of connections, by the handful: a system call for each
 //! would be most of the work.
 
-use netlink_sys::Socket;
 use proxy_model::IpFamily;
 
-use super::super::netlink::{end, messages, open, receive};
+use super::super::{
+    netlink::{answers, end, open},
+    socket::Socket,
+};
 use super::{ConntrackError, attempted, flow::Identity, message::delete};
 
 /// Entries of a handful. Each is answered, and all answers must fit into the socket.
@@ -50,13 +52,13 @@ impl Removal {
             return Ok(());
         }
         let attempt = attempted("removing a connection over netlink");
-        self.socket.send(&self.requests, 0).map_err(&attempt)?;
+        let asked = self.socket.send(&self.requests).map_err(&attempt)?;
         self.requests.clear();
         let mut refused = Ok(());
         let mut answer = Vec::new();
         while self.waiting > 0 {
-            receive(&self.socket, &mut answer).map_err(&attempt)?;
-            for message in messages(&answer) {
+            self.socket.receive(&mut answer).map_err(&attempt)?;
+            for message in answers(&answer, asked) {
                 let message = message?;
                 let Some(ended) = end(&message)? else {
                     continue;

@@ -213,6 +213,18 @@ async fn the_kernel_is_compared_every_period_and_when_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_backend_owes_needs_no_change_to_be_done() {
+    let running = Running::start(NEVER).await;
+    running.tell(&[1, 2]).await;
+    running.messages.send(Message::Synced).await.unwrap();
+    running.until(|facts| facts.revision == 1).await;
+    // With every question that is answered, time has gone by.
+    let fake = running.fake.clone();
+    running.until(|_| fake.tended() == [2]).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn where_nothing_is_programmed_nothing_is_compared() {
     let running = Running::start_with(None).await;
     running.messages.send(Message::Synced).await.unwrap();

@@ -1,25 +1,8 @@
-//! Why the eBPF dataplane could not be opened.
+//! What becomes an error of opening the eBPF dataplane, and how.
 
-use std::{io, path::PathBuf};
+use std::io;
 
-use thiserror::Error;
-
-/// Why the eBPF dataplane could not be opened. Nothing that was in force before has changed.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// This host, or the rights of this process, do not allow it.
-    #[error("{0}")]
-    Host(String),
-    /// Another agent uses the same pins.
-    #[error(
-        "another agent holds pin directory {0}: stop it first; a second agent needs a --pin-dir of \
-         its own"
-    )]
-    Locked(PathBuf),
-    /// Anything else.
-    #[error("{0}")]
-    Other(String),
-}
+pub use crate::backend::open::OpenError;
 
 /// What to do when the kernel denies permission.
 pub const RIGHTS: &str = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";

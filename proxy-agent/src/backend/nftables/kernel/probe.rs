@@ -18,7 +18,7 @@ use proxy_model::{
     ServiceState, SourceRanges, TrafficPolicy,
 };
 
-use super::{FAMILIES, KernelError, socket::Netlink, transaction::Transaction};
+use super::{FAMILIES, KernelError, lock, socket::Netlink, transaction::Transaction};
 use crate::backend::{
     check::Requirement,
     nftables::{MASQUERADE_BIT, plan::Plan, wanted::Wanted},
@@ -31,7 +31,27 @@ const LEAST: (u32, u32) = (5, 13);
 /// Every requirement, the simplest first.
 pub fn probe() -> Vec<Requirement> {
     let netlink = Netlink::open().and_then(|mut netlink| netlink.generation());
-    vec![kernel(), nf_tables(&netlink), rules(netlink.is_ok())]
+    vec![
+        kernel(),
+        nf_tables(&netlink),
+        rules(netlink.is_ok()),
+        held(lock::holder().ok().flatten()),
+    ]
+}
+
+/// Whether an agent is there already. That is no lack of this host.
+fn held(holder: Option<String>) -> Requirement {
+    Requirement {
+        name: "lock",
+        required: false,
+        met: holder.is_none(),
+        found: holder.as_ref().map_or_else(
+            || "nobody programs rules here".to_owned(),
+            |holder| format!("an agent serves with nftables here: {holder}"),
+        ),
+        reason: "one agent at a time programs the rules of a network namespace",
+        remedy: holder.map(|_| "nothing, or stop it before another one is started here".to_owned()),
+    }
 }
 
 fn kernel() -> Requirement {
@@ -123,7 +143,12 @@ fn write_everything() -> Result<(), KernelError> {
         transaction.write(family, &wanted.fixed, &Plan::whole(&wanted, &elements));
     }
     let (batch, confirmed) = transaction.finish();
-    netlink.transact(&batch, confirmed)
+    netlink.transact(&batch, confirmed)?;
+    match lock::Lock::take() {
+        Err(lock::LockError::Kernel(error)) => Err(error),
+        // Nobody else is in this namespace.
+        _ => Ok(()),
+    }
 }
 
 /// A state that needs every kind of rule.
@@ -194,6 +219,14 @@ fn service(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_holds_the_lock_is_told_and_makes_no_host_unusable() {
+        assert!(held(None).met);
+        let held = held(Some("process 7 of node-a".to_owned()));
+        assert!(!held.met && !held.required);
+        assert!(held.found.ends_with("process 7 of node-a"), "{held:?}");
+    }
 
     #[test]
     fn releases_are_compared_as_numbers() {

@@ -24,10 +24,13 @@ pub fn read(netlink: &mut Netlink, family: IpFamily) -> Result<Option<Found>, Ke
     /// is refused by the kernel, and read again.
     const ATTEMPTS: u32 = 10;
     for attempt in 1.. {
-        if !netlink.has_table(family, TABLE)? {
+        let Some(flags) = netlink.table_flags(family, TABLE)? else {
             return Ok(None);
-        }
-        let mut found = Found::default();
+        };
+        let mut found = Found {
+            dormant: flags & abi::NFT_TABLE_F_DORMANT != 0,
+            ..Found::default()
+        };
         if attempt_once(netlink, family, &mut found)?.is_some() || attempt == ATTEMPTS {
             return Ok(Some(found));
         }

@@ -1,19 +1,22 @@
 //! The socket to `nf_tables`: a batch out and what the kernel says of it, a question out and all that
 //! it answers. Knows messages, not what they mean.
 
-use std::{io, ops::ControlFlow};
+use std::{collections::BTreeMap, io, ops::ControlFlow};
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
-use nix::sys::socket::{setsockopt, sockopt};
+use netlink_sys::protocols::NETLINK_NETFILTER;
 use proxy_model::IpFamily;
 use thiserror::Error;
 
 use super::{
     abi,
+    describe::describe,
     expressions::nfproto,
     wire::{Attributes, Head, Message, Messages, Read, each},
 };
-use crate::backend::nftables::{TABLE, key::Key, sets::Set};
+use crate::{
+    backend::nftables::{TABLE, key::Key, sets::Set},
+    netfilter::socket::{Asked, Socket},
+};
 
 /// What the kernel would not do.
 #[derive(Debug, Error)]
@@ -31,88 +34,94 @@ impl KernelError {
         Self { what, error }
     }
 
+    /// The kernel gave this reason.
+    pub fn of(what: impl Into<String>, errno: i32) -> Self {
+        Self::new(what, io::Error::from_raw_os_error(errno))
+    }
+
     /// Whether the kernel gave this reason.
     pub fn is(&self, errno: i32) -> bool {
         self.error.raw_os_error() == Some(errno)
     }
 }
 
-/// Answers come in pieces of at most this many bytes.
-const LONGEST_ANSWER: usize = 64 * 1024;
 /// Room for errors that come at once: one for each message that cannot be done.
 const ROOM: usize = 4 * 1024 * 1024;
 
-/// A socket of `nf_tables`.
+/// A socket of `nf_tables`; after each error another one.
+#[derive(Debug)]
 pub struct Netlink {
-    socket: Socket,
-}
-
-impl std::fmt::Debug for Netlink {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Netlink").finish_non_exhaustive()
-    }
+    /// `None` after an error: it may hold answers that nobody waits for any more, or be in the
+    /// middle of one.
+    socket: Option<Socket>,
+    room: usize,
 }
 
 impl Netlink {
-    /// Opens one in the network namespace of the caller's thread, where it stays.
+    /// Opens one in the network namespace of the caller's thread, where it stays. After an error the
+    /// next is opened in that of the thread then.
     pub fn open() -> Result<Self, KernelError> {
+        Self::with_room(ROOM)
+    }
+
+    /// The same with room for so many bytes of answers.
+    pub fn with_room(room: usize) -> Result<Self, KernelError> {
+        let mut netlink = Self { socket: None, room };
+        netlink.socket = Some(netlink.reopen()?);
+        Ok(netlink)
+    }
+
+    fn reopen(&self) -> Result<Socket, KernelError> {
         let failed = |error| KernelError::new("opening a netlink socket", error);
-        let mut socket = Socket::new(NETLINK_NETFILTER).map_err(failed)?;
-        socket.bind_auto().map_err(failed)?;
-        socket.connect(&SocketAddr::new(0, 0)).map_err(failed)?;
+        let socket = Socket::open(NETLINK_NETFILTER).map_err(failed)?;
         // Without the right to it, what the administrator allows is what there is.
-        if let Err(error) = setsockopt(&socket, sockopt::RcvBufForce, &ROOM) {
+        if let Err(error) = socket.make_room(self.room) {
             tracing::debug!(%error, "room for answers not raised");
         }
-        Ok(Self { socket })
+        Ok(socket)
+    }
+
+    /// Sends `request`, and hands each message that answers it to `take`, with the number of what
+    /// it answers, until that says what came of it.
+    fn exchange<B>(
+        &mut self,
+        request: &Messages,
+        what: impl Fn() -> String,
+        take: impl FnMut(u32, Message<'_>) -> ControlFlow<B>,
+    ) -> Result<B, KernelError> {
+        let mut socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => self.reopen()?,
+        };
+        let failed = |error| KernelError::new(what(), error);
+        let asked = socket.send(request.as_bytes()).map_err(failed)?;
+        let came = receive(&socket, asked, take).map_err(failed)?;
+        self.socket = Some(socket);
+        Ok(came)
     }
 
     /// Does all of a batch, or nothing: `confirmed` is the number of the message that the kernel
     /// says something about whatever happens.
     pub fn transact(&mut self, batch: &Messages, confirmed: u32) -> Result<(), KernelError> {
-        let bytes = batch.as_bytes();
-        let what = || format!("sending a transaction of {} bytes", bytes.len());
-        // A batch is one message to the kernel, however long.
-        let room = bytes.len().saturating_add(LONGEST_ANSWER);
-        if room > LONGEST_ANSWER * 2 {
-            setsockopt(&self.socket, sockopt::SndBufForce, &room)
-                .map_err(|error| KernelError::new(what(), error.into()))?;
-        }
-        let sent = self.socket.send(bytes, 0);
-        let sent = sent.map_err(|error| KernelError::new(what(), error))?;
-        if sent != bytes.len() {
-            return Err(KernelError::new(what(), io::Error::other("cut short")));
-        }
-        let mut first: Option<(u32, i32)> = None;
-        loop {
-            let answer = self.receive("reading what became of a transaction")?;
-            let read = each(&answer, |message| {
-                if message.kind != abi::NLMSG_ERROR {
-                    return ControlFlow::Continue(());
-                }
-                if let Some(errno) = errno(&message) {
-                    first.get_or_insert((message.sequence, errno));
-                }
-                // The begin of a batch that cannot be taken at all is answered instead of all else.
-                let over =
-                    message.sequence == confirmed || (message.sequence == 1 && first.is_some());
-                if over {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            });
-            if read.is_break() {
-                break;
-            }
-        }
-        match first {
+        match self.refusals(batch, confirmed)?.first_key_value() {
             None => Ok(()),
-            Some((sequence, errno)) => Err(KernelError::new(
-                describe(batch, sequence),
-                io::Error::from_raw_os_error(errno),
-            )),
+            Some((number, errno)) => Err(self.refused(describe(batch, *number), *errno)),
         }
+    }
+
+    /// The same, if the kernel refuses some of it: returns the numbers of those messages, each with
+    /// the reason. An error where the kernel does not tell.
+    pub fn refusals(
+        &mut self,
+        batch: &Messages,
+        confirmed: u32,
+    ) -> Result<BTreeMap<u32, i32>, KernelError> {
+        let what = || format!("a transaction of {} bytes", batch.as_bytes().len());
+        let mut refused = BTreeMap::new();
+        self.exchange(batch, what, |number, message| {
+            judge(&mut refused, number, errno(&message), confirmed)
+        })?;
+        Ok(refused)
     }
 
     /// Everything that the kernel has of `kind`, each message handed to `take`. `None` if it was
@@ -124,62 +133,53 @@ impl Netlink {
         fill: impl FnOnce(&mut Attributes<'_>),
         mut take: impl FnMut(Read<'_>),
     ) -> Result<Option<()>, KernelError> {
-        const WHAT: &str = "reading the table";
+        let what = || "reading the table".to_owned();
         let request = question(nfproto(family), kind, abi::NLM_F_DUMP, fill);
-        self.send(&request, WHAT)?;
         let mut whole = true;
-        loop {
-            let answer = self.receive(WHAT)?;
-            let read = each(&answer, |message| {
-                whole &= message.flags & abi::NLM_F_DUMP_INTR == 0;
-                match message.kind {
-                    abi::NLMSG_DONE => ControlFlow::Break(None),
-                    abi::NLMSG_ERROR => ControlFlow::Break(errno(&message)),
-                    _ => {
-                        take(Read(message.attributes));
-                        ControlFlow::Continue(())
-                    }
-                }
-            });
-            match read {
-                ControlFlow::Continue(()) => {}
-                ControlFlow::Break(None) => return Ok(whole.then_some(())),
-                ControlFlow::Break(Some(libc::EINTR)) => return Ok(None),
-                ControlFlow::Break(Some(errno)) => {
-                    let error = io::Error::from_raw_os_error(errno);
-                    return Err(KernelError::new(WHAT, error));
+        let ended = self.exchange(&request, what, |_, message| {
+            whole &= message.flags & abi::NLM_F_DUMP_INTR == 0;
+            match message.kind {
+                // With an error in it if there was one on the way.
+                abi::NLMSG_DONE | abi::NLMSG_ERROR => ControlFlow::Break(errno(&message)),
+                _ => {
+                    take(Read(message.attributes));
+                    ControlFlow::Continue(())
                 }
             }
+        })?;
+        match ended {
+            None => Ok(whole.then_some(())),
+            Some(libc::EINTR) => Ok(None),
+            Some(errno) => Err(self.refused(what(), errno)),
         }
     }
 
     /// How often rules were changed in this namespace, by anybody.
     pub fn generation(&mut self) -> Result<u32, KernelError> {
-        const WHAT: &str = "asking for the generation of the rules";
+        let what = || "asking for the generation of the rules".to_owned();
         let request = question(0, abi::NFT_MSG_GETGEN, 0, |_| {});
-        self.send(&request, WHAT)?;
-        let answer = self.receive(WHAT)?;
-        let mut generation = None;
-        let mut failed = None;
-        let walked = each(&answer, |message| {
-            match message.kind {
-                abi::NLMSG_ERROR => failed = errno(&message),
-                _ => generation = Read(message.attributes).number(abi::NFTA_GEN_ID),
-            }
-            ControlFlow::<()>::Continue(())
-        });
-        debug_assert!(walked.is_continue());
-        generation.ok_or_else(|| {
-            let error = failed.map_or_else(
-                || io::Error::other("the kernel gave none"),
-                io::Error::from_raw_os_error,
-            );
-            KernelError::new(WHAT, error)
-        })
+        let answer = self.exchange(&request, what, |_, message| {
+            ControlFlow::Break(match message.kind {
+                abi::NLMSG_ERROR => Err(errno(&message)),
+                _ => Read(message.attributes)
+                    .number(abi::NFTA_GEN_ID)
+                    .ok_or(None),
+            })
+        })?;
+        answer.map_err(|errno| self.refused(what(), errno.unwrap_or(libc::EBADMSG)))
     }
 
     /// Whether `table` of `family` is there.
     pub fn has_table(&mut self, family: IpFamily, table: &str) -> Result<bool, KernelError> {
+        Ok(self.table_flags(family, table)?.is_some())
+    }
+
+    /// The flags of `table` of `family`; `None` if it is not there.
+    pub fn table_flags(
+        &mut self,
+        family: IpFamily,
+        table: &str,
+    ) -> Result<Option<u32>, KernelError> {
         let request = question(
             nfproto(family),
             abi::NFT_MSG_GETTABLE,
@@ -188,7 +188,9 @@ impl Netlink {
                 attributes.text(abi::NFTA_TABLE_NAME, table);
             },
         );
-        self.exists(&request, "looking for the table")
+        self.ask(&request, "looking for the table", |read| {
+            read.number(abi::NFTA_TABLE_FLAGS).unwrap_or(0)
+        })
     }
 
     /// Whether a set of the table has an element.
@@ -206,49 +208,92 @@ impl Netlink {
         };
         let kind = abi::NFT_MSG_GETSETELEM;
         let request = question(nfproto(family), kind, abi::NLM_F_ACK, fill);
-        self.exists(&request, "looking for an element")
+        let found = self.ask(&request, "looking for an element", |_| ())?;
+        Ok(found.is_some())
     }
 
-    fn exists(&mut self, request: &Messages, what: &str) -> Result<bool, KernelError> {
-        self.send(request, what)?;
-        loop {
-            let answer = self.receive(what)?;
-            let read = each(&answer, |message| match message.kind {
+    /// The object that `request`, which wants to be confirmed, asks for, as `take` sees it; `None` if
+    /// it is not there.
+    pub fn ask<T>(
+        &mut self,
+        request: &Messages,
+        what: &str,
+        mut take: impl FnMut(Read<'_>) -> T,
+    ) -> Result<Option<T>, KernelError> {
+        let mut found = None;
+        let ended = self.exchange(
+            request,
+            || what.to_owned(),
+            |_, message| match message.kind {
                 abi::NLMSG_ERROR => ControlFlow::Break(errno(&message)),
-                _ => ControlFlow::Continue(()),
-            });
-            match read {
-                ControlFlow::Continue(()) => {}
-                ControlFlow::Break(None) => return Ok(true),
-                ControlFlow::Break(Some(libc::ENOENT)) => return Ok(false),
-                ControlFlow::Break(Some(errno)) => {
-                    let error = io::Error::from_raw_os_error(errno);
-                    return Err(KernelError::new(what, error));
+                _ => {
+                    found = Some(take(Read(message.attributes)));
+                    ControlFlow::Continue(())
                 }
-            }
+            },
+        )?;
+        match ended {
+            None => Ok(found),
+            Some(libc::ENOENT) => Ok(None),
+            Some(errno) => Err(self.refused(what, errno)),
         }
     }
 
-    fn send(&mut self, request: &Messages, what: &str) -> Result<(), KernelError> {
-        let sent = self.socket.send(request.as_bytes(), 0);
-        sent.map(drop)
-            .map_err(|error| KernelError::new(what, error))
+    /// The socket is let go with every error, whatever it is.
+    fn refused(&mut self, what: impl Into<String>, errno: i32) -> KernelError {
+        self.socket = None;
+        KernelError::of(what, errno)
     }
+}
 
-    /// Answers are there when sending returns: the kernel does what it is told at once.
-    fn receive(&mut self, what: &str) -> Result<Vec<u8>, KernelError> {
-        let mut answer = Vec::with_capacity(LONGEST_ANSWER);
-        loop {
-            match self.socket.recv(&mut answer, 0) {
-                Ok(_) => return Ok(answer),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(KernelError::new(what, error)),
+fn receive<B>(
+    socket: &Socket,
+    asked: Asked,
+    mut take: impl FnMut(u32, Message<'_>) -> ControlFlow<B>,
+) -> io::Result<B> {
+    let mut answer = Vec::new();
+    loop {
+        socket.receive(&mut answer)?;
+        let came = each(&answer, |message| {
+            match asked.which(message.sequence, message.port) {
+                Some(number) => take(number, message),
+                None => ControlFlow::Continue(()),
             }
+        });
+        if let ControlFlow::Break(came) = came {
+            return Ok(came);
         }
     }
 }
 
-fn question(family: u8, kind: u16, flags: u16, fill: impl FnOnce(&mut Attributes<'_>)) -> Messages {
+/// Takes one answer to a batch: what the kernel says of the message with this number. Breaks when
+/// there is no more to come.
+///
+/// Of a batch that cannot be taken at all, or that cannot be committed, the begin is answered: in
+/// place of all others, or before them, the confirmation included.
+fn judge(
+    refused: &mut BTreeMap<u32, i32>,
+    number: u32,
+    errno: Option<i32>,
+    confirmed: u32,
+) -> ControlFlow<()> {
+    if let Some(errno) = errno {
+        refused.entry(number).or_insert(errno);
+    }
+    if number == confirmed || (number == 1 && errno.is_some()) {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
+    }
+}
+
+/// A request about one family.
+pub fn question(
+    family: u8,
+    kind: u16,
+    flags: u16,
+    fill: impl FnOnce(&mut Attributes<'_>),
+) -> Messages {
     let mut request = Messages::default();
     let head = Head {
         kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
@@ -269,37 +314,33 @@ fn errno(message: &Message<'_>) -> Option<i32> {
     }
 }
 
-/// What the message with this number was to do.
-fn describe(batch: &Messages, sequence: u32) -> String {
-    let Some((kind, attributes)) = batch.find(sequence) else {
-        return "a transaction".to_owned();
-    };
-    let read = Read(attributes);
-    let (verb, name) = match kind & 0xff {
-        _ if kind == abi::NFNL_MSG_BATCH_BEGIN => return "a transaction".to_owned(),
-        abi::NFT_MSG_NEWTABLE => ("making the table", None),
-        abi::NFT_MSG_DELTABLE => ("removing the table", None),
-        abi::NFT_MSG_NEWCHAIN => ("making the chain", read.text(abi::NFTA_CHAIN_NAME)),
-        abi::NFT_MSG_DELCHAIN => ("removing the chain", read.text(abi::NFTA_CHAIN_NAME)),
-        abi::NFT_MSG_NEWRULE => (
-            "making a rule of the chain",
-            read.text(abi::NFTA_RULE_CHAIN),
-        ),
-        abi::NFT_MSG_DELRULE => ("emptying the chain", read.text(abi::NFTA_RULE_CHAIN)),
-        abi::NFT_MSG_NEWSET => ("making the set", read.text(abi::NFTA_SET_NAME)),
-        abi::NFT_MSG_DELSET => ("removing the set", read.text(abi::NFTA_SET_NAME)),
-        abi::NFT_MSG_NEWSETELEM => (
-            "adding elements to the set",
-            read.text(abi::NFTA_SET_ELEM_LIST_SET),
-        ),
-        abi::NFT_MSG_DELSETELEM => (
-            "removing elements from the set",
-            read.text(abi::NFTA_SET_ELEM_LIST_SET),
-        ),
-        _ => ("a transaction", None),
-    };
-    match name {
-        Some(name) => format!("{verb} {name}"),
-        None => verb.to_owned(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What answers come to, each the number of a message and what is said of it; the last message
+    /// is number 5.
+    fn judged(answers: &[(u32, Option<i32>)]) -> Option<BTreeMap<u32, i32>> {
+        let mut refused = BTreeMap::new();
+        let mut answers = answers.iter();
+        let ended =
+            answers.any(|(number, errno)| judge(&mut refused, *number, *errno, 5).is_break());
+        ended.then_some(refused)
+    }
+
+    #[test]
+    fn a_batch_is_done_if_the_last_message_is_confirmed_and_none_refused() {
+        assert_eq!(judged(&[(5, None)]), Some([].into()));
+        let two = [(2, libc::ENOENT), (4, libc::EBUSY)];
+        let answers = [(2, Some(libc::ENOENT)), (4, Some(libc::EBUSY)), (5, None)];
+        assert_eq!(judged(&answers), Some(two.into()));
+        assert_eq!(judged(&answers[..2]), None, "the last is still to come");
+    }
+
+    #[test]
+    fn a_batch_that_is_not_committed_is_refused_though_its_last_message_is_confirmed() {
+        let answers = [(1, Some(libc::ENOMEM)), (5, None)];
+        assert_eq!(judged(&answers), Some([(1, libc::ENOMEM)].into()));
+        assert_eq!(judged(&answers[..1]), Some([(1, libc::ENOMEM)].into()));
     }
 }

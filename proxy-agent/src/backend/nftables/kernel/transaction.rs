@@ -118,23 +118,37 @@ impl Transaction {
         self.add(family, abi::NFT_MSG_DELTABLE, 0, |_| {});
     }
 
+    /// Makes the table for the socket that sends this: nobody else can change it, and the kernel
+    /// takes it away with that socket (Linux 5.12). An error if it is there.
+    pub fn own_table(&mut self, family: IpFamily, comment: &str) {
+        let flags = abi::NLM_F_CREATE | abi::NLM_F_EXCL;
+        self.add(family, abi::NFT_MSG_NEWTABLE, flags, |table| {
+            table.number(abi::NFTA_TABLE_FLAGS, abi::NFT_TABLE_F_OWNER);
+            let mut comment = comment.as_bytes().to_vec();
+            comment.push(0);
+            let mut user_data = Vec::new();
+            typeof_data::put(&mut user_data, abi::NFTNL_UDATA_TABLE_COMMENT, &comment);
+            table.bytes(abi::NFTA_TABLE_USERDATA, &user_data);
+        });
+    }
+
     /// Makes the table, or nothing if it is there.
     pub fn make_table(&mut self, family: IpFamily) {
         self.add(family, abi::NFT_MSG_NEWTABLE, abi::NLM_F_CREATE, |_| {});
     }
 
-    /// Removes a chain that nothing leads to, with its rules.
-    pub fn remove_chain(&mut self, family: IpFamily, name: &str) {
+    /// Removes a chain that nothing leads to, with its rules. Returns the number of the message.
+    pub fn remove_chain(&mut self, family: IpFamily, name: &str) -> u32 {
         self.add(family, abi::NFT_MSG_DELCHAIN, 0, |chain| {
             chain.text(abi::NFTA_CHAIN_NAME, name);
-        });
+        })
     }
 
-    /// Removes a set that nothing uses.
-    pub fn remove_set(&mut self, family: IpFamily, name: &str) {
+    /// Removes a set that nothing uses. Returns the number of the message.
+    pub fn remove_set(&mut self, family: IpFamily, name: &str) -> u32 {
         self.add(family, abi::NFT_MSG_DELSET, 0, |set| {
             set.text(abi::NFTA_SET_NAME, name);
-        });
+        })
     }
 
     /// Empties a chain.
@@ -158,14 +172,14 @@ impl Transaction {
         });
     }
 
-    /// Adds a message about the table.
+    /// Adds a message about the table. Returns its number.
     fn add(
         &mut self,
         family: IpFamily,
         kind: u16,
         flags: u16,
         fill: impl FnOnce(&mut Attributes<'_>),
-    ) {
+    ) -> u32 {
         let head = Head {
             kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
             flags: abi::NLM_F_REQUEST | flags,
@@ -177,7 +191,7 @@ impl Transaction {
             // The same number for tables, chains, rules, sets and lists of elements.
             attributes.text(abi::NFTA_TABLE_NAME, table);
             fill(attributes);
-        });
+        })
     }
 
     fn set(&mut self, family: IpFamily, set: Set) {

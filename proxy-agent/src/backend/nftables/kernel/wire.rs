@@ -3,8 +3,8 @@
 
 use std::ops::ControlFlow;
 
-/// Length, type, flags, sequence number, port.
-pub const HEADER: usize = 16;
+use crate::netfilter::socket::HEADER;
+
 /// Family, version, resource: what every message of netfilter begins with.
 pub const NFGEN: usize = 4;
 
@@ -137,6 +137,8 @@ pub struct Message<'a> {
     pub flags: u16,
     /// To which request it answers.
     pub sequence: u32,
+    /// Of whom.
+    pub port: u32,
     /// All that comes after the header.
     pub payload: &'a [u8],
     /// The attributes of a message of netfilter.
@@ -162,6 +164,7 @@ pub fn each<'a, B>(
             kind: half(4),
             flags: half(6),
             sequence: word(8),
+            port: word(12),
             payload,
             attributes: payload.get(NFGEN..).unwrap_or(&[]),
         })?;

@@ -49,7 +49,7 @@ fn done(code: i32) -> Vec<u8> {
 
 fn read_all(messages: &[Vec<u8>]) -> (Option<Ended>, Vec<String>) {
     let mut addresses = BTreeSet::new();
-    let ended = read(&messages.concat(), &mut addresses).unwrap();
+    let ended = read(&messages.concat(), 0, &mut addresses).unwrap();
     (ended, addresses.iter().map(ToString::to_string).collect())
 }
 
@@ -140,8 +140,8 @@ fn what_the_kernel_refuses_is_told_with_its_reason() {
 fn garbage_is_an_error_and_no_panic() {
     let whole = [plain("10.0.0.1", NONE), plain("fd00::1", NONE), done(0)].concat();
     for length in 0..whole.len() {
-        drop(read(&whole[..length], &mut BTreeSet::new()));
+        drop(read(&whole[..length], 0, &mut BTreeSet::new()));
     }
-    assert!(read(&[0; 16], &mut BTreeSet::new()).is_err());
-    assert!(read(&whole[..whole.len() / 2], &mut BTreeSet::new()).is_err());
+    assert!(read(&[0; 16], 0, &mut BTreeSet::new()).is_err());
+    assert!(read(&whole[..whole.len() / 2], 0, &mut BTreeSet::new()).is_err());
 }

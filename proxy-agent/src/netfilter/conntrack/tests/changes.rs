@@ -1,12 +1,15 @@
 //! Which changes make flows stale, which frontends go with them, and what is caught up after a
 //! clean that failed.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use proxy_model::{ChangeSet, NodeState, Protocol, ServiceState};
 
 use super::{
-    super::{Cleaner, gone, needs_cleaning},
+    super::{Cleaned, Cleaner, ConntrackError, gone, needs_cleaning},
     assert_stale, key, node, serving,
 };
 
@@ -117,21 +120,51 @@ fn frontends_that_an_earlier_run_served_are_cleaned_with_the_next_state() {
     assert_stale(&expected, false, "10.96.0.10:53", "10.244.0.1:53");
 }
 
+fn refused() -> Result<Cleaned, ConntrackError> {
+    Err(ConntrackError::Kernel {
+        attempted: "testing",
+        source: std::io::ErrorKind::PermissionDenied.into(),
+    })
+}
+
 #[test]
-fn a_clean_that_failed_is_made_up_for() {
+fn a_clean_that_failed_is_made_up_for_without_another_change() {
     let mut cleaner = Cleaner::new();
+    let mut clock = Instant::now();
     let before = node(&[("dns", serving(VIP, "10.244.0.1:53"))]);
     cleaner.expected(&before, &before.as_change_set()).unwrap();
+    assert!(cleaner.missed(clock).is_none(), "nothing failed");
     let now = node(&[]);
     cleaner.expected(&now, &before.changes_to(&now)).unwrap();
-    cleaner
-        .done(Err(super::super::ConntrackError::Kernel {
-            attempted: "testing",
-            source: std::io::ErrorKind::PermissionDenied.into(),
-        }))
-        .unwrap_err();
-    let again = cleaner.expected(&now, &ChangeSet::default()).unwrap();
-    assert_stale(&again, true, "10.96.0.10:53", "10.244.0.1:53");
-    cleaner.done(Ok(super::super::Cleaned::default())).unwrap();
+    cleaner.done(refused(), clock).unwrap_err();
+    assert!(cleaner.missed(clock).is_none(), "at once it fails again");
+    // Nor with a change that makes nothing stale.
     assert!(cleaner.expected(&now, &ChangeSet::default()).is_none());
+    for wait in [1, 2, 4] {
+        assert!(cleaner.missed(clock).is_none());
+        clock += Duration::from_secs(wait);
+        let again = cleaner.missed(clock).unwrap();
+        assert_stale(&again, true, "10.96.0.10:53", "10.244.0.1:53");
+        cleaner.done(refused(), clock).unwrap_err();
+    }
+    clock += Duration::from_mins(1);
+    assert!(cleaner.missed(clock).is_some());
+    cleaner.done(Ok(Cleaned::default()), clock).unwrap();
+    assert!(cleaner.missed(clock).is_none());
+    assert!(cleaner.expected(&now, &ChangeSet::default()).is_none());
+}
+
+#[test]
+fn a_change_that_needs_a_clean_makes_up_for_one_that_failed_too() {
+    let mut cleaner = Cleaner::new();
+    let other = || serving(&["ClusterIp 10.96.0.11:53"], "10.244.0.2:53");
+    let before = node(&[("dns", serving(VIP, "10.244.0.1:53")), ("other", other())]);
+    cleaner.expected(&before, &before.as_change_set()).unwrap();
+    let one = node(&[("other", other())]);
+    cleaner.expected(&one, &before.changes_to(&one)).unwrap();
+    cleaner.done(refused(), Instant::now()).unwrap_err();
+    let none = node(&[]);
+    let all = cleaner.expected(&none, &one.changes_to(&none)).unwrap();
+    assert_stale(&all, true, "10.96.0.10:53", "10.244.0.1:53");
+    assert_stale(&all, true, "10.96.0.11:53", "10.244.0.2:53");
 }

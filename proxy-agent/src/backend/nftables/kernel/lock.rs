@@ -1,0 +1,153 @@
+//! One agent at a time programs the rules of a network namespace: who does, owns a table there
+//! (Linux 5.12), which nobody else can have, change or flush, and which the kernel takes away with
+//! the socket that made it, however its process ends. Only whoever may write rules can make one.
+//!
+//! A file would do for agents that see the same files only: those in containers do not.
+
+use nix::unistd::gethostname;
+use thiserror::Error;
+
+use super::{
+    abi,
+    expressions::nfproto,
+    socket::{KernelError, Netlink, question},
+    transaction::Transaction,
+};
+use proxy_model::IpFamily;
+
+/// The table, in the family of IPv4.
+const NAME: &str = "culvert-lock";
+/// As long as a comment may be that `nft` shows.
+const LONGEST: usize = 127;
+
+/// Held for as long as this lives.
+#[derive(Debug)]
+pub struct Lock {
+    /// Never used again: the kernel takes the table away when it is closed.
+    _socket: Netlink,
+}
+
+/// Why the lock could not be taken.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Somebody has it; these are the holder's own words.
+    #[error("{0}")]
+    Held(String),
+    /// The kernel refused.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+}
+
+impl Lock {
+    /// Takes it in the network namespace of the caller's thread.
+    pub fn take() -> Result<Self, LockError> {
+        /// The holder may go between two of them, and somebody else be quicker.
+        const ATTEMPTS: u32 = 5;
+        let comment = comment(std::process::id(), &host());
+        let mut remove = false;
+        let mut attempts = 1;
+        loop {
+            let error = match attempt(&comment, remove) {
+                Ok(socket) => return Ok(Self { _socket: socket }),
+                Err(error) => error,
+            };
+            if let Some(holder) = holder()? {
+                return Err(LockError::Held(holder));
+            }
+            // A table without an owner locks nothing: somebody put back what `nft` had listed.
+            remove = error.is(libc::EEXIST);
+            if !(remove || error.is(libc::EPERM) || error.is(libc::ENOENT)) || attempts == ATTEMPTS
+            {
+                return Err(LockError::Kernel(error));
+            }
+            attempts += 1;
+        }
+    }
+}
+
+fn attempt(comment: &str, remove: bool) -> Result<Netlink, KernelError> {
+    let mut socket = Netlink::open()?;
+    let mut transaction = Transaction::new(None);
+    transaction.about(NAME);
+    if remove {
+        transaction.remove_table(IpFamily::V4);
+    }
+    transaction.own_table(IpFamily::V4, comment);
+    let (batch, confirmed) = transaction.finish();
+    socket.transact(&batch, confirmed)?;
+    Ok(socket)
+}
+
+/// Who programs the rules of this network namespace, in the holder's own words; `None` if nobody
+/// does, or the kernel knows no such tables.
+pub fn holder() -> Result<Option<String>, KernelError> {
+    // Without netfilter's sockets, and with those but without nf_tables.
+    let unknown = [libc::EPROTONOSUPPORT, libc::EINVAL, libc::EOPNOTSUPP];
+    let looked = Netlink::open().and_then(|mut netlink| {
+        let family = nfproto(IpFamily::V4);
+        let request = question(family, abi::NFT_MSG_GETTABLE, abi::NLM_F_ACK, |table| {
+            table.text(abi::NFTA_TABLE_NAME, NAME);
+        });
+        netlink.ask(&request, "looking for the table culvert-lock", |read| {
+            // Without an owner it locks nothing.
+            let port = read.number(abi::NFTA_TABLE_OWNER)?;
+            let comment = read.get(abi::NFTA_TABLE_USERDATA).and_then(comment_of);
+            Some(comment.unwrap_or_else(|| format!("whoever has netlink port {port}")))
+        })
+    });
+    match looked {
+        Err(error) if unknown.iter().any(|errno| error.is(*errno)) => Ok(None),
+        looked => looked.map(Option::flatten),
+    }
+}
+
+fn host() -> String {
+    let name = gethostname().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// What the holder says of itself.
+fn comment(process: u32, host: &str) -> String {
+    let mut comment = format!("process {process} of {host}");
+    let longest = comment.floor_char_boundary(LONGEST);
+    comment.truncate(longest);
+    comment
+}
+
+/// The comment in the data beside a table, as it can be shown: anybody with rights can have written
+/// it.
+fn comment_of(user_data: &[u8]) -> Option<String> {
+    let mut rest = user_data;
+    while let [kind, length, after @ ..] = rest {
+        let (value, next) = after.split_at_checked(usize::from(*length))?;
+        if *kind == abi::NFTNL_UDATA_TABLE_COMMENT {
+            let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
+            let text = String::from_utf8_lossy(text);
+            return Some(text.escape_debug().to_string());
+        }
+        rest = next;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_holds_it_is_named_and_whatever_is_there_can_be_shown() {
+        assert_eq!(comment(7, "node-a"), "process 7 of node-a");
+        let long = comment(7, &"n".repeat(300));
+        assert_eq!(long.len(), LONGEST);
+        assert!(comment(7, &"é".repeat(300)).len() <= LONGEST);
+        let user_data = |text: &[u8]| {
+            let length = u8::try_from(text.len()).unwrap();
+            [&[9, 1, 0, abi::NFTNL_UDATA_TABLE_COMMENT, length][..], text].concat()
+        };
+        let shown = |text: &[u8]| comment_of(&user_data(text));
+        assert_eq!(shown(b"process 7\0").as_deref(), Some("process 7"));
+        assert_eq!(shown(b"a\n\x1b[31mb").as_deref(), Some("a\\n\\u{1b}[31mb"));
+        assert_eq!(comment_of(&[0, 200, 1]), None);
+        assert_eq!(comment_of(&[]), None);
+    }
+}

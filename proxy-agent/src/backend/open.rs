@@ -1,0 +1,28 @@
+//! Why a backend could not be opened: what whoever starts agents can act on. Knows no backend.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a backend could not be opened. Nothing that was in force before has changed.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// This host, or the rights of this process, do not allow it.
+    #[error("{0}")]
+    Host(String),
+    /// Another agent uses the same pins.
+    #[error(
+        "another agent holds pin directory {0}: stop it first; a second agent needs a --pin-dir of \
+         its own"
+    )]
+    Locked(PathBuf),
+    /// Another agent programs the rules of this network namespace.
+    #[error(
+        "another agent, {0}, programs nftables in this network namespace (table ip culvert-lock): \
+         stop it first; a second agent needs a network namespace of its own"
+    )]
+    Held(String),
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}
