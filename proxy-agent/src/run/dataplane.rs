@@ -2,13 +2,16 @@
 //! another one when what Services need asks for it; takes away what others left once it serves.
 //! Knows neither where the state comes from nor who else wants it.
 
+mod opening;
+
 use proxy_model::{Backend, Capability};
 
+pub use self::opening::{Opened, open};
 use super::RunError;
 use crate::{
     backend::{
         check,
-        choice::{BackendKind, Choice, Mode, NoBackend, choose},
+        choice::{BackendKind, Choice, Mode, NoBackend, Refused, choose},
         ebpf::{self, EbpfBackend, OpenError},
         nftables::{self, NftablesBackend},
         none,
@@ -45,23 +48,26 @@ impl Dataplane {
         }
     }
 
-    /// The backend that was chosen. Blocks; needs a runtime.
-    pub fn open(
+    /// The backend that was chosen; with mode auto, the next one where that cannot be opened. What
+    /// passes ([`OpenError::Later`]) is an error up to the last try. Blocks; needs a runtime.
+    fn open(
         config: &Run,
         (choice, usable): (Choice, Vec<BackendKind>),
+        last_try: bool,
     ) -> Result<Self, RunError> {
-        let others = Others {
+        let mut others = Others {
             ebpf: config.ebpf.clone(),
             nftables: config.nftables,
             mode: config.mode,
             take_over: config.take_over,
-            choice: choice.clone(),
+            choice,
+            untold: false,
             usable,
         };
-        let kind = others.kind();
+        let backend = others.begin(last_try)?;
         Ok(Self {
-            choice,
-            backend: others.open(kind)?,
+            choice: others.choice.clone(),
+            backend,
             demand: match config.mode.only() {
                 Some(_) => Demand::WhatItCan,
                 None => Demand::Everything,
@@ -74,14 +80,14 @@ impl Dataplane {
     /// Tells the log which backend serves, and why.
     pub fn tell(&self) {
         for refused in &self.choice.refused {
-            tracing::info!(
-                backend = refused.backend,
-                reason = refused.reason,
-                "backend refused"
-            );
+            tell_refused(refused.backend, &refused.reason);
         }
         tell(&self.choice);
     }
+}
+
+fn tell_refused(backend: &str, reason: &str) {
+    tracing::info!(backend, reason, "backend refused");
 }
 
 fn tell(choice: &Choice) {
@@ -111,6 +117,8 @@ struct Others {
     /// Whether kube-proxy's rules are removed, too.
     take_over: bool,
     choice: Choice,
+    /// The choice was made after the start was told of, and the log was not told yet.
+    untold: bool,
     /// In the order of preference.
     usable: Vec<BackendKind>,
 }
@@ -137,6 +145,51 @@ impl Others {
                 Ok(Box::new(opened.map_err(|error| {
                     OpenError::Host(format!("{error}; see `proxy-agent check`"))
                 })?))
+            }
+        }
+    }
+
+    /// Opens the backend that was chosen, or the next one.
+    fn begin(&mut self, last_try: bool) -> Result<Box<dyn Backend>, OpenError> {
+        match self.open(self.kind()) {
+            Ok(backend) => Ok(backend),
+            Err(error @ OpenError::Locked(_)) => Err(error),
+            Err(error @ OpenError::Later(_)) if !last_try => Err(error),
+            Err(error) if self.mode.only().is_some() => Err(error),
+            Err(error) => {
+                let next = self.next_after(error.to_string());
+                // The start tells of it.
+                self.untold = false;
+                next.map_err(OpenError::Host)
+            }
+        }
+    }
+
+    /// Refuses the backend in use, for `reason`, and opens the next one that can be used.
+    fn next_after(&mut self, reason: String) -> Result<Box<dyn Backend>, String> {
+        let first = self.kind();
+        let (mut kind, mut reason) = (first, reason);
+        loop {
+            self.usable.retain(|one| *one != kind);
+            self.choice.refused.insert(
+                0,
+                Refused {
+                    backend: kind.as_str(),
+                    reason,
+                },
+            );
+            let refused = self.choice.refused.clone();
+            let Some(&next) = self.usable.first() else {
+                return Err(NoBackend(refused).to_string());
+            };
+            match self.open(next) {
+                Ok(backend) => {
+                    let reason = format!("{} cannot be used on this host", first.as_str());
+                    self.choice = Choice::of(self.mode, next, reason, refused);
+                    self.untold = true;
+                    return Ok(backend);
+                }
+                Err(error) => (kind, reason) = (next, error.to_string()),
             }
         }
     }
@@ -212,6 +265,16 @@ impl Alternatives for Others {
         None
     }
 
+    fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, String> {
+        if self.mode.only().is_some() {
+            return Err(reason.to_owned());
+        }
+        let refused = self.kind();
+        let next = self.next_after(reason.to_owned())?;
+        tell_refused(refused.as_str(), reason);
+        Ok(next)
+    }
+
     fn serves(&mut self, name: &str) -> Option<Choice> {
         let now = self.kind();
         let serving = BackendKind::ALL
@@ -239,8 +302,12 @@ impl Alternatives for Others {
             }
         }
         self.look_for_kube_proxy();
+        let untold = std::mem::take(&mut self.untold);
         if serving == now {
-            return None;
+            return untold.then(|| {
+                tell(&self.choice);
+                self.choice.clone()
+            });
         }
         let reason = format!("Services need what {} cannot do", now.as_str());
         let refused = std::mem::take(&mut self.choice.refused);

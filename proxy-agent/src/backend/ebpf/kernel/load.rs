@@ -16,7 +16,10 @@ use proxy_common::{
 };
 use proxy_model::ServicePortKey;
 
-use super::{OpenError, links, netns, pins, pins::PinDir, syscalls, with_causes};
+use super::{
+    OpenError, links, links::LoadFailure, netns, pins, pins::PinDir, syscalls,
+    with_causes,
+};
 use crate::backend::ebpf::encode;
 
 /// The kernel programs, built from `proxy-ebpf`; empty when the agent was built without them.
@@ -89,8 +92,11 @@ fn check_object() -> Result<(), OpenError> {
     Ok(())
 }
 
+/// `bpf_set_retval`, in `enum bpf_func_id`.
+const SET_RETVAL: u32 = 187;
+
 /// Whether the helper that names a refusal may be called can only be tried: distributions
-/// backport.
+/// backport. Whatever else stops the first attempt says nothing about that.
 fn load_best(
     directories: Option<[&Path; 2]>,
     sizes: &BTreeMap<String, u32>,
@@ -99,10 +105,12 @@ fn load_best(
     let attempt = |has_set_retval| load_object(directories, sizes, kernel_log, has_set_retval);
     match attempt(1) {
         Ok(ebpf) => Ok((ebpf, "ECONNREFUSED")),
-        Err(error) => {
-            tracing::debug!(%error, "loading again without bpf_set_retval");
-            Ok((attempt(0)?, "EPERM"))
+        Err(failure) if failure.refuses_helper(&[SET_RETVAL]) => {
+            tracing::debug!(error = %failure.error, "loading again without bpf_set_retval");
+            let ebpf = attempt(0).map_err(|failure| failure.error)?;
+            Ok((ebpf, "EPERM"))
         }
+        Err(failure) => Err(failure.error),
     }
 }
 
@@ -112,7 +120,7 @@ fn load_object(
     sizes: &BTreeMap<String, u32>,
     kernel_log: bool,
     has_set_retval: u8,
-) -> Result<Ebpf, OpenError> {
+) -> Result<Ebpf, LoadFailure> {
     let level = if kernel_log { LOG_DEBUG } else { LOG_OFF };
     let host_netns = netns::host();
     let mut loader = EbpfLoader::new();
@@ -135,9 +143,9 @@ fn load_object(
             loader.map_max_entries(shape.name, entries(shape, sizes));
         }
     }
-    let mut ebpf = loader
-        .load(OBJECT)
-        .map_err(|error| OpenError::kernel("loading the kernel object", &with_causes(&error)))?;
+    let mut ebpf = loader.load(OBJECT).map_err(|error| {
+        OpenError::kernel("loading the kernel object", &error, &with_causes(&error))
+    })?;
     for name in SOCKET_PROGRAMS {
         links::load(&mut ebpf, name)?;
     }
@@ -191,9 +199,10 @@ pub fn settle_rebuilt(pins: &PinDir) -> Result<(), OpenError> {
 /// The Service ports that the maps of the run before serve.
 pub fn served_before(pins: &PinDir) -> Result<BTreeSet<ServicePortKey>, OpenError> {
     let pin = pins.services().join("SERVICES");
-    let failed = |error: &dyn std::error::Error| {
+    let failed = |error: &MapError| {
         OpenError::kernel(
             &format!("reading pinned map {}", pin.display()),
+            error,
             &with_causes(error),
         )
     };
@@ -273,6 +282,7 @@ fn unfit(
         let info = MapInfo::from_pin(&pin).map_err(|error| {
             OpenError::kernel(
                 &format!("examining {}", pin.display()),
+                &error,
                 &with_causes(&error),
             )
         })?;
