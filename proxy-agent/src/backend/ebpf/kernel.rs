@@ -16,6 +16,7 @@ mod probe;
 mod repair;
 mod rights;
 mod syscalls;
+mod task_flags;
 
 use std::{
     collections::BTreeMap,

@@ -11,13 +11,14 @@ use aya::{
     maps::{HashMap, Map, MapData, MapError, MapInfo},
 };
 use proxy_common::{
-    names::{HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS},
+    caller,
+    names::{HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS, TASK_FLAGS},
     service::{ServiceKey, ServiceValue},
 };
 use proxy_model::ServicePortKey;
 
 use super::{
-    OpenError, links, links::LoadFailure, netns, pins, pins::PinDir, syscalls,
+    OpenError, links, links::LoadFailure, netns, pins, pins::PinDir, syscalls, task_flags,
     with_causes,
 };
 use crate::backend::ebpf::encode;
@@ -92,26 +93,51 @@ fn check_object() -> Result<(), OpenError> {
     Ok(())
 }
 
-/// `bpf_set_retval`, in `enum bpf_func_id`.
+// `enum bpf_func_id`.
+const GET_CURRENT_TASK: u32 = 35;
+const PROBE_READ_KERNEL: u32 = 113;
 const SET_RETVAL: u32 = 187;
 
-/// Whether the helper that names a refusal may be called can only be tried: distributions
-/// backport. Whatever else stops the first attempt says nothing about that.
+/// What a kernel lets programs do about a socket that leads nowhere.
+#[derive(Debug, Clone, Copy)]
+struct Variant {
+    has_set_retval: u8,
+    task_flags: u32,
+}
+
+/// Which helpers may be called can only be tried: distributions backport, and a kernel that is
+/// locked down lets none of its memory be read. Whatever else stops an attempt says nothing about
+/// that.
 fn load_best(
     directories: Option<[&Path; 2]>,
     sizes: &BTreeMap<String, u32>,
     kernel_log: bool,
 ) -> Result<(Ebpf, &'static str), OpenError> {
-    let attempt = |has_set_retval| load_object(directories, sizes, kernel_log, has_set_retval);
-    match attempt(1) {
-        Ok(ebpf) => Ok((ebpf, "ECONNREFUSED")),
+    let attempt = |has_set_retval, task_flags| {
+        let variant = Variant {
+            has_set_retval,
+            task_flags,
+        };
+        load_object(directories, sizes, kernel_log, variant)
+    };
+    match attempt(1, caller::NOT_ASKED) {
+        Ok(ebpf) => return Ok((ebpf, "ECONNREFUSED")),
         Err(failure) if failure.refuses_helper(&[SET_RETVAL]) => {
             tracing::debug!(error = %failure.error, "loading again without bpf_set_retval");
-            let ebpf = attempt(0).map_err(|failure| failure.error)?;
-            Ok((ebpf, "EPERM"))
         }
-        Err(failure) => Err(failure.error),
+        Err(failure) => return Err(failure.error),
     }
+    if let Some(at) = task_flags::offset() {
+        match attempt(0, at) {
+            Ok(ebpf) => return Ok((ebpf, "EPERM")),
+            Err(failure) if failure.refuses_helper(&[GET_CURRENT_TASK, PROBE_READ_KERNEL]) => {
+                tracing::debug!(error = %failure.error, "loading again without bpf_probe_read_kernel");
+            }
+            Err(failure) => return Err(failure.error),
+        }
+    }
+    let ebpf = attempt(0, caller::BY_NAME).map_err(|failure| failure.error)?;
+    Ok((ebpf, "EPERM"))
 }
 
 /// Loads the object with the Service maps and the flow maps of `directories`, or with new ones.
@@ -119,13 +145,14 @@ fn load_object(
     directories: Option<[&Path; 2]>,
     sizes: &BTreeMap<String, u32>,
     kernel_log: bool,
-    has_set_retval: u8,
+    variant: Variant,
 ) -> Result<Ebpf, LoadFailure> {
     let level = if kernel_log { LOG_DEBUG } else { LOG_OFF };
     let host_netns = netns::host();
     let mut loader = EbpfLoader::new();
     loader
-        .override_global(HAS_SET_RETVAL, &has_set_retval, true)
+        .override_global(HAS_SET_RETVAL, &variant.has_set_retval, true)
+        .override_global(TASK_FLAGS, &variant.task_flags, true)
         .override_global(HOST_NETNS, &host_netns, true)
         .override_global(aya_log::LEVEL, &level, true);
     if !kernel_log {
