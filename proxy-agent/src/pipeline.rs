@@ -33,6 +33,13 @@ use crate::{cluster::Update, logging::milliseconds};
 /// How long a failed sync is put off at most.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
+/// A backend that would do more is looked for again after this time.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// While nothing is served yet, a backend that does more is tried this often before one that does
+/// less serves what it can.
+const PATIENCE: u32 = 3;
+
 /// Until the state is brought up to date, the model remembers the name of every Service that an
 /// event touched, also of those that are gone. More such events than this are not left waiting
 /// while the cluster is not known or the backend fails.
@@ -43,6 +50,8 @@ pub struct Pipeline {
     mind: Mind,
     backend: Box<dyn Backend>,
     alternatives: Option<Box<dyn Alternatives>>,
+    /// They know that this backend has the state in force.
+    announced: bool,
     /// The backend does not hold the state of the last update: the next sync is a whole one.
     behind: bool,
     /// Whether a sync ever succeeded.
@@ -67,6 +76,8 @@ pub struct Pipeline {
     demand: Demand,
     /// Whether there was no gap at the last advance; `None` before the first.
     sufficed: Option<bool>,
+    /// When a backend that does more was looked for and none took over, while that is so.
+    looked: Option<Instant>,
     /// What the last repair could not mend, as far as the log was told.
     problems: Vec<String>,
 }
@@ -76,7 +87,8 @@ pub struct Pipeline {
 pub enum Demand {
     /// To serve what it can.
     WhatItCan,
-    /// To do all that Services need when it begins to serve. Once it serves, nothing stops it.
+    /// To give way where another backend does all that Services need. Where none does, to serve
+    /// what it can: no object of the cluster decides whether there is a proxy.
     Everything,
 }
 
@@ -98,6 +110,7 @@ impl Pipeline {
             mind: mind.into(),
             backend,
             alternatives: None,
+            announced: false,
             behind: true,
             serving: false,
             failure: None,
@@ -111,6 +124,7 @@ impl Pipeline {
             gaps,
             demand,
             sufficed: None,
+            looked: None,
             problems: Vec::new(),
         }
     }
@@ -173,7 +187,7 @@ impl Pipeline {
         let started = Instant::now();
         let mut advance = self.pending.counted();
         let mut change = std::mem::take(&mut self.unsynced);
-        let better = self.look_at_gaps()?;
+        let better = self.look_at_gaps();
         if self.behind || better.is_some() {
             change = self.mind.state().as_change_set();
         }
@@ -184,9 +198,10 @@ impl Pipeline {
             return Ok(advance);
         }
         let result = match better {
-            Some(better) => self.change_backend(better, &change, &mut advance),
+            Some(better) => self.change_backend(better, &change),
             None => self.backend.sync(self.mind.state(), &change),
         };
+        let result = self.go_on_with_the_next(result, &mut change);
         let took = settling + started.elapsed();
         advance.sync = Some(match result {
             Ok(report) => {
@@ -194,11 +209,10 @@ impl Pipeline {
                 self.failure = None;
                 self.failures = 0;
                 self.revision += 1;
-                if !self.serving
-                    && advance.chosen.is_none()
+                if !std::mem::replace(&mut self.announced, true)
                     && let Some(alternatives) = &mut self.alternatives
                 {
-                    alternatives.serves(self.backend.name());
+                    advance.chosen = alternatives.serves(self.backend.name());
                 }
                 self.log_sync(&change, report, took);
                 Sync {
@@ -352,39 +366,45 @@ impl Pipeline {
         }
     }
 
+    /// Whether it is time to advance, although nothing changed, because a backend that does more may
+    /// be had by now.
+    pub fn looks_again(&self) -> bool {
+        self.looked.is_some_and(|at| at.elapsed() >= LOOK_AGAIN)
+    }
+
     /// Another backend, if Service ports need what this one lacks. Where none is to be had, this one
-    /// is refused before it is handed anything; later, that is only said.
-    fn look_at_gaps(&mut self) -> Result<Option<Box<dyn Backend>>, Fatal> {
+    /// serves what it can, and that is said.
+    fn look_at_gaps(&mut self) -> Option<Box<dyn Backend>> {
         let now = self.suffices();
         let before = self.sufficed.replace(now);
-        if self.demand == Demand::WhatItCan || before == Some(now) {
-            return Ok(None);
+        if self.demand == Demand::WhatItCan || (before == Some(now) && !self.looks_again()) {
+            return None;
         }
         let name = self.backend.name();
+        self.looked = None;
         if now {
             if before.is_some() {
                 tracing::info!(backend = name, "backend suffices again");
             }
-            return Ok(None);
+            return None;
         }
         let needs = alternatives::needs(self.mind.state());
-        let alternatives = self.alternatives.as_mut();
-        if let Some(better) = alternatives.and_then(|all| all.better(&needs)) {
-            return Ok(Some(better));
+        let better = self
+            .alternatives
+            .as_mut()
+            .and_then(|all| all.better(&needs));
+        if better.is_none() {
+            self.looked = Some(Instant::now());
+            if before != Some(now) {
+                tracing::warn!(
+                    backend = name,
+                    text = "it serves what it can, and no other backend can be used here; see \
+                            `proxy-agent check`",
+                    "backend no longer suffices"
+                );
+            }
         }
-        if before.is_none() {
-            return Err(Fatal {
-                cause: FatalCause::Capability,
-                reason: log::refusal(name, &self.gaps),
-            });
-        }
-        tracing::warn!(
-            backend = name,
-            text = "it serves what it can, and goes on; an agent that starts with mode auto now \
-                    would refuse it",
-            "backend no longer suffices"
-        );
-        Ok(None)
+        better
     }
 
     /// Puts `better` in the place of the backend once it has the state in force: never is there
@@ -393,36 +413,60 @@ impl Pipeline {
         &mut self,
         mut better: Box<dyn Backend>,
         change: &ChangeSet,
-        advance: &mut Advance,
     ) -> Result<SyncReport, SyncError> {
         let state = self.mind.state();
-        let report = match better.sync(state, change) {
-            Ok(report) => report,
-            Err(error) if self.serving => {
+        match better.sync(state, change) {
+            Ok(report) => {
+                self.replace_backend(better, change);
+                Ok(report)
+            }
+            Err(error @ SyncError::Retry { .. }) if !self.serving && self.failures < PATIENCE => {
+                self.sufficed = None;
+                Err(error)
+            }
+            Err(error) => {
                 tracing::error!(
                     backend = better.name(),
                     %error,
                     text = "the present one goes on with what it can",
                     "backend not changed"
                 );
-                // Looked at again with the next change.
-                self.sufficed = Some(true);
-                return self.backend.sync(state, change);
+                self.looked = Some(Instant::now());
+                self.backend.sync(state, change)
             }
-            Err(error) => {
-                self.sufficed = None;
-                return Err(error);
+        }
+    }
+
+    /// Where a backend can never serve on this host, the next one that can takes its place. The error
+    /// that is left when there is none tells of all of them.
+    fn go_on_with_the_next(
+        &mut self,
+        mut result: Result<SyncReport, SyncError>,
+        change: &mut ChangeSet,
+    ) -> Result<SyncReport, SyncError> {
+        while let Err(SyncError::Fatal { cause, reason }) = result {
+            let next = match &mut self.alternatives {
+                Some(alternatives) => alternatives.instead(&reason),
+                None => Err(reason),
+            };
+            let next = next.map_err(|reason| SyncError::Fatal { cause, reason })?;
+            if !change.whole {
+                *change = self.mind.state().as_change_set();
             }
-        };
-        // The other one lets go of what it holds first, so that it can be taken away.
-        self.backend = better;
+            self.replace_backend(next, change);
+            result = self.backend.sync(self.mind.state(), change);
+        }
+        result
+    }
+
+    /// The other one lets go of what it holds, so that it can be taken away.
+    fn replace_backend(&mut self, backend: Box<dyn Backend>, change: &ChangeSet) {
+        self.backend = backend;
+        self.announced = false;
+        self.looked = None;
         self.gaps = Gaps::new(self.backend.lacks());
         log::news(self.gaps.take(&change.changes));
         self.sufficed = Some(self.suffices());
-        if let Some(alternatives) = &mut self.alternatives {
-            advance.chosen = alternatives.serves(self.backend.name());
-        }
-        Ok(report)
     }
 }
 

@@ -27,7 +27,7 @@ use thiserror::Error;
 use tokio::{sync::mpsc, task::block_in_place};
 
 use self::{
-    dataplane::{Dataplane, choose_backend},
+    dataplane::{Dataplane, Opened, choose_backend},
     observed::Observer,
     owner::{Inbox, Origin, Owner},
     signals::Order,
@@ -102,7 +102,7 @@ pub enum RunError {
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn run(config: Run) -> Result<(), RunError> {
-    let orders = begin(&config.agent)?;
+    let mut orders = begin(&config.agent)?;
     let chosen = block_in_place(|| choose_backend(&config))?;
     let pin_dir = config.ebpf.pin_dir.clone();
     let programmed = move |address| {
@@ -111,7 +111,13 @@ pub async fn run(config: Run) -> Result<(), RunError> {
     };
     let listeners = listeners::open(&config.agent.listen).await?;
     let source = open_source(&config.agent, chosen.0.lacks, programmed).await?;
-    let dataplane = block_in_place(|| Dataplane::open(&config, chosen))?;
+    let dataplane = match dataplane::open(&config, chosen, &mut orders).await? {
+        Opened::Open(dataplane) => dataplane,
+        Opened::Stopped(signal) => {
+            tracing::info!("{signal}: stopping");
+            return Ok(());
+        }
+    };
     let socket = Socket::open_unless_served(&config.agent.admin_socket).await;
     // Not every backend has a lock of its own.
     let socket = match socket {

@@ -20,6 +20,8 @@ pub struct Counters {
     pub flow_replaced: u64,
     /// UDP sockets for which the kernel had no memory to remember a frontend.
     pub flow_not_kept: u64,
+    /// Of those that are refused: sockets of the kernel itself that were left alone instead.
+    pub kernel_left_alone: u64,
 }
 
 /// An event that is counted: a field of [`Counters`].
@@ -37,6 +39,8 @@ pub enum Event {
     FlowReplaced,
     /// [`Counters::flow_not_kept`].
     FlowNotKept,
+    /// [`Counters::kernel_left_alone`].
+    KernelLeftAlone,
 }
 
 impl Counters {
@@ -50,6 +54,7 @@ impl Counters {
             Event::GaveUp => &mut self.gave_up,
             Event::FlowReplaced => &mut self.flow_replaced,
             Event::FlowNotKept => &mut self.flow_not_kept,
+            Event::KernelLeftAlone => &mut self.kernel_left_alone,
         }
     }
 }

@@ -41,8 +41,8 @@ layout! {
     ServiceKey: 4 { service @ 0 }
     ServiceValue: 200 { service @ 0, protocol @ 4, family @ 5, namespace @ 8, name @ 72,
         port_name @ 136 }
-    Counters: 48 { refused @ 0, unreachable @ 8, looked_again @ 16, gave_up @ 24,
-        flow_replaced @ 32, flow_not_kept @ 40 }
+    Counters: 56 { refused @ 0, unreachable @ 8, looked_again @ 16, gave_up @ 24,
+        flow_replaced @ 32, flow_not_kept @ 40, kernel_left_alone @ 48 }
     Translation: 44 { frontend @ 0, endpoint @ 16, frontend_port @ 32, endpoint_port @ 34,
         endpoint_id @ 36, check @ 40 }
     Flows: 360 { last @ 0, next @ 4, flows @ 8 }

@@ -29,6 +29,7 @@ extern crate std;
 
 pub mod address;
 pub mod affinity;
+pub mod caller;
 mod check;
 pub mod counters;
 pub mod endpoint;

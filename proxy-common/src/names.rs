@@ -192,3 +192,7 @@ pub const HOST_NETNS: &str = "HOST_NETNS";
 /// Global that the loader sets to 1 where the kernel has `bpf_set_retval` in these programs
 /// (6.1), so that a refusal names its reason instead of EPERM.
 pub const HAS_SET_RETVAL: &str = "HAS_SET_RETVAL";
+
+/// Global of the programs (u32): where the flags are in the kernel's `task_struct`, in bytes, or one
+/// of the words of [`crate::caller`]. Matters only without [`HAS_SET_RETVAL`].
+pub const TASK_FLAGS: &str = "TASK_FLAGS";

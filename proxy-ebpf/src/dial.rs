@@ -3,6 +3,7 @@
 use aya_ebpf::helpers::generated::bpf_set_retval;
 use aya_log_ebpf::debug;
 use proxy_common::{
+    caller::{self, Answer},
     counters::Event,
     endpoint::Endpoint,
     flow::{Remembered, Translation},
@@ -16,6 +17,7 @@ use crate::{
     places::Socket,
     sockaddr::SockAddr,
     tables::{Kernel, count},
+    task,
 };
 
 const REFUSE: i32 = 0;
@@ -127,9 +129,18 @@ fn lead<S: SockAddr>(socket: &S, key: &FrontendKey, endpoint: &Endpoint) -> i32 
 }
 
 /// Fails the system call with `errno`, or with EPERM where the kernel lacks `bpf_set_retval` in
-/// these hooks (before 6.1).
+/// these hooks (before 6.1); a socket of the kernel itself is left alone there.
 #[inline(always)]
 fn refuse<S: SockAddr>(socket: &S, key: &FrontendKey, errno: i32) -> i32 {
+    match caller::answer(maps::HAS_SET_RETVAL.load() != 0, task::is_kernel) {
+        Answer::LeftAlone => {
+            count(Event::KernelLeftAlone);
+            return PROCEED;
+        }
+        // SAFETY: a negative errno is what the helper takes.
+        Answer::Named => drop(unsafe { bpf_set_retval(-errno) }),
+        Answer::Denied => {}
+    }
     debug!(
         socket.ctx(),
         "{:i} port {} protocol {} is refused with errno {}",
@@ -138,9 +149,5 @@ fn refuse<S: SockAddr>(socket: &S, key: &FrontendKey, errno: i32) -> i32 {
         key.protocol,
         errno
     );
-    if maps::HAS_SET_RETVAL.load() != 0 {
-        // SAFETY: a negative errno is what the helper takes.
-        unsafe { bpf_set_retval(-errno) };
-    }
     REFUSE
 }

@@ -76,3 +76,7 @@ pub static HOST_NETNS: Global<u64> = Global::new(0);
 /// Set by the loader; read-only and frozen, so that the verifier removes what it rules out.
 #[unsafe(no_mangle)]
 pub static HAS_SET_RETVAL: Global<u8> = Global::new(0);
+
+/// Set by the loader, likewise: how a thread of the kernel is told.
+#[unsafe(no_mangle)]
+pub static TASK_FLAGS: Global<u32> = Global::new(0);

@@ -20,6 +20,7 @@ mod peer;
 mod places;
 mod sockaddr;
 mod tables;
+mod task;
 
 use aya_ebpf::{
     macros::{cgroup_sock, cgroup_sock_addr},

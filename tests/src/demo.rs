@@ -106,6 +106,8 @@ fn advice(need: Need) -> &'static str {
         Need::NetnsCookie => "It takes Linux 5.14 or later.",
         Need::Tun => "It takes Linux with TUN devices.",
         Need::Ipvs => "It takes Linux with IPVS, loaded.",
+        Need::Nfs => "It takes Linux with a client of NFS.",
+        Need::MemoryLimit => "It takes memory cgroups of version 1.",
         Need::Nftables => "It takes Linux 5.13 or later.",
         Need::Tool(_) | Need::Grpc => {
             "Install it and try again; `cargo xtask setup` installs what is missing."

@@ -32,6 +32,7 @@ pub mod demo;
 pub mod executable;
 pub mod interrupt;
 pub mod journey;
+pub mod launcher;
 pub mod netns;
 pub mod nft;
 pub mod pod;

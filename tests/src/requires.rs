@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{bpf, cgroup, journey::tun::CLONE_DEVICE};
+use crate::{bpf, cgroup, journey::tun::CLONE_DEVICE, launcher::MemoryLimit};
 
 /// Which skips are allowed: `SUITE NEED` per line.
 const ALLOWED: &str = include_str!("../allowed-skips.txt");
@@ -28,6 +28,10 @@ pub enum Need {
     Ipvs,
     /// A kernel that the nftables backend can use (Linux 5.13).
     Nftables,
+    /// A kernel with a client of NFS, and what mounts with it.
+    Nfs,
+    /// Memory cgroups of version 1.
+    MemoryLimit,
     /// A Python with gRPC.
     Grpc,
     /// A kernel that lets us make TUN devices.
@@ -44,6 +48,8 @@ impl fmt::Display for Need {
             Self::NetnsCookie => f.pad("netns-cookie"),
             Self::Ipvs => f.pad("ipvs"),
             Self::Nftables => f.pad("nftables"),
+            Self::Nfs => f.pad("nfs"),
+            Self::MemoryLimit => f.pad("memory-limit"),
             Self::Grpc => f.pad("python-grpc"),
             Self::Tun => f.pad("tun"),
             Self::Tool(name) => f.pad(name),
@@ -103,6 +109,10 @@ fn missing(need: Need) -> Option<String> {
         Need::Ipvs if has_ipvs() => None,
         Need::Ipvs => Some("this kernel has no IPVS, or it is not loaded (ip_vs)".to_owned()),
         Need::Nftables => older_than((5, 13)),
+        Need::Nfs if loads("nfsv4") => None,
+        Need::Nfs => Some("this kernel has no module nfsv4".to_owned()),
+        Need::MemoryLimit if MemoryLimit::is_possible() => None,
+        Need::MemoryLimit => Some("there is no hierarchy of memory cgroups".to_owned()),
         Need::Grpc if python_with_grpc().is_some() => None,
         Need::Grpc => Some("no python3 has the modules grpc and google.protobuf".to_owned()),
         Need::Tun if Path::new(CLONE_DEVICE).exists() => None,
@@ -121,6 +131,14 @@ pub fn python_with_grpc() -> Option<&'static str> {
             .status()
             .is_ok_and(|status| status.success())
     })
+}
+
+fn loads(module: &str) -> bool {
+    let loaded = Command::new("modprobe")
+        .arg(module)
+        .stderr(Stdio::null())
+        .status();
+    loaded.is_ok_and(|status| status.success())
 }
 
 fn is_root() -> bool {

@@ -16,6 +16,7 @@ use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
     agent::{self, LIMIT},
     bpf, cgroup,
+    launcher::in_own_mounts,
     pod::Transport,
     process::{Finished, Process},
     requires::{self, PRIVILEGED},
@@ -296,37 +297,6 @@ fn without_rights_the_message_says_which_are_needed() {
         assert_eq!(done.code, Some(0), "{done:#?}");
         assert!(done.stdout.contains("10.96.0.1"), "{done:#?}");
     }
-}
-
-/// A shell in a mount namespace of its own that runs `prepare`, then its arguments.
-fn in_own_mounts(unshare: &[&str], prepare: &str) -> Vec<String> {
-    let mut launcher = vec!["unshare".to_owned(), "--mount".to_owned()];
-    launcher.extend(unshare.iter().map(|flag| (*flag).to_owned()));
-    launcher.extend(["sh", "-ec"].map(str::to_owned));
-    launcher.extend([format!("{prepare}\nexec \"$@\""), "sh".to_owned()]);
-    launcher
-}
-
-#[test]
-fn a_bpf_file_system_that_is_not_mounted_is_mounted() {
-    if !requires::met("bad_input", PRIVILEGED) {
-        return;
-    }
-    let shop = Shop::new().unwrap();
-    let launcher = in_own_mounts(&[], "umount --lazy /sys/fs/bpf");
-    let options = AgentOptions {
-        launcher,
-        ..AgentOptions::default()
-    };
-    let mut agent = Agent::start(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
-    let mut prober = Prober::start(&shop.client).unwrap();
-    assert_eq!(answer(&mut prober), Some(http(1)));
-    assert_eq!(
-        agent.pins().entries(),
-        Vec::<std::path::PathBuf>::new(),
-        "pinned elsewhere"
-    );
-    agent.terminate().unwrap();
 }
 
 /// The command line of an agent without `--cgroup-path`, started by `launcher` in the world's

@@ -1,13 +1,14 @@
-//! What the backend cannot do is told, and `mode: auto` wants more than what it can. Needs root
-//! and BPF.
+//! What the backend cannot do is told, also where `mode: auto` finds none that can. Needs root and
+//! BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use proxy_tests::{
-    Agent, AgentOptions, Shop,
+    Agent, AgentOptions, Prober, Shop,
     agent::{LIMIT, LogLine},
+    pod::Transport,
     process::Process,
     requires::{self, PRIVILEGED},
-    shop::small_service,
+    shop::{frontend, http, small_service},
 };
 use serde_json::{Value, json};
 
@@ -96,26 +97,34 @@ fn a_service_that_needs_more_is_told_by_log_state_and_check() {
 }
 
 #[test]
-fn mode_auto_does_not_start_with_a_backend_that_does_not_suffice() {
+fn mode_auto_serves_what_it_can_where_no_backend_suffices() {
     if !requires::met(SUITE, PRIVILEGED) {
         return;
     }
     let shop = Shop::new().unwrap();
-    let mut agent = Agent::prepare(&shop.world, auto(), &[(FILE, &*open_to_all())]).unwrap();
-    agent.spawn().unwrap();
-    let (code, log) = agent.wait_for_exit().unwrap();
-    assert_eq!(code, Some(3), "{log:?}");
-    let error = log.last().unwrap().text("error").unwrap();
-    for part in [
-        "mode auto",
-        "ebpf",
-        "external-traffic",
-        PORT,
-        "--proxy-mode ebpf",
-    ] {
-        assert!(error.contains(part), "{error}");
+    // What a tenant may create: it must not decide whether the node has a proxy.
+    let signals = small_service(2, &[2]).replace("protocol: TCP", "protocol: SCTP");
+    let files = [(FILE, &*open_to_all()), ("signals.yaml", &*signals)];
+    let mut agent = Agent::start(&shop.world, auto(), &files).unwrap();
+    let mut prober = Prober::start(&shop.client).unwrap();
+    for restarted in [false, true] {
+        if restarted {
+            agent.kill().unwrap();
+            agent.launch().unwrap();
+        }
+        let log = agent.log();
+        assert_eq!(with_message(&log, "backend no longer suffices").len(), 1);
+        let gaps = with_message(&log, "capability gap");
+        let named: Vec<_> = gaps.iter().filter_map(|gap| gap.text("service")).collect();
+        assert!(named.contains(&PORT), "{named:?}");
+        assert!(named.contains(&"shop/s2:http/SCTP/IPv4"), "{named:?}");
+        let to = frontend(1, 80);
+        let attempt = prober.send(Transport::Tcp, to, 1).unwrap().remove(0);
+        assert_eq!(attempt.answer_as(to), Ok(http(1)));
+        let told = state(&agent);
+        assert_eq!(told["agent"]["suffices"], false);
+        assert_eq!(told["services"][1]["missing"], json!(["sctp"]));
     }
-    assert_eq!(with_message(&log, "serving").len(), 0, "{log:?}");
 }
 
 #[test]

@@ -1,17 +1,29 @@
 //! Every variant of the kernel programs passes the verifier of this kernel, and what can be asked
 //! before an agent serves is answered right. Needs root and BPF.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Command, Stdio},
+    time::Instant,
+};
 
 use proxy_agent::backend::{check::Check, ebpf};
 use proxy_common::names::{MAPS, MapGroup, SOCKET_PROGRAMS};
 use proxy_model::Protocol;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
+    agent::LIMIT,
     bpf::{Pinned, attach_alone},
+    cgroup,
     pod::Transport,
-    requires::{self, PRIVILEGED},
-    shop::{dns, frontend, frontend6, http, service},
+    process::Finished,
+    requires::{self, Need, PRIVILEGED},
+    shop::{dns, errno, frontend, frontend6, http, service},
 };
 
 const FILE: &str = "cluster.yaml";
@@ -180,4 +192,68 @@ fn what_is_served_already_is_known_without_an_agent() {
         .detach()
         .unwrap();
     assert!(!serves(frontend6(1, 80), tcp));
+}
+
+/// What the agent counts.
+fn metrics() -> io::Result<String> {
+    let mut stream = TcpStream::connect("127.0.0.1:10249")?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map(|_| answer)
+}
+
+/// A mount of the kernel's NFS client, which connects from a thread of its own. The end of it is
+/// that nobody answers.
+fn mount_nfs(shop: &Shop, at: &Path, server: SocketAddr) -> Finished {
+    let (ip, port) = (server.ip(), server.port());
+    let options = format!(
+        "addr={ip},clientaddr=127.0.0.1,vers=4.1,proto=tcp,port={port},soft,timeo=10,retrans=0,retry=0"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "mount", "-i", "-t", "nfs4", "-o", &options]);
+    command.arg(format!("{ip}:/")).arg(at);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    shop.client.spawn(command).unwrap().finish(LIMIT).unwrap()
+}
+
+#[test]
+fn the_kernels_own_client_is_left_alone_where_a_refusal_would_be_a_denial() {
+    if !requires::met("load", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    // Threads of the kernel are in no cgroup but the root. Nobody else has this Service.
+    let options = AgentOptions {
+        cgroup_path: Some(cgroup::mount_point().unwrap()),
+        ..AgentOptions::default()
+    };
+    let files = [(FILE, &*service(250, &[]))];
+    let agent = Agent::start(&shop.world, options, &files).unwrap();
+    let refusal = agent.refusal().unwrap().to_owned();
+    // A scrape that comes while the agent has no time to answer is without these.
+    let left_alone = || {
+        let sample = "culvert_ebpf_rare_events_total{event=\"kernel_left_alone\"} ";
+        let started = Instant::now();
+        loop {
+            let text = shop.world.node().netns().run(metrics).unwrap().unwrap();
+            let value = text.lines().find_map(|line| line.strip_prefix(sample));
+            if let Some(value) = value {
+                return value.parse::<f64>().unwrap();
+            }
+            assert!(started.elapsed() < LIMIT, "{text}");
+        }
+    };
+    let mut prober = Prober::start(&shop.client).unwrap();
+    let to = frontend(250, 80);
+    let refused = errno(&mut prober, Transport::Tcp, to).unwrap();
+    assert_eq!(refused, Some(refusal.clone()));
+    assert!(left_alone() < 1.0, "a process is none of the kernel's");
+    if refusal != "EPERM" || !requires::met("load", &[Need::Nfs]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let done = mount_nfs(&shop, directory.path(), to);
+    assert_ne!(done.code, Some(0), "{done:?}");
+    assert!(left_alone() >= 1.0, "{done:?}");
 }

@@ -110,7 +110,7 @@ pub fn main_of(sink: impl Sink) -> ExitCode {
             ExitCode::from(match error {
                 DriverError::Usage(_) => 2,
                 DriverError::Fatal {
-                    cause: FatalCause::Host | FatalCause::Capability,
+                    cause: FatalCause::Host,
                     ..
                 } => 3,
                 _ => 1,

@@ -137,8 +137,6 @@ pub enum SyncError {
 pub enum FatalCause {
     /// This host, or the rights of this process, do not allow it.
     Host,
-    /// No backend of this host does all that Services need, and nothing less is wanted.
-    Capability,
     /// Anything else.
     Other,
 }

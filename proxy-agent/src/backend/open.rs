@@ -22,6 +22,10 @@ pub enum OpenError {
          stop it first; a second agent needs a network namespace of its own"
     )]
     Held(String),
+    /// What stopped it passes by itself, as want of memory: to be tried again, and no reason to
+    /// take this host for one that cannot.
+    #[error("{0}")]
+    Later(String),
     /// Anything else.
     #[error("{0}")]
     Other(String),

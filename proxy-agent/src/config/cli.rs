@@ -45,7 +45,7 @@ Exit codes:
   0  done, or stopped by SIGTERM or SIGINT (the dataplane stays in place)
   1  failed while running
   2  bad usage or bad input: a flag, a file, or a manifest at start
-  3  not here: no rights, no BPF, no cgroup v2, no BPF file system; mode auto: no backend suffices
+  3  not here: no rights, no BPF, no cgroup v2, no BPF file system; mode auto: no backend can be used
   4  another agent holds the pin directory or the lock of nftables, or answers on the admin socket";
 
 /// What to do.

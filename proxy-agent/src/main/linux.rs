@@ -149,7 +149,7 @@ pub fn exit_code(error: &Error) -> Option<u8> {
         Some(RunError::Manifests(_) | RunError::Connect(_) | RunError::Listen(_)) => {
             return Some(2);
         }
-        Some(RunError::Sync(fatal)) if fatal.cause != FatalCause::Other => {
+        Some(RunError::Sync(fatal)) if fatal.cause == FatalCause::Host => {
             return Some(HOST_CANNOT);
         }
         Some(RunError::NoBackend(_)) => return Some(HOST_CANNOT),
@@ -160,7 +160,7 @@ pub fn exit_code(error: &Error) -> Option<u8> {
     match open {
         Some(OpenError::Host(_)) => Some(HOST_CANNOT),
         Some(OpenError::Locked(_) | OpenError::Held(_)) => Some(4),
-        Some(OpenError::Other(_)) | None => None,
+        Some(OpenError::Later(_) | OpenError::Other(_)) | None => None,
     }
 }
 
@@ -182,7 +182,6 @@ mod tests {
             }))
         };
         assert_eq!(exit_code(&sync(FatalCause::Host)), 3);
-        assert_eq!(exit_code(&sync(FatalCause::Capability)), 3);
         assert_eq!(exit_code(&RunError::NoBackend(NoBackend(vec![])).into()), 3);
         assert_eq!(exit_code(&sync(FatalCause::Other)), 1);
         let host = || OpenError::Host("no BPF".to_owned());

@@ -12,6 +12,10 @@ pub trait Alternatives: Send {
     /// One that is not in use, and lacks none of `needs`. Opened; nothing leads to it yet.
     fn better(&mut self, needs: &[Capability]) -> Option<Box<dyn Backend>>;
 
+    /// The backend in use can never serve on this host, for `reason`: it is not used again. The next
+    /// one that can be used, opened; the error says of every one why it cannot, and what to do.
+    fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, String>;
+
     /// The backend called `name` has the state in force, for the first time or for the first time
     /// after another one. Takes away what others left. Returns the choice if it is another one.
     fn serves(&mut self, name: &str) -> Option<Choice>;

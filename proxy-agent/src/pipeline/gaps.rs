@@ -94,18 +94,6 @@ impl Gaps {
     pub fn count(&self, capability: Capability) -> usize {
         self.counts.get(&capability).copied().unwrap_or_default()
     }
-
-    /// Capabilities that are missed, each with the Service ports that miss it.
-    pub fn by_capability(
-        &self,
-    ) -> impl Iterator<Item = (Capability, impl Iterator<Item = &ServicePortKey>)> {
-        let missed = self.lacks.iter().filter(|one| self.count(**one) > 0);
-        missed.map(|&capability| {
-            let gaps = self.missing.iter();
-            let of_it = gaps.filter(move |(_, missing)| missing.contains(&capability));
-            (capability, of_it.map(|(key, _)| key))
-        })
-    }
 }
 
 /// Many Service ports that began or ceased to miss one capability at once.
@@ -208,11 +196,6 @@ mod tests {
         assert_eq!(gaps.count(Capability::Sctp), 1);
         assert_eq!(gaps.count(Capability::ExternalTraffic), 0);
         assert!(!gaps.is_empty());
-        let named: Vec<_> = gaps
-            .by_capability()
-            .map(|(capability, keys)| (capability, keys.count()))
-            .collect();
-        assert_eq!(named, [(Capability::Sctp, 1)]);
         gaps.take(&[delete("sig", Sctp)]);
         assert!(gaps.is_empty());
     }

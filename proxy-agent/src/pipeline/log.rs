@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use proxy_model::{Change, ChangeSet, Difference, ServicePortKey};
 
-use super::{
-    gaps::{Gaps, ManyGaps},
-    told::News,
-};
+use super::{gaps::ManyGaps, told::News};
 use crate::logging::milliseconds;
 
 /// A change is in force.
@@ -113,24 +110,8 @@ pub(super) fn news(news: Vec<News>) {
     }
 }
 
-/// Why a backend must not serve that lacks what Service ports need.
-pub(super) fn refusal(backend: &str, gaps: &Gaps) -> String {
-    let missed = gaps.by_capability().map(|(capability, keys)| {
-        let keys: Vec<_> = keys.collect();
-        let named = first(keys.iter().copied());
-        format!("{capability} ({}), for {named}", capability.without())
-    });
-    let missed: Vec<_> = missed.collect();
-    format!(
-        "mode auto: the backend {backend}, the only one that this host could use, lacks what \
-         Services need: {}; what serves now stays as it is; --proxy-mode {backend} serves what it \
-         can, and `proxy-agent check` says what it lacks",
-        missed.join("; ")
-    )
-}
-
 /// Names Service ports, the first few.
-pub(super) fn first<'a>(keys: impl ExactSizeIterator<Item = &'a ServicePortKey>) -> String {
+fn first<'a>(keys: impl ExactSizeIterator<Item = &'a ServicePortKey>) -> String {
     const SHOWN: usize = 3;
     let more = keys.len().saturating_sub(SHOWN);
     let mut names: Vec<_> = keys.take(SHOWN).map(ToString::to_string).collect();

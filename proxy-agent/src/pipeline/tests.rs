@@ -1,5 +1,6 @@
 //! The pipeline with a backend that does what a test says and remembers what it was asked.
 
+mod alternatives;
 mod gaps;
 
 use std::{

@@ -1,8 +1,12 @@
 //! What an agent makes of the state: one backend at a time, or nothing in a brain. Opens it, and
-//! another one when what Services need asks for it, and says which one serves. Knows neither where the state comes from nor who else wants it.
+//! another one when what Services need asks for it, and says which one serves. Knows neither where
+//! the state comes from nor who else wants it.
+
+mod opening;
 
 use proxy_model::{Backend, Capability};
 
+pub use self::opening::{Opened, open};
 use super::{
     RunError,
     succession::{Predecessors, Succession},
@@ -10,7 +14,7 @@ use super::{
 use crate::{
     backend::{
         check,
-        choice::{BackendKind, Choice, Mode, NoBackend, choose},
+        choice::{BackendKind, Choice, Mode, NoBackend, Refused, choose},
         ebpf::{self, EbpfBackend, OpenError},
         nftables::{self, NftablesBackend},
         none,
@@ -47,10 +51,12 @@ impl Dataplane {
         }
     }
 
-    /// The backend that was chosen. Blocks; needs a runtime.
-    pub fn open(
+    /// The backend that was chosen; with mode auto, the next one where that cannot be opened. What
+    /// passes ([`OpenError::Later`]) is an error up to the last try. Blocks; needs a runtime.
+    fn open(
         config: &Run,
         (choice, usable): (Choice, Vec<BackendKind>),
+        last_try: bool,
     ) -> Result<Self, RunError> {
         let predecessors = Predecessors {
             ebpf: config.ebpf.clone(),
@@ -61,18 +67,19 @@ impl Dataplane {
                 "starting a thread to remove what others left: {error}"
             ))
         })?;
-        let others = Others {
+        let mut others = Others {
             ebpf: config.ebpf.clone(),
             nftables: config.nftables,
             mode: config.mode,
             succession,
-            choice: choice.clone(),
+            choice,
+            untold: false,
             usable,
         };
-        let kind = others.kind();
+        let backend = others.begin(last_try)?;
         Ok(Self {
-            choice,
-            backend: others.open(kind)?,
+            choice: others.choice.clone(),
+            backend,
             demand: match config.mode.only() {
                 Some(_) => Demand::WhatItCan,
                 None => Demand::Everything,
@@ -85,14 +92,14 @@ impl Dataplane {
     /// Tells the log which backend serves, and why.
     pub fn tell(&self) {
         for refused in &self.choice.refused {
-            tracing::info!(
-                backend = refused.backend,
-                reason = refused.reason,
-                "backend refused"
-            );
+            tell_refused(refused.backend, &refused.reason);
         }
         tell(&self.choice);
     }
+}
+
+fn tell_refused(backend: &str, reason: &str) {
+    tracing::info!(backend, reason, "backend refused");
 }
 
 fn tell(choice: &Choice) {
@@ -122,6 +129,8 @@ struct Others {
     /// Takes away what others left.
     succession: Succession,
     choice: Choice,
+    /// The choice was made after the start was told of, and the log was not told yet.
+    untold: bool,
     /// In the order of preference.
     usable: Vec<BackendKind>,
 }
@@ -147,6 +156,51 @@ impl Others {
             BackendKind::Nftables => Ok(Box::new(NftablesBackend::open(self.nftables)?)),
         }
     }
+
+    /// Opens the backend that was chosen, or the next one.
+    fn begin(&mut self, last_try: bool) -> Result<Box<dyn Backend>, OpenError> {
+        match self.open(self.kind()) {
+            Ok(backend) => Ok(backend),
+            Err(error @ (OpenError::Locked(_) | OpenError::Held(_))) => Err(error),
+            Err(error @ OpenError::Later(_)) if !last_try => Err(error),
+            Err(error) if self.mode.only().is_some() => Err(error),
+            Err(error) => {
+                let next = self.next_after(error.to_string());
+                // The start tells of it.
+                self.untold = false;
+                next.map_err(OpenError::Host)
+            }
+        }
+    }
+
+    /// Refuses the backend in use, for `reason`, and opens the next one that can be used.
+    fn next_after(&mut self, reason: String) -> Result<Box<dyn Backend>, String> {
+        let first = self.kind();
+        let (mut kind, mut reason) = (first, reason);
+        loop {
+            self.usable.retain(|one| *one != kind);
+            self.choice.refused.insert(
+                0,
+                Refused {
+                    backend: kind.as_str(),
+                    reason,
+                },
+            );
+            let refused = self.choice.refused.clone();
+            let Some(&next) = self.usable.first() else {
+                return Err(NoBackend(refused).to_string());
+            };
+            match self.open(next) {
+                Ok(backend) => {
+                    let reason = format!("{} cannot be used on this host", first.as_str());
+                    self.choice = Choice::of(self.mode, next, reason, refused);
+                    self.untold = true;
+                    return Ok(backend);
+                }
+                Err(error) => (kind, reason) = (next, error.to_string()),
+            }
+        }
+    }
 }
 
 impl Alternatives for Others {
@@ -168,6 +222,16 @@ impl Alternatives for Others {
         None
     }
 
+    fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, String> {
+        if self.mode.only().is_some() {
+            return Err(reason.to_owned());
+        }
+        let refused = self.kind();
+        let next = self.next_after(reason.to_owned())?;
+        tell_refused(refused.as_str(), reason);
+        Ok(next)
+    }
+
     fn serves(&mut self, name: &str) -> Option<Choice> {
         let now = self.kind();
         let serving = BackendKind::ALL
@@ -175,8 +239,12 @@ impl Alternatives for Others {
             .find(|kind| kind.as_str() == name);
         let serving = serving.unwrap_or(now);
         self.succession.serves(serving);
+        let untold = std::mem::take(&mut self.untold);
         if serving == now {
-            return None;
+            return untold.then(|| {
+                tell(&self.choice);
+                self.choice.clone()
+            });
         }
         let reason = format!("Services need what {} cannot do", now.as_str());
         let refused = std::mem::take(&mut self.choice.refused);

@@ -218,7 +218,9 @@ impl Owner {
         self.facts.repaired += repair.differences.len() as u64;
         self.observer.repaired(&repair, &self.pipeline);
         self.report();
-        Ok(repair.retry.map(|wait| Instant::now() + wait).or(retry))
+        let again = self.pipeline.looks_again().then_some(Duration::ZERO);
+        let wait = repair.retry.or(again);
+        Ok(wait.map(|wait| Instant::now() + wait).or(retry))
     }
 
     /// Tells the brain that is followed what became of its state. Waits for nothing.

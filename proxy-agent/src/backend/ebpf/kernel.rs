@@ -16,6 +16,7 @@ mod probe;
 mod repair;
 mod rights;
 mod syscalls;
+mod task_flags;
 
 use std::{
     collections::BTreeMap,
@@ -177,6 +178,19 @@ fn later(error: &impl std::fmt::Display) -> SyncError {
     }
 }
 
+/// What an attachment that failed means.
+fn not_attached(error: &OpenError) -> SyncError {
+    let cause = match error {
+        OpenError::Later(_) => return later(error),
+        OpenError::Host(_) => FatalCause::Host,
+        OpenError::Locked(_) | OpenError::Held(_) | OpenError::Other(_) => FatalCause::Other,
+    };
+    SyncError::Fatal {
+        cause,
+        reason: error.to_string(),
+    }
+}
+
 fn failures(outcome: Outcome) -> Vec<ServiceFailure> {
     let failures = outcome.failures.into_iter();
     failures
@@ -209,15 +223,7 @@ impl Backend for EbpfBackend {
         if let Some(opened) = self.opened {
             self.keep_what_was_served(&outcome)
                 .and_then(|()| self.attach(state.services.len(), opened))
-                .map_err(|error| SyncError::Fatal {
-                    cause: match error {
-                        OpenError::Host(_) => FatalCause::Host,
-                        OpenError::Locked(_) | OpenError::Held(_) | OpenError::Other(_) => {
-                            FatalCause::Other
-                        }
-                    },
-                    reason: error.to_string(),
-                })?;
+                .map_err(|error| not_attached(&error))?;
             self.opened = None;
         }
         Ok(SyncReport {

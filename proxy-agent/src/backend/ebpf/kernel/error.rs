@@ -1,6 +1,6 @@
 //! What becomes an error of opening the eBPF dataplane, and how.
 
-use std::io;
+use std::{error::Error, io};
 
 pub use crate::backend::open::OpenError;
 
@@ -10,23 +10,49 @@ pub const RIGHTS: &str = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PE
 impl OpenError {
     /// An I/O error while doing `what`.
     pub fn io(error: &io::Error, what: &str) -> Self {
+        if passes(error) {
+            return Self::later(what, &error.to_string());
+        }
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::Host(format!("{what}: {error}; {RIGHTS}")),
             _ => Self::Other(format!("{what}: {error}")),
         }
     }
 
-    /// The kernel refused `what` for the reason given.
-    pub fn kernel(what: &str, reason: &str) -> Self {
+    /// The kernel refused `what` with `error`; `reason` is the text of it.
+    pub fn kernel(what: &str, error: &(dyn Error + 'static), reason: &str) -> Self {
+        if passes(error) {
+            return Self::later(what, reason);
+        }
         Self::Host(format!(
             "{what}: {reason}; Culvert's eBPF backend needs Linux 5.10 or later with BPF, cgroup \
              v2 and BTF enabled"
         ))
     }
+
+    fn later(what: &str, reason: &str) -> Self {
+        Self::Later(format!(
+            "{what}: {reason}; free memory, or raise the memory limit of this process's cgroup"
+        ))
+    }
+}
+
+/// Whether what `error` comes from passes by itself: want of memory or of open files on this
+/// host, or an interruption.
+fn passes(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let number = error.downcast_ref().and_then(io::Error::raw_os_error);
+        if let Some(libc::ENOMEM | libc::EAGAIN | libc::EINTR | libc::ENFILE) = number {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// The text of an error and of its causes, each said once.
-pub fn with_causes(error: &dyn std::error::Error) -> String {
+pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -38,4 +64,44 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use aya::maps::MapError;
+
+    use super::*;
+
+    fn created(number: i32) -> MapError {
+        MapError::CreateError {
+            name: "SLOTS".to_owned(),
+            io_error: io::Error::from_raw_os_error(number),
+        }
+    }
+
+    #[test]
+    fn want_of_memory_is_no_want_of_a_feature() {
+        for number in [libc::ENOMEM, libc::EAGAIN, libc::EINTR, libc::ENFILE] {
+            let io = io::Error::from_raw_os_error(number);
+            for error in [
+                OpenError::io(&io, "opening"),
+                OpenError::kernel("attaching", &io, &io.to_string()),
+                OpenError::kernel("loading", &created(number), "x"),
+                OpenError::kernel("loading", &aya::EbpfError::from(created(number)), "x"),
+            ] {
+                let told = error.to_string();
+                assert!(matches!(error, OpenError::Later(_)), "{number}: {error:?}");
+                assert!(told.contains("memory limit"), "{told}");
+            }
+        }
+        for number in [libc::EPERM, libc::EINVAL, libc::E2BIG, libc::ENOSYS] {
+            let io = io::Error::from_raw_os_error(number);
+            for error in [
+                OpenError::kernel("attaching", &io, "x"),
+                OpenError::kernel("loading", &created(number), "x"),
+            ] {
+                assert!(matches!(error, OpenError::Host(_)), "{number}: {error:?}");
+            }
+        }
+    }
 }

@@ -79,6 +79,7 @@ fn sum<'a>(by_cpu: impl Iterator<Item = &'a Counters>) -> Counters {
         gave_up: sum.gave_up.wrapping_add(one.gave_up),
         flow_replaced: sum.flow_replaced.wrapping_add(one.flow_replaced),
         flow_not_kept: sum.flow_not_kept.wrapping_add(one.flow_not_kept),
+        kernel_left_alone: sum.kernel_left_alone.wrapping_add(one.kernel_left_alone),
     })
 }
 
@@ -93,6 +94,7 @@ fn events(counters: &Counters) -> impl Iterator<Item = Figure> {
         ("looked_again", counters.looked_again),
         ("flow_replaced", counters.flow_replaced),
         ("flow_not_kept", counters.flow_not_kept),
+        ("kernel_left_alone", counters.kernel_left_alone),
     ];
     let decisions = decisions.map(|(decision, count)| {
         let help = "Connects and sends that the programs refused; what they let pass is not \
@@ -101,7 +103,8 @@ fn events(counters: &Counters) -> impl Iterator<Item = Figure> {
     });
     let rare = rare.map(|(event, count)| {
         let help = "Rare events in the programs: look-ups repeated because the Service changed, \
-                    and UDP sockets whose frontends were not all remembered.";
+                    UDP sockets whose frontends were not all remembered, and sockets of the \
+                    kernel itself that are left alone where others are denied (before Linux 6.1).";
         counter("rare_events_total", help, ("event", event), count)
     });
     decisions.into_iter().chain(rare)
@@ -135,6 +138,7 @@ mod tests {
             gave_up: 4,
             flow_replaced: 5,
             flow_not_kept: 6,
+            kernel_left_alone: 7,
         };
         let events: Vec<_> = events(&sum([one, one].iter())).collect();
         let values: Vec<_> = events
@@ -148,6 +152,7 @@ mod tests {
             ("looked_again", 6.0),
             ("flow_replaced", 10.0),
             ("flow_not_kept", 12.0),
+            ("kernel_left_alone", 14.0),
         ];
         assert_eq!(values, expected);
     }

@@ -17,7 +17,7 @@ use proxy_common::names::SOCKET_PROGRAMS;
 use super::{OpenError, cgroup::Cgroup, pins::repin, syscalls};
 pub use held::{HeldLink, Mended};
 pub use pinned::detach;
-pub use program::{hook, load};
+pub use program::{LoadFailure, hook, load};
 
 /// What attaching came to.
 #[derive(Debug)]
@@ -153,6 +153,6 @@ fn refused(error: &io::Error, program: &str, cgroup: &Cgroup) -> OpenError {
              such that it allows none beside it: find it with `bpftool cgroup show {path}` and \
              detach it, or have it attached with the multi flag"
         )),
-        _ => OpenError::kernel(&what, &error.to_string()),
+        _ => OpenError::kernel(&what, error, &error.to_string()),
     }
 }

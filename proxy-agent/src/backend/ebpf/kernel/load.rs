@@ -11,12 +11,16 @@ use aya::{
     maps::{HashMap, Map, MapData, MapError, MapInfo},
 };
 use proxy_common::{
-    names::{HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS},
+    caller,
+    names::{HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS, TASK_FLAGS},
     service::{ServiceKey, ServiceValue},
 };
 use proxy_model::ServicePortKey;
 
-use super::{OpenError, links, netns, pins, pins::PinDir, syscalls, with_causes};
+use super::{
+    OpenError, links, links::LoadFailure, netns, pins, pins::PinDir, syscalls, task_flags,
+    with_causes,
+};
 use crate::backend::ebpf::encode;
 
 /// The kernel programs, built from `proxy-ebpf`; empty when the agent was built without them.
@@ -89,21 +93,51 @@ fn check_object() -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Whether the helper that names a refusal may be called can only be tried: distributions
-/// backport.
+// `enum bpf_func_id`.
+const GET_CURRENT_TASK: u32 = 35;
+const PROBE_READ_KERNEL: u32 = 113;
+const SET_RETVAL: u32 = 187;
+
+/// What a kernel lets programs do about a socket that leads nowhere.
+#[derive(Debug, Clone, Copy)]
+struct Variant {
+    has_set_retval: u8,
+    task_flags: u32,
+}
+
+/// Which helpers may be called can only be tried: distributions backport, and a kernel that is
+/// locked down lets none of its memory be read. Whatever else stops an attempt says nothing about
+/// that.
 fn load_best(
     directories: Option<[&Path; 2]>,
     sizes: &BTreeMap<String, u32>,
     kernel_log: bool,
 ) -> Result<(Ebpf, &'static str), OpenError> {
-    let attempt = |has_set_retval| load_object(directories, sizes, kernel_log, has_set_retval);
-    match attempt(1) {
-        Ok(ebpf) => Ok((ebpf, "ECONNREFUSED")),
-        Err(error) => {
-            tracing::debug!(%error, "loading again without bpf_set_retval");
-            Ok((attempt(0)?, "EPERM"))
+    let attempt = |has_set_retval, task_flags| {
+        let variant = Variant {
+            has_set_retval,
+            task_flags,
+        };
+        load_object(directories, sizes, kernel_log, variant)
+    };
+    match attempt(1, caller::NOT_ASKED) {
+        Ok(ebpf) => return Ok((ebpf, "ECONNREFUSED")),
+        Err(failure) if failure.refuses_helper(&[SET_RETVAL]) => {
+            tracing::debug!(error = %failure.error, "loading again without bpf_set_retval");
+        }
+        Err(failure) => return Err(failure.error),
+    }
+    if let Some(at) = task_flags::offset() {
+        match attempt(0, at) {
+            Ok(ebpf) => return Ok((ebpf, "EPERM")),
+            Err(failure) if failure.refuses_helper(&[GET_CURRENT_TASK, PROBE_READ_KERNEL]) => {
+                tracing::debug!(error = %failure.error, "loading again without bpf_probe_read_kernel");
+            }
+            Err(failure) => return Err(failure.error),
         }
     }
+    let ebpf = attempt(0, caller::BY_NAME).map_err(|failure| failure.error)?;
+    Ok((ebpf, "EPERM"))
 }
 
 /// Loads the object with the Service maps and the flow maps of `directories`, or with new ones.
@@ -111,13 +145,14 @@ fn load_object(
     directories: Option<[&Path; 2]>,
     sizes: &BTreeMap<String, u32>,
     kernel_log: bool,
-    has_set_retval: u8,
-) -> Result<Ebpf, OpenError> {
+    variant: Variant,
+) -> Result<Ebpf, LoadFailure> {
     let level = if kernel_log { LOG_DEBUG } else { LOG_OFF };
     let host_netns = netns::host();
     let mut loader = EbpfLoader::new();
     loader
-        .override_global(HAS_SET_RETVAL, &has_set_retval, true)
+        .override_global(HAS_SET_RETVAL, &variant.has_set_retval, true)
+        .override_global(TASK_FLAGS, &variant.task_flags, true)
         .override_global(HOST_NETNS, &host_netns, true)
         .override_global(aya_log::LEVEL, &level, true);
     if !kernel_log {
@@ -135,9 +170,9 @@ fn load_object(
             loader.map_max_entries(shape.name, entries(shape, sizes));
         }
     }
-    let mut ebpf = loader
-        .load(OBJECT)
-        .map_err(|error| OpenError::kernel("loading the kernel object", &with_causes(&error)))?;
+    let mut ebpf = loader.load(OBJECT).map_err(|error| {
+        OpenError::kernel("loading the kernel object", &error, &with_causes(&error))
+    })?;
     for name in SOCKET_PROGRAMS {
         links::load(&mut ebpf, name)?;
     }
@@ -191,9 +226,10 @@ pub fn settle_rebuilt(pins: &PinDir) -> Result<(), OpenError> {
 /// The Service ports that the maps of the run before serve.
 pub fn served_before(pins: &PinDir) -> Result<BTreeSet<ServicePortKey>, OpenError> {
     let pin = pins.services().join("SERVICES");
-    let failed = |error: &dyn std::error::Error| {
+    let failed = |error: &MapError| {
         OpenError::kernel(
             &format!("reading pinned map {}", pin.display()),
+            error,
             &with_causes(error),
         )
     };
@@ -273,6 +309,7 @@ fn unfit(
         let info = MapInfo::from_pin(&pin).map_err(|error| {
             OpenError::kernel(
                 &format!("examining {}", pin.display()),
+                &error,
                 &with_causes(&error),
             )
         })?;

@@ -8,6 +8,7 @@
 //! ```
 //! The version in a name is the ABI version of the maps in it.
 
+pub mod bpffs;
 mod removal;
 pub mod repin;
 
@@ -21,16 +22,12 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
-    mount::{MsFlags, mount},
-    sys::statfs::{BPF_FS_MAGIC, fstatfs, statfs},
+    sys::statfs::{BPF_FS_MAGIC, fstatfs},
 };
 use proxy_common::{FLOWS_ABI, SERVICES_ABI};
 
 use super::OpenError;
 pub use removal::{Removal, remove_tree};
-
-/// Where the kernel's own documentation and every tool expect bpffs.
-pub const BPFFS: &str = "/sys/fs/bpf";
 
 /// A locked pin directory. One that this made goes again with it while nothing is in it, so that
 /// a start that fails leaves no trace.
@@ -42,15 +39,10 @@ pub struct PinDir {
 }
 
 impl PinDir {
-    /// Opens and locks `path`, making it, and mounting bpffs at `/sys/fs/bpf`, where needed.
+    /// Opens and locks `path`, making it, and mounting bpffs, where needed.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let made = !path.exists();
-        if !on_bpffs(path) {
-            if !path.starts_with(BPFFS) {
-                return Err(not_on_bpffs(path));
-            }
-            mount_bpffs()?;
-        }
+        bpffs::ensure(path)?;
         loop {
             fs::create_dir_all(path).map_err(|error| {
                 OpenError::io(
@@ -89,7 +81,7 @@ impl PinDir {
         };
         let kind = fstatfs(&directory).map_err(|errno| failed(&errno.into()))?;
         if kind.filesystem_type() != BPF_FS_MAGIC {
-            return Err(not_on_bpffs(path));
+            return Err(bpffs::missing(path));
         }
         Self::lock(path, directory)
     }
@@ -170,36 +162,6 @@ impl Drop for PinDir {
                 fs::remove_dir(path).ok();
             }
         }
-    }
-}
-
-fn not_on_bpffs(path: &Path) -> OpenError {
-    OpenError::Host(format!(
-        "pin directory {} is not on a BPF file system: mount one there (mount -t bpf bpf DIR), or \
-         use a directory under {BPFFS}",
-        path.display()
-    ))
-}
-
-/// Whether `path`, or the nearest ancestor of it that exists, is on bpffs.
-pub fn on_bpffs(path: &Path) -> bool {
-    path.ancestors()
-        .find(|ancestor| ancestor.exists())
-        .and_then(|ancestor| statfs(ancestor).ok())
-        .is_some_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC)
-}
-
-fn mount_bpffs() -> Result<(), OpenError> {
-    let nothing = None::<&str>;
-    match mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), nothing) {
-        Ok(()) => {
-            tracing::info!(path = BPFFS, "mounted the BPF file system");
-            Ok(())
-        }
-        Err(errno) => Err(OpenError::Host(format!(
-            "mounting the BPF file system at {BPFFS}: {errno}; run as root, or mount it before: \
-             mount -t bpf bpf {BPFFS}"
-        ))),
     }
 }
 

@@ -3,13 +3,17 @@
 
 mod host;
 
+use std::path::PathBuf;
+
 use proxy_common::names::SOCKET_PROGRAMS;
 
 use super::{
     OpenError, Options,
     cgroup::Cgroup,
     error::{RIGHTS, with_causes},
-    links, load, pins, rights, syscalls,
+    links, load,
+    pins::bpffs,
+    rights, syscalls,
 };
 use crate::backend::check::Requirement;
 
@@ -93,25 +97,10 @@ fn system_call() -> Requirement {
 }
 
 fn pin_dir(options: &Options) -> Requirement {
-    let path = options.pin_dir.display();
-    let result = if pins::on_bpffs(&options.pin_dir) {
-        Ok(format!("{path} is on the BPF file system"))
-    } else if options.pin_dir.starts_with(pins::BPFFS) && rights::may_mount() {
-        Ok(format!(
-            "not mounted yet: the agent mounts it at {}",
-            pins::BPFFS
-        ))
-    } else {
-        Err(format!(
-            "{path} is not on a BPF file system; mount one: mount -t bpf bpf {}, or name a \
-             directory of one with --pin-dir",
-            pins::BPFFS
-        ))
-    };
     requirement(
         "BPF file system",
         "what is pinned there stays when the agent ends, so that no connection fails meanwhile",
-        result,
+        bpffs::look(&options.pin_dir),
     )
 }
 
@@ -131,36 +120,32 @@ fn lock(options: &Options) -> Requirement {
     }
 }
 
-/// Whether the cgroup takes programs beside those that are attached already.
+/// Whether the cgroup takes programs beside those that are attached already, to it and to those
+/// above it: one there that allows none beside it allows none below it either.
 fn hooks(cgroup: &Cgroup) -> Requirement {
     let path = cgroup.path.display();
     let mut others = 0;
-    let mut alone = Vec::new();
     let mut refused = None;
     for name in SOCKET_PROGRAMS {
         match syscalls::on_hook(&cgroup.directory, links::hook(name)) {
-            Ok(attached) => {
-                others += attached.count;
-                if !attached.allows_others {
-                    alone.push(name);
-                }
-            }
+            Ok(attached) => others += attached.count,
             Err(error) => refused = Some(error),
         }
     }
-    let result = match refused {
-        Some(error) => Err(format!(
+    let result = match (refused, alone(cgroup)) {
+        (Some(error), _) => Err(format!(
             "asking what is attached to {path}: {error}; use a kernel that is built with \
              CONFIG_CGROUP_BPF, version 5.10 or later"
         )),
-        None if alone.is_empty() => Ok(format!(
+        (None, None) => Ok(format!(
             "{} hooks of {path}, {others} programs on them now",
             SOCKET_PROGRAMS.len()
         )),
-        None => Err(format!(
+        (None, Some((at, programs))) => Err(format!(
             "a program that allows none beside it is where {} would go; find it with `bpftool \
-             cgroup show {path}` and detach it, or have it attached with the multi flag",
-            alone.join(", ")
+             cgroup show {}` and detach it, or have it attached with the multi flag",
+            programs.join(", "),
+            at.display()
         )),
     };
     requirement(
@@ -170,6 +155,42 @@ fn hooks(cgroup: &Cgroup) -> Requirement {
     )
 }
 
+/// The nearest cgroup, from this one upwards, with programs that allow none where ours would go,
+/// and which those are.
+fn alone(cgroup: &Cgroup) -> Option<(PathBuf, Vec<&'static str>)> {
+    let mut open = SOCKET_PROGRAMS.to_vec();
+    let mut refused = Vec::new();
+    let mut own = true;
+    let above = cgroup.path.ancestors().skip(1);
+    let above = above.map_while(|path| Cgroup::open(Some(path)).ok());
+    let first = cgroup.directory.try_clone().map(|directory| Cgroup {
+        path: cgroup.path.clone(),
+        id: cgroup.id,
+        directory,
+    });
+    for cgroup in first.into_iter().chain(above) {
+        open.retain(|name| {
+            let Ok(there) = syscalls::on_hook(&cgroup.directory, links::hook(name)) else {
+                return false;
+            };
+            let allowed = if own {
+                (!there.allows_others).then_some(false)
+            } else {
+                there.allows_below
+            };
+            if allowed == Some(false) {
+                refused.push(*name);
+            }
+            allowed.is_none()
+        });
+        own = false;
+        if !refused.is_empty() {
+            return Some((cgroup.path, refused));
+        }
+    }
+    None
+}
+
 /// Whether the kernel accepts the programs, and what a refused connect gives with them.
 fn programs(options: &Options) -> [Requirement; 2] {
     let loaded = load::try_load(&options.map_sizes);
@@ -177,6 +198,8 @@ fn programs(options: &Options) -> [Requirement; 2] {
         Ok(refusal) => (*refusal).to_owned(),
         Err(_) => "unknown, as the programs do not load".to_owned(),
     };
+    // No reason to take another backend: the agent tries again.
+    let passes = matches!(loaded, Err(OpenError::Later(_)));
     let programs = requirement(
         "programs",
         "the kernel's verifier has the last word on what it runs",
@@ -186,6 +209,10 @@ fn programs(options: &Options) -> [Requirement; 2] {
             Err(error) => Err(with_causes(&error)),
         },
     );
+    let programs = Requirement {
+        required: !passes,
+        ..programs
+    };
     let refusal = Requirement {
         required: false,
         met: refusal == "ECONNREFUSED",

@@ -223,10 +223,13 @@ pub struct OnHook {
     pub count: u32,
     /// Whether there may be more.
     pub allows_others: bool,
+    /// Whether there may be some on cgroups below; `None` where the next one above decides.
+    pub allows_below: Option<bool>,
 }
 
 /// What is attached to a hook of `cgroup` itself.
 pub fn on_hook(cgroup: impl AsFd, hook: u32) -> io::Result<OnHook> {
+    const BPF_F_ALLOW_OVERRIDE: u32 = 1;
     const BPF_F_ALLOW_MULTI: u32 = 2;
     let cgroup = cgroup.as_fd().as_raw_fd().to_ne_bytes();
     // target_fd, attach_type, query_flags, attach_flags, prog_ids (u64), prog_cnt: without room
@@ -235,9 +238,12 @@ pub fn on_hook(cgroup: impl AsFd, hook: u32) -> io::Result<OnHook> {
     bpf(BPF_PROG_QUERY, &mut attr)?;
     let word = |at: usize| u32::from_ne_bytes([attr[at], attr[at + 1], attr[at + 2], attr[at + 3]]);
     let (flags, count) = (word(12), word(24));
+    let multi = flags & BPF_F_ALLOW_MULTI != 0;
+    let overridden = flags & BPF_F_ALLOW_OVERRIDE != 0;
     Ok(OnHook {
         count,
-        allows_others: count == 0 || flags & BPF_F_ALLOW_MULTI != 0,
+        allows_others: count == 0 || multi,
+        allows_below: (multi || count > 0).then_some(multi || overridden),
     })
 }
 
