@@ -9,6 +9,7 @@
 #[cfg(target_os = "linux")]
 pub mod admin;
 pub mod backend;
+pub mod bounded;
 pub mod cluster;
 pub mod config;
 pub mod host;
@@ -36,4 +37,4 @@ pub mod serving;
 pub mod sinks;
 
 #[cfg(target_os = "linux")]
-pub use logging::{LogForm, LogLevelError, start as start_logging};
+pub use logging::{Log, LogForm, LogLevelError, start as start_logging};

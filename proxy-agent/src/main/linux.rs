@@ -37,18 +37,22 @@ pub fn brain(args: &BrainArgs) -> ExitCode {
 
 /// Starts the log, and says there why the agent ended.
 fn logging(args: &LogArgs, live: impl FnOnce() -> Result<(), Error>) -> ExitCode {
-    let form = match start_logging(args.log_format, &args.log_level) {
-        Ok(form) => form,
+    let log = match start_logging(args.log_format, &args.log_level) {
+        Ok(log) => log,
         Err(error) => return end(Err(error.into())),
     };
     match live() {
         // What reads JSON lines can rely on it to the last. Whoever has errors filtered out of
         // the log must learn of this one all the same.
-        Err(error) if form == LogForm::Json && tracing::enabled!(tracing::Level::ERROR) => {
+        Err(error) if log.form() == LogForm::Json && tracing::enabled!(tracing::Level::ERROR) => {
             tracing::error!(error = format!("{error:#}"), "stopped");
             crate::exit_code(&error).into()
         }
-        result => end(result),
+        result => {
+            // What is said now comes behind all that was logged.
+            drop(log);
+            end(result)
+        }
     }
 }
 
