@@ -12,6 +12,8 @@ pub mod backend;
 pub mod bounded;
 pub mod cluster;
 pub mod config;
+#[cfg(target_os = "linux")]
+pub mod heart;
 pub mod host;
 #[cfg(target_os = "linux")]
 mod kernel_log;

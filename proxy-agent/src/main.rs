@@ -39,9 +39,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        None => return system::run(&cli.run),
-        Some(Command::Run(args)) => return system::run(&args),
-        Some(Command::Brain(args)) => return system::brain(&args),
+        None => return system::run(cli.run),
+        Some(Command::Run(args)) => return system::run(*args),
+        Some(Command::Brain(args)) => return system::brain(*args),
         Some(Command::State(args)) => state(&args),
         Some(Command::Explain(args)) => explain_packet(&args),
         Some(Command::Check(args)) => return system::check(&args),

@@ -187,7 +187,7 @@ mod tests {
         let mut output = output(0);
         LOST.set(3);
         output.write_all(b"lost too\n").unwrap();
-        assert_eq!(told(), []);
+        assert_eq!(told(), [0; 0]);
         output.to.room = 100;
         output.write_all(b"one\n").unwrap();
         output.write_all(b"two\n").unwrap();

@@ -22,18 +22,34 @@ use proxy_agent::{
     start_logging,
 };
 use proxy_model::{FatalCause, IpFamily};
+use tokio::task::block_in_place;
 
 use crate::{HOST_CANNOT, end, print};
 
 /// Serves until stopped.
-pub fn run(args: &RunArgs) -> ExitCode {
-    logging(&args.agent.log, || live(run::run(config::run(args)?)))
+pub fn run(args: RunArgs) -> ExitCode {
+    logging(&args.agent.log.clone(), || {
+        run::serve(move |handle| async move {
+            handle.heart.at(CONFIGURATION);
+            let config = block_in_place(|| config::run(&args))?;
+            Ok(run::run(config, handle).await?)
+        })
+    })
 }
 
 /// Computes the state for others until stopped.
-pub fn brain(args: &BrainArgs) -> ExitCode {
-    logging(&args.agent.log, || live(run::brain(config::brain(args)?)))
+pub fn brain(args: BrainArgs) -> ExitCode {
+    logging(&args.agent.log.clone(), || {
+        run::serve(move |handle| async move {
+            handle.heart.at(CONFIGURATION);
+            let config = block_in_place(|| config::brain(&args))?;
+            Ok(run::brain(config, handle).await?)
+        })
+    })
 }
+
+/// What reading files may hang in.
+const CONFIGURATION: &str = "reading the configuration";
 
 /// Starts the log, and says there why the agent ended.
 fn logging(args: &LogArgs, live: impl FnOnce() -> Result<(), Error>) -> ExitCode {
@@ -54,16 +70,6 @@ fn logging(args: &LogArgs, live: impl FnOnce() -> Result<(), Error>) -> ExitCode
             end(result)
         }
     }
-}
-
-fn live(agent: impl Future<Output = Result<(), RunError>>) -> Result<(), Error> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("starting the asynchronous runtime")?
-        .block_on(agent)?;
-    Ok(())
 }
 
 /// `state` of the running agent, or of the kernel that it programs.
