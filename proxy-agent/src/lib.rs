@@ -9,8 +9,11 @@
 #[cfg(target_os = "linux")]
 pub mod admin;
 pub mod backend;
+pub mod bounded;
 pub mod cluster;
 pub mod config;
+#[cfg(target_os = "linux")]
+pub mod heart;
 pub mod host;
 #[cfg(target_os = "linux")]
 mod kernel_log;
@@ -36,4 +39,4 @@ pub mod serving;
 pub mod sinks;
 
 #[cfg(target_os = "linux")]
-pub use logging::{LogForm, LogLevelError, start as start_logging};
+pub use logging::{Log, LogForm, LogLevelError, start as start_logging};

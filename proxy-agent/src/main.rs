@@ -3,12 +3,14 @@
 use std::{
     io::{self, Write as _},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Error};
 use clap::Parser;
 use proxy_agent::{
     backend::{ebpf, nftables},
+    bounded,
     cluster::manifests::ManifestError,
     config::{
         self, ConfigError, Once,
@@ -31,13 +33,15 @@ mod system;
 
 /// Exit code where this host, or this user, cannot.
 const HOST_CANNOT: u8 = 3;
+/// How long whoever reads standard error may keep this process.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        None => return system::run(&cli.run),
-        Some(Command::Run(args)) => return system::run(&args),
-        Some(Command::Brain(args)) => return system::brain(&args),
+        None => return system::run(cli.run),
+        Some(Command::Run(args)) => return system::run(*args),
+        Some(Command::Brain(args)) => return system::brain(*args),
         Some(Command::State(args)) => state(&args),
         Some(Command::Explain(args)) => explain_packet(&args),
         Some(Command::Check(args)) => return system::check(&args),
@@ -86,14 +90,18 @@ fn explain_packet(args: &ExplainArgs) -> Result<(), Error> {
 fn settle(args: &ModelArgs) -> Result<Once, Error> {
     let once = config::once(args)?;
     for warning in &once.warnings {
-        eprintln!("proxy-agent: {warning}");
+        tell(warning);
     }
     Ok(once)
 }
 
 /// Writes a result; a reader that went away (`| head`) is no error.
 fn print(text: &str) -> Result<(), Error> {
-    match io::stdout().write_all(text.as_bytes()) {
+    let mut stdout = io::stdout();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("writing to standard output")
         }
@@ -101,12 +109,20 @@ fn print(text: &str) -> Result<(), Error> {
     }
 }
 
+/// Says something on standard error. Nobody has to read it, and what cannot be written is no error:
+/// there would be nowhere to say so.
+fn tell(text: &str) {
+    let line = format!("proxy-agent: {text}\n");
+    let written = bounded::within(LAST_WORDS, move || io::stderr().write_all(line.as_bytes()));
+    drop(written);
+}
+
 /// Says what went wrong.
 fn end(result: Result<(), Error>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
     };
-    eprintln!("proxy-agent: {error:#}");
+    tell(&format!("{error:#}"));
     exit_code(&error).into()
 }
 

@@ -9,6 +9,7 @@
 
 mod addresses;
 mod dataplane;
+mod life;
 mod listeners;
 mod observed;
 mod owner;
@@ -24,13 +25,12 @@ use proxy_api::{
 };
 use proxy_model::{Capability, FrontendKind, Model, NodePortSelection, NodeState, Protocol};
 use thiserror::Error;
-use tokio::{sync::mpsc, task::block_in_place};
+use tokio::{runtime, sync::mpsc, task::block_in_place};
 
 use self::{
-    dataplane::{Dataplane, Opened, choose_backend},
+    dataplane::{Dataplane, choose_backend},
     observed::Observer,
     owner::{Inbox, Origin, Owner},
-    signals::Order,
     source::Source,
 };
 use crate::{
@@ -46,6 +46,7 @@ use crate::{
         manifests::{ManifestError, WatchError},
     },
     config::{self, Agent, Run},
+    heart::Heart,
     memory, oom,
     pipeline::{Mind, Pipeline},
     serving::{Clients, Serving, ServingError},
@@ -55,6 +56,7 @@ use crate::{
     },
 };
 
+pub use self::life::{Handle, serve};
 pub use crate::pipeline::Fatal;
 
 /// Questions that wait for an answer.
@@ -92,6 +94,12 @@ pub enum RunError {
     /// Health or metrics cannot be served, and the user wants that to be fatal.
     #[error(transparent)]
     Serving(#[from] ServingError),
+    /// A part that nothing works without met a defect.
+    #[error(
+        "the agent panicked: {0}; this is a defect, please report it with the log. What is in the \
+         kernel stays in force"
+    )]
+    Panicked(String),
     /// The source ended by itself.
     #[error("the source of cluster objects ended: this is a defect, please report it with the log")]
     SourceEnded,
@@ -101,23 +109,21 @@ pub enum RunError {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub async fn run(config: Run) -> Result<(), RunError> {
-    let mut orders = begin(&config.agent)?;
+pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
+    let heart = Arc::clone(&handle.heart);
+    warn_of_configuration(&config.agent);
+    heart.at("choosing a backend");
     let chosen = block_in_place(|| choose_backend(&config))?;
     let pin_dir = config.ebpf.pin_dir.clone();
     let programmed = move |address| {
         ebpf::is_programmed(&pin_dir, address, Protocol::Tcp)
             || nftables::is_programmed(address, Protocol::Tcp)
     };
+    heart.at("opening the addresses of the node API");
     let listeners = listeners::open(&config.agent.listen).await?;
-    let source = open_source(&config.agent, chosen.0.lacks, programmed).await?;
-    let dataplane = match dataplane::open(&config, chosen, &mut orders).await? {
-        Opened::Open(dataplane) => dataplane,
-        Opened::Stopped(signal) => {
-            tracing::info!("{signal}: stopping");
-            return Ok(());
-        }
-    };
+    let source = open_source(&config.agent, &heart, chosen.0.lacks, programmed)?;
+    let dataplane = dataplane::open(&config, &heart, &chosen).await?;
+    heart.at("opening the admin socket");
     let socket = Socket::open_unless_served(&config.agent.admin_socket).await;
     // Not every backend has a lock of its own.
     let socket = match socket {
@@ -127,19 +133,22 @@ pub async fn run(config: Run) -> Result<(), RunError> {
         socket => socket,
     };
     let doors = Doors { socket, listeners };
-    live(config.agent, source, dataplane, doors, orders).await
+    live(config.agent, source, dataplane, doors, handle).await
 }
 
 /// Computes the state for backends elsewhere, until SIGTERM or SIGINT.
-pub async fn brain(config: Agent) -> Result<(), RunError> {
-    let orders = begin(&config)?;
+pub async fn brain(config: Agent, handle: Handle) -> Result<(), RunError> {
+    let heart = Arc::clone(&handle.heart);
+    warn_of_configuration(&config);
+    heart.at("opening the addresses of the node API");
     // Whether the address of the API server is served here, this process cannot know.
     let listeners = listeners::open(&config.listen).await?;
     let dataplane = Dataplane::none();
-    let source = open_source(&config, dataplane.choice.lacks, |_| false).await?;
+    let source = open_source(&config, &heart, dataplane.choice.lacks, |_| false)?;
+    heart.at("opening the admin socket");
     let socket = Socket::open_unless_served(&config.admin_socket).await;
     let doors = Doors { socket, listeners };
-    live(config, source, dataplane, doors, orders).await
+    live(config, source, dataplane, doors, handle).await
 }
 
 /// Where others come in.
@@ -150,14 +159,10 @@ struct Doors {
     listeners: Vec<Listener>,
 }
 
-/// What comes before anything else: signals, and what is to be said of the configuration.
-fn begin(config: &Agent) -> Result<mpsc::Receiver<Order>, RunError> {
-    memory::few_arenas();
-    let orders = signals::listen()?;
+fn warn_of_configuration(config: &Agent) {
     for warning in &config.warnings {
         tracing::warn!(text = warning, "configuration");
     }
-    Ok(orders)
 }
 
 /// The life of an agent whose parts are ready.
@@ -166,7 +171,7 @@ async fn live(
     source: Source,
     dataplane: Dataplane,
     doors: Doors,
-    orders: mpsc::Receiver<Order>,
+    handle: Handle,
 ) -> Result<(), RunError> {
     dataplane.tell();
     for note in &config.notes {
@@ -189,6 +194,7 @@ async fn live(
         &dataplane.choice,
         source.numbers(),
         clients.clone(),
+        Arc::clone(&handle.heart),
     )
     .await?;
     let (sinks, ending) = open_sinks(config.output, doors.listeners, clients.as_deref())?;
@@ -226,13 +232,14 @@ async fn live(
         messages,
         queries,
         figures,
-        orders,
+        orders: handle.orders,
     };
     let first = |state: &NodeState| {
         warn_of_circle(state, &servers);
         memory::give_back();
     };
     let sync_period = here.then_some(config.sync_period);
+    handle.heart.live();
     let ended = owner.run(inbox, sync_period, first).await;
     if let Some(ending) = ending {
         block_in_place(|| ending.wait(LAST_STATE));
@@ -266,13 +273,18 @@ fn open_sinks(
     Ok((Sinks::new(sinks), waiting))
 }
 
-async fn open_source(
+/// Opens it, which may mean to read files and to start programs.
+fn open_source(
     config: &Agent,
+    heart: &Heart,
     lacks: &[Capability],
     already_programmed: impl Fn(SocketAddr) -> bool + Send + Sync + 'static,
 ) -> Result<Source, RunError> {
     match &config.source {
-        config::Source::Manifests(paths) => Source::manifests(paths.clone()),
+        config::Source::Manifests(paths) => {
+            heart.at("reading the manifests");
+            Source::manifests(paths.clone())
+        }
         config::Source::ApiServer {
             kubeconfig,
             masters,
@@ -283,7 +295,12 @@ async fn open_source(
                 already_programmed: Arc::new(already_programmed),
                 ..kube::Options::new(Arc::clone(&config.model.node))
             };
-            let source = kube::Source::new(options).await?;
+            heart.at(
+                "reading the kubeconfig, or getting credentials from the program that it names",
+            );
+            // It blocks for as long as that program takes.
+            let open = || runtime::Handle::current().block_on(kube::Source::new(options));
+            let source = block_in_place(open)?;
             Ok(Source::Kube(Box::new(source)))
         }
         config::Source::Brain(brain) => {

@@ -29,7 +29,7 @@ use self::{
     pages::Site,
     service_health::ServiceHealth,
 };
-use crate::backend::choice::Choice;
+use crate::{backend::choice::Choice, heart::Heart};
 
 /// What is served, and where.
 #[derive(Debug, Clone)]
@@ -47,6 +47,8 @@ pub struct Options {
 /// What the run loop reports to. Every call is cheap.
 #[derive(Debug)]
 pub struct Serving {
+    /// What the owner of the state is at.
+    pub heart: Arc<Heart>,
     /// Whether the agent is well.
     pub health: Health,
     /// What it counts.
@@ -64,13 +66,15 @@ impl Serving {
     /// Serves in the background until the process ends. `chosen` is the dataplane;
     /// `elsewhere` are numbers that are read at each scrape, under full names; `clients` are those of
     /// the node API. Whoever owns the
-    /// backend answers the requests that come out of the channel, when it has time.
+    /// backend answers the requests that come out of the channel, when it has time, and says by
+    /// `heart` what it is at.
     pub async fn start(
         options: &Options,
         sync_period: Duration,
         chosen: &Choice,
         mut elsewhere: Vec<Numbers>,
         clients: Option<Arc<Clients>>,
+        heart: Arc<Heart>,
     ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
         let (figures, wanted) = mpsc::channel(SCRAPES);
         elsewhere.extend(clients.as_ref().map(Clients::numbers));
@@ -79,7 +83,8 @@ impl Serving {
             metrics.also(clients.latency());
         }
         let serving = Arc::new(Self {
-            health: Health::new(sync_period),
+            health: Health::new(sync_period).with_heart(Arc::clone(&heart)),
+            heart,
             metrics,
             clients,
             service_health: ServiceHealth::default(),

@@ -30,6 +30,7 @@ use super::Message;
 
 mod access;
 mod backoff;
+mod connector;
 mod contact;
 mod counters;
 mod decode;

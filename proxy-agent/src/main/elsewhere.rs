@@ -24,12 +24,12 @@ fn not_here(what: &'static str) -> Result<(), Error> {
 }
 
 /// Cannot serve.
-pub fn run(_: &RunArgs) -> ExitCode {
+pub fn run(_: RunArgs) -> ExitCode {
     end(not_here("serving Services"))
 }
 
 /// Nor think for others.
-pub fn brain(_: &BrainArgs) -> ExitCode {
+pub fn brain(_: BrainArgs) -> ExitCode {
     end(not_here("a brain for backends elsewhere"))
 }
 

@@ -22,44 +22,54 @@ use proxy_agent::{
     start_logging,
 };
 use proxy_model::{FatalCause, IpFamily};
+use tokio::task::block_in_place;
 
 use crate::{HOST_CANNOT, end, print};
 
 /// Serves until stopped.
-pub fn run(args: &RunArgs) -> ExitCode {
-    logging(&args.agent.log, || live(run::run(config::run(args)?)))
+pub fn run(args: RunArgs) -> ExitCode {
+    logging(&args.agent.log.clone(), || {
+        run::serve(move |handle| async move {
+            handle.heart.at(CONFIGURATION);
+            let config = block_in_place(|| config::run(&args))?;
+            Ok(run::run(config, handle).await?)
+        })
+    })
 }
 
 /// Computes the state for others until stopped.
-pub fn brain(args: &BrainArgs) -> ExitCode {
-    logging(&args.agent.log, || live(run::brain(config::brain(args)?)))
+pub fn brain(args: BrainArgs) -> ExitCode {
+    logging(&args.agent.log.clone(), || {
+        run::serve(move |handle| async move {
+            handle.heart.at(CONFIGURATION);
+            let config = block_in_place(|| config::brain(&args))?;
+            Ok(run::brain(config, handle).await?)
+        })
+    })
 }
+
+/// What reading files may hang in.
+const CONFIGURATION: &str = "reading the configuration";
 
 /// Starts the log, and says there why the agent ended.
 fn logging(args: &LogArgs, live: impl FnOnce() -> Result<(), Error>) -> ExitCode {
-    let form = match start_logging(args.log_format, &args.log_level) {
-        Ok(form) => form,
+    let log = match start_logging(args.log_format, &args.log_level) {
+        Ok(log) => log,
         Err(error) => return end(Err(error.into())),
     };
     match live() {
         // What reads JSON lines can rely on it to the last. Whoever has errors filtered out of
         // the log must learn of this one all the same.
-        Err(error) if form == LogForm::Json && tracing::enabled!(tracing::Level::ERROR) => {
+        Err(error) if log.form() == LogForm::Json && tracing::enabled!(tracing::Level::ERROR) => {
             tracing::error!(error = format!("{error:#}"), "stopped");
             crate::exit_code(&error).into()
         }
-        result => end(result),
+        result => {
+            // What is said now comes behind all that was logged.
+            drop(log);
+            end(result)
+        }
     }
-}
-
-fn live(agent: impl Future<Output = Result<(), RunError>>) -> Result<(), Error> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("starting the asynchronous runtime")?
-        .block_on(agent)?;
-    Ok(())
 }
 
 /// `state` of the running agent, or of the kernel that it programs.

@@ -42,7 +42,7 @@ struct Gate {
     released: Receiver<()>,
 }
 
-/// A sync that stands still until this is dropped.
+/// A sync, or repair, that stands still until this is dropped.
 pub struct Held {
     entered: Receiver<()>,
     _released: Sender<()>,
@@ -66,7 +66,7 @@ impl Fake {
         }
     }
 
-    /// Makes the next sync stand still.
+    /// Makes the next sync or repair stand still.
     pub fn hold(&self) -> Held {
         let (entered_, entered) = channel();
         let (released_, released) = channel();
@@ -112,6 +112,17 @@ impl Fake {
     }
 }
 
+impl Fake {
+    fn pass(&self) {
+        let gate = self.gates.lock().unwrap().pop_front();
+        if let Some(gate) = gate {
+            gate.entered.send(()).unwrap();
+            // An error: the other end is gone, which is what is waited for.
+            assert!(gate.released.recv().is_err());
+        }
+    }
+}
+
 impl Backend for Fake {
     fn name(&self) -> &'static str {
         "fake"
@@ -122,12 +133,7 @@ impl Backend for Fake {
     }
 
     fn sync(&mut self, _: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
-        let gate = self.gates.lock().unwrap().pop_front();
-        if let Some(gate) = gate {
-            gate.entered.send(()).unwrap();
-            // An error: the other end is gone, which is what is waited for.
-            assert!(gate.released.recv().is_err());
-        }
+        self.pass();
         let name = |change: &Change| match change {
             Change::Upsert { key, .. } => format!("+{}", key.service.name),
             Change::Delete { key } => format!("-{}", key.service.name),
@@ -143,6 +149,7 @@ impl Backend for Fake {
     }
 
     fn repair(&mut self, _: &NodeState) -> Result<RepairReport, SyncError> {
+        self.pass();
         match self.repairs.lock().unwrap().pop_front() {
             None => Ok(RepairReport::default()),
             Some(Ok(repaired)) => Ok(RepairReport {

@@ -6,7 +6,7 @@ mod opening;
 
 use proxy_model::{Backend, Capability};
 
-pub use self::opening::{Opened, open};
+pub use self::opening::open;
 use super::{
     RunError,
     succession::{Predecessors, Succession},

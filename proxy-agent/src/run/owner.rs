@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use proxy_model::ServiceFailure;
@@ -18,6 +18,7 @@ use crate::{
     admin::{Query, Snapshot},
     backend::choice::Choice,
     cluster::{Message, brain::Link},
+    heart::BEAT,
     pipeline::Pipeline,
     report::{
         AgentFacts, NotProgrammed,
@@ -108,13 +109,19 @@ impl Owner {
         let mut first = Some(first);
         let mut watch = interval(WATCH);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut beat = interval(BEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let heart = Arc::clone(&self.observer.serving.heart);
         let mut retry: Option<Instant> = None;
         let never = || Instant::now() + Duration::from_hours(24);
         let period = sync_period.unwrap_or(Duration::from_hours(24));
         let mut repairs = interval_at(Instant::now() + period, period);
         repairs.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            heart.idle();
             tokio::select! {
+                // Whoever looks from outside sees that this goes round.
+                _ = beat.tick() => {}
                 Some(order) = inbox.orders.recv() => match order {
                     Order::Stop(signal) => return Ok(signal),
                     Order::Repair if sync_period.is_none() => {
@@ -144,6 +151,7 @@ impl Owner {
                 }
                 Some(query) = inbox.queries.recv() => self.answer(query),
                 Some(wanted) = inbox.figures.recv() => {
+                    heart.at("counting what the backend has in the kernel");
                     // A scrape that was given up waits for nothing.
                     drop(wanted.send(self.pipeline.backend().figures()));
                 }
@@ -151,6 +159,7 @@ impl Owner {
                     retry = self.advance()?;
                 }
                 _ = watch.tick(), if sync_period.is_some() => {
+                    heart.at("asking the kernel whether somebody else changed it");
                     let pipeline = &mut self.pipeline;
                     let disturbed = block_in_place(|| {
                         pipeline.tend();
@@ -189,6 +198,7 @@ impl Owner {
     /// Brings the state up to date with what was taken, and hands it to whoever listens: before
     /// the backend, which may take its time or fail.
     fn settle(&mut self) {
+        self.at("computing the state");
         let triggers = block_in_place(|| self.pipeline.settle());
         self.sinks.publish(self.pipeline.state(), &triggers);
     }
@@ -196,6 +206,7 @@ impl Owner {
     /// Brings the state into force. Returns when to do so again by itself.
     fn advance(&mut self) -> Result<Option<Instant>, RunError> {
         self.observer.serving.queued();
+        self.at("bringing the state into force");
         let advance = block_in_place(|| self.pipeline.advance())?;
         self.facts.events += advance.events;
         if let Some(choice) = &advance.chosen {
@@ -212,6 +223,7 @@ impl Owner {
 
     /// Compares and mends. Returns when to advance by itself, as `retry` said so far or sooner.
     fn repair(&mut self, retry: Option<Instant>) -> Result<Option<Instant>, RunError> {
+        self.at("comparing the kernel with the state, and mending it");
         let Some(repair) = block_in_place(|| self.pipeline.repair())? else {
             return Ok(retry);
         };
@@ -247,6 +259,7 @@ impl Owner {
                 agent: self.facts(),
             })),
             Query::Differences(answer) => {
+                self.at("comparing the kernel with the state, as somebody asked");
                 let differences = block_in_place(|| self.pipeline.differences());
                 drop(answer.send(differences));
             }
@@ -255,10 +268,16 @@ impl Owner {
                 arrival,
                 answer,
             } => {
+                self.at("explaining what becomes of a packet");
                 let known = Known::new(self.pipeline.state(), self.pipeline.cluster());
                 drop(answer.send(explain_served(known, &packet, arrival, &self.facts.choice)));
             }
         }
+    }
+
+    /// This may take its time.
+    fn at(&self, doing: &'static str) {
+        self.observer.serving.heart.at(doing);
     }
 
     fn facts(&self) -> AgentFacts {

@@ -6,15 +6,19 @@
 //! it was wanted. Before that, while the source has not told the whole cluster yet, the answer is
 //! 200: what an earlier agent programmed is still in force, and a restart during an outage of the
 //! API server must not take the node out of every load balancer.
+//!
+//! It is unwell, too, while the owner of the state hangs: in the kernel, or anywhere else.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
 use jiff::Timestamp;
 use proxy_model::IpFamily;
 use serde::Serialize;
+
+use crate::heart::Heart;
 
 /// A point in time: one clock to measure with, one to tell people.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +54,8 @@ pub enum Probe {
 pub struct Health {
     /// How long something may wait to be programmed.
     timeout: Duration,
+    /// What the owner of the state is at.
+    heart: Option<Arc<Heart>>,
     state: Mutex<State>,
 }
 
@@ -67,12 +73,21 @@ impl Health {
     pub fn new(sync_period: Duration) -> Self {
         Self {
             timeout: sync_period.saturating_mul(2),
+            heart: None,
             state: Mutex::new(State {
                 oldest_queued: None,
                 last_synced: None,
                 // As long as nothing is known of the node, nothing speaks against it.
                 node_eligible: true,
             }),
+        }
+    }
+
+    /// An owner whose heart this is must not hang.
+    pub fn with_heart(self, heart: Arc<Heart>) -> Self {
+        Self {
+            heart: Some(heart),
+            ..self
         }
     }
 
@@ -106,7 +121,9 @@ impl Health {
     /// had something newer to bring into force.
     pub fn answer(&self, probe: Probe, now: Moment, clients_behind: Duration) -> Answer {
         let clients_late = clients_behind >= self.timeout && clients_behind > Duration::ZERO;
-        self.change(|state| state.answer(probe, now, self.timeout, clients_late))
+        let heart = self.heart.as_ref();
+        let hangs = heart.is_some_and(|heart| heart.last().hangs(now.instant));
+        self.change(|state| state.answer(probe, now, self.timeout, clients_late, hangs))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -116,10 +133,18 @@ impl Health {
 }
 
 impl State {
-    fn answer(self, probe: Probe, now: Moment, timeout: Duration, clients_late: bool) -> Answer {
+    fn answer(
+        self,
+        probe: Probe,
+        now: Moment,
+        timeout: Duration,
+        clients_late: bool,
+        hangs: bool,
+    ) -> Answer {
         let late = self
             .oldest_queued
-            .is_some_and(|since| now.instant.saturating_duration_since(since) >= timeout);
+            .is_some_and(|since| now.instant.saturating_duration_since(since) >= timeout)
+            || hangs;
         let judged = late || self.last_synced.is_some();
         let family = FamilyStatus {
             last_updated: self.last_synced.map_or_else(go_zero, timestamp),

@@ -1,29 +1,33 @@
 //! HTTP servers that cost nothing when a client is slow or hostile: each connection is bounded
-//! in time, and their number too. Knows no page.
+//! in time, and their number too (`guests`). Knows no page.
 
+mod guests;
 #[cfg(test)]
 mod tests;
 
 use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    select,
     time::{sleep, timeout},
 };
+use tower::ServiceExt as _;
+
+pub(super) use self::guests::Guests;
+use self::guests::Stay;
 
 /// What a client may take up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Connections at once; further ones wait in the kernel.
+    /// Connections at once by each listener; for one more, one that is idle has to go.
     connections: usize,
+    /// The same of all listeners that share what there is.
+    together: usize,
     /// For the head of a request, also between two requests.
     head: Duration,
     /// For a connection; then it ends after the answer that is under way.
@@ -35,9 +39,19 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// A place for each connection that there may be at once.
-    pub(super) fn places(&self) -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(self.connections))
+    /// For a port that is one of many, anybody may connect to, and whose answers are short: a silent
+    /// client must keep neither this port nor all of them busy, nor use up all descriptors.
+    pub(super) fn of_many_ports() -> Self {
+        Self {
+            connections: 16,
+            together: 256,
+            ..Self::default()
+        }
+    }
+
+    /// Those who are connected, nobody yet.
+    pub(super) fn guests(&self) -> Arc<Guests> {
+        Guests::new(self.connections, self.together)
     }
 }
 
@@ -45,6 +59,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 128,
+            together: 128,
             head: Duration::from_secs(10),
             connection: Duration::from_mins(1),
             last_answer: Duration::from_secs(10),
@@ -115,8 +130,8 @@ impl Server {
     }
 
     async fn accept(self, listener: TcpListener) {
-        let places = self.limits.places();
-        accept(listener, self.pages, self.limits, places).await;
+        let guests = self.limits.guests();
+        accept(listener, self.pages, self.limits, guests).await;
     }
 
     async fn bind_at_last(&self) -> TcpListener {
@@ -130,22 +145,20 @@ impl Server {
 }
 
 /// Serves whoever connects, until dropped: connections that are open then go on to their end.
-/// `places` is how many there may be, of this listener and of all that share it.
+/// `guests` are those of all listeners that share what there is.
 pub(super) async fn accept(
     listener: TcpListener,
     pages: Router,
     limits: Limits,
-    places: Arc<Semaphore>,
+    guests: Arc<Guests>,
 ) {
+    let door = guests.door();
     loop {
-        let place = Arc::clone(&places).acquire_owned().await;
         match listener.accept().await {
             Ok((stream, _)) => {
-                let connection = connection(stream, pages.clone(), limits);
-                tokio::spawn(async move {
-                    connection.await;
-                    drop(place);
-                });
+                let stay = guests.enter(door);
+                let connection = connection(stream, pages.clone(), limits, stay);
+                tokio::spawn(connection);
             }
             // The client went away, or descriptors ran out: the next one may fare better.
             Err(_) => sleep(Duration::from_millis(100)).await,
@@ -153,18 +166,32 @@ pub(super) async fn accept(
     }
 }
 
-/// Answers requests. What goes wrong is the client's business.
-async fn connection(stream: TcpStream, pages: Router, limits: Limits) {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(limits.head);
-    let service = TowerToHyperService::new(pages);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-    if timeout(limits.connection, connection.as_mut())
-        .await
-        .is_err()
-    {
-        connection.as_mut().graceful_shutdown();
-        drop(timeout(limits.last_answer, connection).await);
+/// Answers requests, until somebody else needs the place. What goes wrong is the client's business.
+async fn connection(stream: TcpStream, pages: Router, limits: Limits, stay: Stay) {
+    let answering = stay.answering();
+    let service = service_fn(move |request| {
+        let (pages, answering) = (pages.clone(), answering());
+        async move {
+            let answer = pages.oneshot(request).await;
+            drop(answering);
+            answer
+        }
+    });
+    let serve = async {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(limits.head);
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        if timeout(limits.connection, connection.as_mut())
+            .await
+            .is_err()
+        {
+            connection.as_mut().graceful_shutdown();
+            drop(timeout(limits.last_answer, connection).await);
+        }
+    };
+    select! {
+        () = serve => {}
+        () = stay.over() => {}
     }
 }

@@ -21,7 +21,7 @@ use prometheus::{
     process_collector::ProcessCollector,
 };
 use proxy_model::{
-    Capability, Difference, DifferenceKind, Figure, IpFamily, NodeState, ServicePortKey,
+    Capability, Difference, DifferenceKind, Figure, FigureKind, IpFamily, NodeState, ServicePortKey,
 };
 
 use self::{
@@ -30,7 +30,7 @@ use self::{
     shown::Shown,
 };
 use super::health::Probe;
-use crate::backend::choice::Choice;
+use crate::{backend::choice::Choice, logging};
 
 const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 
@@ -341,6 +341,7 @@ impl Metrics {
             families.extend(scrape::of_state(&counted.state));
             families.extend(scrape::of_figures(&self.shown.prefix(), &counted.figures));
         }
+        families.extend(scrape::of_figures("", &[log_lines_lost()]));
         for numbers in &self.elsewhere {
             families.extend(scrape::of_figures("", &numbers()));
         }
@@ -357,6 +358,17 @@ impl Metrics {
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// The log belongs to the process, not to a part of it.
+fn log_lines_lost() -> Figure {
+    Figure {
+        name: define::LOG_LINES_LOST.name,
+        kind: FigureKind::Counter,
+        help: define::LOG_LINES_LOST.help,
+        labels: Vec::new(),
+        value: exact(logging::lost()),
     }
 }
 

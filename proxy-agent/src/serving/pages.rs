@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
@@ -25,7 +28,8 @@ use super::{Moment, Probe, Serving, metrics};
 /// A question for the backend's figures. Whoever owns the backend answers.
 pub type FiguresWanted = oneshot::Sender<Vec<Figure>>;
 
-/// How long a scrape waits for the owner of the backend; after that it shows what it had.
+/// How long a scrape waits for the owner of the backend; after that it leaves the figures out: what
+/// they were once is not what they are.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What the pages read.
@@ -113,15 +117,20 @@ impl Site {
         (code, with_type(JSON, body)).into_response()
     }
 
-    /// The backend belongs to the run loop, which may be busy with a sync: then the figures of
-    /// the last scrape have to do.
+    /// The backend belongs to the run loop, which may be busy with a sync, or hang.
     async fn ask_for_figures(&self) {
+        let last = self.serving.heart.last();
+        let busy = !last.idle && last.age(Instant::now()) >= PATIENCE;
         let (sender, answer) = oneshot::channel();
-        if self.figures.try_send(sender).is_ok()
+        let figures = if !busy
+            && self.figures.try_send(sender).is_ok()
             && let Ok(Ok(figures)) = timeout(PATIENCE, answer).await
         {
-            self.serving.metrics.figures(figures);
-        }
+            figures
+        } else {
+            Vec::new()
+        };
+        self.serving.metrics.figures(figures);
     }
 }
 

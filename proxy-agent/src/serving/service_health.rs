@@ -107,7 +107,7 @@ pub(super) async fn run(serving: Arc<Serving>) {
     let mut told = serving.service_health.0.subscribe();
     // Something may have been told before this task got to run.
     told.mark_changed();
-    let limits = Limits::default();
+    let limits = Limits::of_many_ports();
     let pages = |key: &HealthCheckKey, port| {
         page(Arc::new(Asked {
             serving: Arc::clone(&serving),

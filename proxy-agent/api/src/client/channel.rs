@@ -9,9 +9,13 @@ use tonic::transport::{Channel, Endpoint};
 use super::ClientError;
 use crate::{Target, TlsFiles};
 
-/// A brain that does not answer for this long is gone: it may have been stopped, or its host with
-/// it, without a word.
-const SILENCE: Duration = Duration::from_secs(10);
+/// A brain that cannot be connected to for this long is not there.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Between questions whether it is still there.
+const ASKED: Duration = Duration::from_secs(5);
+/// A brain that does not answer one of them for this long is gone: it may have been stopped, or its
+/// host with it, without a word. That is noticed thirteen seconds later at most.
+const SILENCE: Duration = Duration::from_secs(8);
 
 /// Connects.
 pub async fn open(target: &Target, tls: Option<&TlsFiles>) -> Result<Channel, ClientError> {
@@ -21,8 +25,8 @@ pub async fn open(target: &Target, tls: Option<&TlsFiles>) -> Result<Channel, Cl
     };
     let endpoint = Endpoint::from_shared(target.uri())
         .map_err(|error| failed(&error))?
-        .connect_timeout(SILENCE)
-        .http2_keep_alive_interval(SILENCE)
+        .connect_timeout(CONNECT)
+        .http2_keep_alive_interval(ASKED)
         .keep_alive_timeout(SILENCE)
         .keep_alive_while_idle(true);
     let endpoint = if target.is_tls() {

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
 };
 
 /// The kinds of objects that are followed.
@@ -129,6 +130,40 @@ pub struct KindCounters {
     pub watches: AtomicU64,
     /// Objects that could not be decoded.
     pub decode_failures: AtomicU64,
+    /// When the server last said anything, be it that there is nothing new.
+    pub heard: Heard,
+}
+
+/// A moment that moves on.
+#[derive(Debug)]
+pub struct Heard {
+    start: Instant,
+    /// Since the start.
+    milliseconds: AtomicU64,
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            milliseconds: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Heard {
+    /// It is now.
+    pub(super) fn now(&self) {
+        let passed = u64::try_from(self.start.elapsed().as_millis());
+        let passed = passed.expect("no process runs for millions of years");
+        self.milliseconds.store(passed, Relaxed);
+    }
+
+    /// How long ago it was; since the start, if there was none.
+    pub fn ago(&self) -> Duration {
+        let then = Duration::from_millis(self.milliseconds.load(Relaxed));
+        self.start.elapsed().saturating_sub(then)
+    }
 }
 
 impl Counters {
@@ -151,6 +186,16 @@ pub(super) fn count(counter: &AtomicU64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_heard_was_heard_a_moment_ago() {
+        let long = Duration::from_secs(7_200);
+        let mut heard = Heard::default();
+        heard.start -= long;
+        assert!(heard.ago() >= long);
+        heard.now();
+        assert!(heard.ago() < long / 2);
+    }
 
     #[test]
     fn kinds_and_reasons_are_counted_apart() {

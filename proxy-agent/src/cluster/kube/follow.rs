@@ -154,6 +154,7 @@ impl<F: Followed> Follower<F> {
             let mut items = Items::default();
             let limit = self.shared.timing.answer;
             while let Some(piece) = reply.next(limit).await.map_err(failed)? {
+                self.counters().heard.now();
                 let mut updates = Vec::new();
                 let mut result = self.take_items(&mut items, &piece, &mut updates);
                 while let (Ok(()), Some(piece)) = (&result, more(&mut reply, &updates)) {
@@ -205,6 +206,7 @@ impl<F: Followed> Follower<F> {
         let failed = Failed::at(reply.server);
         let started = Instant::now();
         count(&self.counters().watches);
+        self.counters().heard.now();
         if listing {
             self.known.begin_list();
         } else {
@@ -219,6 +221,7 @@ impl<F: Followed> Follower<F> {
         let silence = self.shared.timing.silence;
         while let Some(piece) = reply.next(silence).await.map_err(failed)? {
             silent = false;
+            self.counters().heard.now();
             let was_listing = progress.listing;
             let mut updates = Vec::new();
             let mut result = self.take_lines(&mut progress, &piece, &mut updates);

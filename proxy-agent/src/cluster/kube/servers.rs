@@ -20,16 +20,13 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::TokioExecutor,
-};
 use tokio::time::timeout;
 use tower::{BoxError, ServiceBuilder};
 
 use super::{
     Timing,
     access::{Access, ConnectError, chain},
+    connector,
     counters::Counters,
     failure::{Blame, Failure},
     token::TokenFile,
@@ -249,17 +246,7 @@ impl Servers {
 
 /// Connections to the server in `config`.
 fn client(config: &::kube::Config, timing: &Timing) -> Result<Client, ::kube::Error> {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_connect_timeout(Some(timing.connect));
-    connector.set_keepalive(Some(timing.connect));
-    connector.set_nodelay(true);
-    let connector = config.rustls_https_connector_with_connector(connector)?;
-    let connections = legacy::Client::builder(TokioExecutor::new())
-        // Watches last for minutes. A connection that was left unused that long may be dead
-        // without anybody having been told, and a new one costs little.
-        .pool_max_idle_per_host(0)
-        .build::<_, Body>(connector);
+    let connections = connector::client(config, timing.connect)?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

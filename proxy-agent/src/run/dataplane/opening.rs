@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::{sync::mpsc, task::block_in_place, time::sleep};
+use tokio::{task::block_in_place, time::sleep};
 
 use super::Dataplane;
 use crate::{
@@ -11,8 +11,9 @@ use crate::{
         ebpf::OpenError,
     },
     config::Run,
+    heart::Heart,
     logging::milliseconds,
-    run::{RunError, signals::Order},
+    run::RunError,
 };
 
 /// What is waited after the first failure; twice as long after each further one.
@@ -23,28 +24,20 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// chosen is tried again by the next start.
 const MOST_TRIES: u32 = 6;
 
-/// How opening ended.
-pub enum Opened {
-    /// Open.
-    Open(Dataplane),
-    /// Told to stop, by this signal.
-    Stopped(&'static str),
-}
-
 /// Opens the backend that is `chosen`. What passes by itself, as want of memory, is waited for.
 pub async fn open(
     config: &Run,
-    chosen: (Choice, Vec<BackendKind>),
-    orders: &mut mpsc::Receiver<Order>,
-) -> Result<Opened, RunError> {
+    heart: &Heart,
+    chosen: &(Choice, Vec<BackendKind>),
+) -> Result<Dataplane, RunError> {
     let mut tries = 1;
     loop {
         let last_try = tries >= MOST_TRIES;
+        heart.at("opening the backend");
         let opened = block_in_place(|| Dataplane::open(config, chosen.clone(), last_try));
         let reason = match opened {
-            Ok(dataplane) => return Ok(Opened::Open(dataplane)),
             Err(RunError::Open(OpenError::Later(reason))) => reason,
-            Err(error) => return Err(error),
+            opened => return opened,
         };
         let wait = wait_after(tries);
         tries += 1;
@@ -54,12 +47,7 @@ pub async fn open(
             retry_in_ms = milliseconds(wait),
             "backend not opened"
         );
-        tokio::select! {
-            () = sleep(wait) => {}
-            Some(order) = orders.recv() => if let Order::Stop(signal) = order {
-                return Ok(Opened::Stopped(signal));
-            },
-        }
+        sleep(wait).await;
     }
 }
 

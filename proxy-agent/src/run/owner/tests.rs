@@ -2,7 +2,7 @@
 
 mod following;
 
-use std::{net::IpAddr, sync::Arc, time::SystemTime};
+use std::{net::IpAddr, time::SystemTime};
 
 use proxy_model::{
     ClusterEvent, Conditions, Diagnostic, Difference, DifferenceKind, EndpointSlice, IpFamily,
@@ -15,8 +15,9 @@ use super::*;
 use crate::{
     backend::choice,
     cluster::Update,
+    heart::LONGEST,
     pipeline::fake::Fake,
-    serving::{self, Serving},
+    serving::{self, Moment, Probe, Serving},
     sinks::Sink,
 };
 
@@ -77,9 +78,10 @@ impl Running {
             configuration: serde_json::Value::Null,
         };
         let chosen = choice::lacking(&[]);
-        let (serving, figures) = Serving::start(&options, NEVER, &chosen, vec![], None)
-            .await
-            .unwrap();
+        let (serving, figures) =
+            Serving::start(&options, NEVER, &chosen, vec![], None, Arc::default())
+                .await
+                .unwrap();
         let (sink, published) = mpsc::unbounded_channel();
         let sinks = Sinks::new(vec![Box::new(Published(sink))]);
         let observer = Observer {
@@ -403,4 +405,50 @@ async fn a_source_that_ends_is_an_error() {
     drop(running.messages);
     let ended = timeout(LIMIT, running.task).await.unwrap().unwrap();
     assert!(matches!(ended, Err(RunError::SourceEnded)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_hangs_is_seen_from_outside_and_does_nobody_harm_who_does_not() {
+    let running = Running::start(NEVER).await;
+    let heart = Arc::clone(&running.serving.heart);
+    let live = |later: Duration| {
+        let mut now = Moment::now();
+        now.instant += later;
+        let answer = |probe| running.serving.health.answer(probe, now, Duration::ZERO);
+        let live = answer(Probe::Livez).healthy;
+        assert_eq!(answer(Probe::Healthz).healthy, live);
+        live
+    };
+    running.messages.send(Message::Synced).await.unwrap();
+    running.until(|facts| facts.revision == 1).await;
+
+    let held = running.fake.hold();
+    running.tell(&[1]).await;
+    block_in_place(|| held.entered());
+    let beat = heart.last();
+    assert_eq!(beat.doing, "bringing the state into force");
+    assert!(live(LONGEST / 2));
+    assert!(!live(LONGEST));
+    drop(held);
+    running.until(|facts| facts.revision == 2).await;
+    // It beats with nothing to do, too.
+    let idle = heart.last().since;
+    let beats = async {
+        while !heart.last().idle || heart.last().since <= idle {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, beats).await.expect("the owner goes round");
+    assert!(live(LONGEST / 2));
+
+    // A comparison hangs as well.
+    let held = running.fake.hold();
+    running.orders.send(Order::Repair).await.unwrap();
+    block_in_place(|| held.entered());
+    let doing = heart.last().doing;
+    assert_eq!(doing, "comparing the kernel with the state, and mending it");
+    assert!(!live(LONGEST));
+    drop(held);
+    running.until(|facts| facts.revision == 2).await;
+    running.stop().await;
 }

@@ -88,23 +88,23 @@ async fn a_connection_ends_after_its_time_though_requests_go_on() {
 }
 
 #[tokio::test]
-async fn those_that_are_too_many_wait_and_are_served() {
+async fn for_one_too_many_the_one_that_is_idle_for_longest_has_to_go() {
     let limits = Limits {
         connections: 2,
+        head: Duration::from_hours(1),
+        connection: Duration::from_hours(1),
         ..Limits::default()
     };
     let address = serve(limits).await;
-    let mut first = TcpStream::connect(address).await.unwrap();
+    let mut silent = TcpStream::connect(address).await.unwrap();
     let mut second = TcpStream::connect(address).await.unwrap();
-    answer(&mut first).await;
     answer(&mut second).await;
     let mut third = TcpStream::connect(address).await.unwrap();
-    third.write_all(REQUEST).await.unwrap();
-    let waits = timeout(Duration::from_millis(100), third.read_u8()).await;
-    assert!(waits.is_err(), "two are served at once, not three");
-    drop(first);
-    let first_byte = timeout(PATIENCE, third.read_u8()).await;
-    assert_eq!(first_byte.expect("it is its turn").unwrap(), b'H');
+    assert!(answer(&mut third).await.ends_with("here it is"));
+    assert_eq!(rest(&mut silent).await, "");
+    // Nobody else had to.
+    answer(&mut second).await;
+    answer(&mut third).await;
 }
 
 #[tokio::test]

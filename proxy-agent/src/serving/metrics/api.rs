@@ -78,6 +78,15 @@ pub(in crate::serving) fn figures(counters: &Counters) -> Vec<Figure> {
             figure(name, FigureKind::Counter, help, labels, count)
         }));
     }
+    figures.extend(Kind::ALL.into_iter().map(|kind| Figure {
+        name: "culvert_api_silent_seconds",
+        kind: FigureKind::Gauge,
+        help: "Time since the API server last said anything about this kind, or since the start: a \
+               minute at most is usual, ten for a kind that the cluster does not have; the state \
+               may be stale by as much",
+        labels: vec![("kind", kind.name().to_owned())],
+        value: counters.kind(kind).heard.ago().as_secs_f64(),
+    }));
     figures.extend(Reason::ALL.into_iter().map(|reason| {
         figure(
             "culvert_api_errors_total",

@@ -112,6 +112,8 @@ define! {
         "1 for the backend in use, 0 for one that was refused, each with the reason";
     DIAGNOSTICS = Gauge "culvert_diagnostics" [] false,
         "Things about objects that make no sense or are not served; the log and `state` name them";
+    LOG_LINES_LOST = Counter "culvert_log_lines_lost_total" [] false,
+        "Lines of the log that whoever reads standard error was too slow for, or had no room for; the agent does not wait";
 }
 
 /// Of the clients of the node API. There is nothing of it before a client reports.

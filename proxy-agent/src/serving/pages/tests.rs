@@ -33,6 +33,7 @@ fn rig() -> Rig {
             health: Health::new(Duration::ZERO),
             metrics: Metrics::new(&choice::lacking(&[]), Vec::new()),
             clients: None,
+            heart: Arc::default(),
             service_health: ServiceHealth::default(),
         }),
         configuration: json!({ "hostnameOverride": "node-a" }),
@@ -41,6 +42,16 @@ fn rig() -> Rig {
     Rig {
         site: Arc::new(site),
         wanted,
+    }
+}
+
+fn figure() -> Figure {
+    Figure {
+        name: "map_entries",
+        kind: FigureKind::Gauge,
+        help: "Entries.",
+        labels: vec![("map", "SETS".to_owned())],
+        value: 5.0,
     }
 }
 
@@ -122,14 +133,8 @@ async fn a_scrape_asks_for_the_backends_figures() {
     let pages = metrics(Arc::clone(&rig.site));
     // Longer than a scrape waits: whoever is not asked then is not asked at all.
     let owner = timeout(2 * PATIENCE, async {
-        let figure = Figure {
-            name: "map_entries",
-            kind: FigureKind::Gauge,
-            help: "Entries.",
-            labels: vec![("map", "SETS".to_owned())],
-            value: 5.0,
-        };
-        rig.wanted.recv().await.unwrap().send(vec![figure]).unwrap();
+        let wanted = rig.wanted.recv().await.unwrap();
+        wanted.send(vec![figure()]).unwrap();
     });
     let (page, asked) = tokio::join!(get(pages, "/metrics"), owner);
     assert!(asked.is_ok(), "nobody asked");
@@ -148,11 +153,15 @@ async fn a_scrape_asks_for_the_backends_figures() {
 #[tokio::test(start_paused = true)]
 async fn a_scrape_waits_for_no_busy_owner() {
     let rig = rig();
+    rig.site.serving.heart.idle();
+    rig.site.serving.metrics.figures(vec![figure()]);
     let started = Instant::now();
     // Two: the first request still lies there, and there is no room for another.
     for _ in 0..2 {
         let page = get(metrics(Arc::clone(&rig.site)), "/metrics").await;
         assert!(page.body.contains("culvert_build_info{"), "{}", page.body);
+        // What was known once, nobody knows now.
+        assert!(!page.body.contains("map_entries"), "{}", page.body);
     }
     assert!(started.elapsed() < Duration::from_secs(2));
 }

@@ -16,12 +16,11 @@ use proxy_model::{HealthCheckKey, IpFamily};
 use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpSocket},
-    sync::Semaphore,
     task::JoinHandle,
 };
 
 use super::HealthChecks;
-use crate::serving::http::{self, Limits};
+use crate::serving::http::{self, Guests, Limits};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 128;
@@ -48,8 +47,8 @@ enum Standing {
 pub(super) struct Listeners<P> {
     pages: P,
     limits: Limits,
-    /// Connections that there may be at once, on all ports together: anybody may open some.
-    connections: Arc<Semaphore>,
+    /// Who is connected, on all ports together: anybody may be.
+    guests: Arc<Guests>,
     places: BTreeMap<Place, Standing>,
 }
 
@@ -58,7 +57,7 @@ impl<P: Fn(&HealthCheckKey, u16) -> Router> Listeners<P> {
     pub(super) fn new(pages: P, limits: Limits) -> Self {
         Self {
             pages,
-            connections: limits.places(),
+            guests: limits.guests(),
             limits,
             places: BTreeMap::new(),
         }
@@ -112,7 +111,7 @@ impl<P: Fn(&HealthCheckKey, u16) -> Router> Listeners<P> {
                     listener,
                     pages,
                     self.limits,
-                    Arc::clone(&self.connections),
+                    Arc::clone(&self.guests),
                 ));
                 Standing::Listening(task)
             }

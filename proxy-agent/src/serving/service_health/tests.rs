@@ -31,6 +31,7 @@ fn serving(checks: HealthChecks) -> Arc<Serving> {
         health: Health::new(PERIOD),
         metrics: Metrics::new(&choice::lacking(&[]), Vec::new()),
         clients: None,
+        heart: Arc::default(),
         service_health: ServiceHealth::default(),
     };
     serving.health_checks(checks);

@@ -103,6 +103,7 @@ impl<F: Followed> Follower<F> {
                 failure,
             );
         }
+        self.counters().heard.now();
         let mut updates = Vec::new();
         self.known.begin_list();
         self.known.end_list(&mut updates);

@@ -29,7 +29,7 @@ fn listeners() -> Listeners<impl Fn(&HealthCheckKey, u16) -> Router> {
         let text = format!("{} on {port}", key.service);
         Router::new().route("/", any(async || text))
     };
-    Listeners::new(pages, Limits::default())
+    Listeners::new(pages, Limits::of_many_ports())
 }
 
 fn checks(services: &[(&str, u16)], addresses: &[IpAddr]) -> HealthChecks {
@@ -157,4 +157,35 @@ async fn a_port_that_is_taken_stops_no_other_and_is_tried_again() {
     listeners.reconcile(&now).await;
     assert_eq!(listeners.count(), (4, 0));
     assert!(ask(V4, taken).await.is_some());
+}
+
+#[tokio::test]
+async fn every_port_answers_however_many_there_are_and_whoever_sits_on_them() {
+    // Held to the last, so that no two are the same.
+    let mut holders = Vec::new();
+    for _ in 0..140 {
+        holders.push(TcpListener::bind((V4, 0)).await.unwrap());
+    }
+    let port = |holder: &TcpListener| holder.local_addr().unwrap().port();
+    let ports: Vec<u16> = holders.iter().map(port).collect();
+    drop(holders);
+    let names: Vec<String> = ports.iter().map(|port| format!("web-{port}")).collect();
+    let services: Vec<(&str, u16)> = names.iter().map(String::as_str).zip(ports).collect();
+    let mut listeners = listeners();
+    listeners.reconcile(&checks(&services, &[V4])).await;
+    assert_eq!(listeners.count(), (140, 0));
+    let answers = async |services: &[(&str, u16)]| {
+        for (name, port) in services {
+            let whose = format!("shop/{name} on {port}");
+            assert_eq!(ask(V4, *port).await.unwrap(), whose);
+        }
+    };
+    answers(&services).await;
+
+    // More silent clients than the first port lets in, and than all of them together do.
+    let mut silent = Vec::new();
+    for (_, port) in services[..20].iter().cycle().take(20 * 20) {
+        silent.push(TcpStream::connect((V4, *port)).await.unwrap());
+    }
+    answers(&services).await;
 }
