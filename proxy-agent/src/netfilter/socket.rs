@@ -29,7 +29,7 @@ const ALIGNED: usize = 4;
 
 /// A socket that talks with the kernel alone, in the network namespace of the thread that opened it.
 pub struct Socket {
-    socket: netlink_sys::Socket,
+    inner: netlink_sys::Socket,
     port: u32,
     /// The number of the last message.
     sequence: u32,
@@ -70,16 +70,16 @@ impl Socket {
         setsockopt(&socket, sockopt::ReceiveTimeout, &patience)?;
         setsockopt(&socket, sockopt::SendTimeout, &patience)?;
         Ok(Self {
-            socket,
+            inner: socket,
             port,
             // Any: an answer to an earlier socket of the same port must not fit.
-            sequence: std::hash::RandomState::new().hash_one(port) as u32,
+            sequence: some_number(),
         })
     }
 
     /// Makes room for so many bytes of answers, beyond what the administrator allows.
     pub fn make_room(&self, bytes: usize) -> io::Result<()> {
-        Ok(setsockopt(&self.socket, sockopt::RcvBufForce, &bytes)?)
+        Ok(setsockopt(&self.inner, sockopt::RcvBufForce, &bytes)?)
     }
 
     /// Sends messages, one behind the other. They get their numbers here.
@@ -87,7 +87,7 @@ impl Socket {
         // All of it is one datagram to the kernel, however long.
         let room = messages.len().saturating_add(LONGEST_ANSWER);
         if room > LONGEST_ANSWER * 2 {
-            setsockopt(&self.socket, sockopt::SndBufForce, &room)?;
+            setsockopt(&self.inner, sockopt::SndBufForce, &room)?;
         }
         let mut asked = Asked {
             port: self.port,
@@ -105,7 +105,7 @@ impl Socket {
             let next = (length as usize).next_multiple_of(ALIGNED);
             rest = rest.get_mut(next..).unwrap_or_default();
         }
-        let sent = self.socket.send(&numbered, 0)?;
+        let sent = self.inner.send(&numbered, 0)?;
         if sent == numbered.len() {
             Ok(asked)
         } else {
@@ -118,7 +118,7 @@ impl Socket {
         loop {
             datagram.clear();
             datagram.reserve(LONGEST_ANSWER);
-            match self.socket.recv(datagram, 0) {
+            match self.inner.recv(datagram, 0) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(io::Error::new(
@@ -138,6 +138,12 @@ impl std::fmt::Debug for Socket {
             .field("port", &self.port)
             .finish_non_exhaustive()
     }
+}
+
+fn some_number() -> u32 {
+    let bytes = std::hash::RandomState::new().hash_one(0).to_ne_bytes();
+    let [a, b, c, d, ..] = bytes;
+    u32::from_ne_bytes([a, b, c, d])
 }
 
 fn word(message: &[u8], at: usize) -> Option<u32> {

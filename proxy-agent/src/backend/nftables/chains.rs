@@ -140,7 +140,6 @@ impl ServiceChain {
 
     /// How far a chain of this name is from where the kernel enters: none leads to one that is not
     /// further. Those that are nearer are deleted first.
-    #[cfg(target_os = "linux")]
     pub fn depth(name: &str) -> u8 {
         let choosing = ["endpoint-", "node-endpoint-", "sticky-"];
         if name.starts_with(Self::STICKY_ENDPOINT) {

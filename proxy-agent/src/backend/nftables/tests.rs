@@ -13,6 +13,7 @@ use proxy_model::{IpFamily, NodeState};
 
 use self::walk::{Step, steps};
 use super::{
+    chains::ServiceChain,
     key::Key,
     plan::{self, Plan},
     ruleset::{Rule, Statement, Value, Verdict},
@@ -60,6 +61,17 @@ impl Table {
 
     /// Deletes what is left over; nothing may lead to it.
     fn tidy(&mut self, plan: &Plan) {
+        let depth = |name: &Arc<str>| ServiceChain::depth(name);
+        for name in &plan.stale_chains {
+            let rules = self.chains[name].iter();
+            for statement in rules.flat_map(|rule| &rule.statements) {
+                if let Statement::Jump(to) | Statement::Verdict(Verdict::Goto(to)) = statement
+                    && plan.stale_chains.contains(to)
+                {
+                    assert!(depth(name) < depth(to), "{name} is deleted after {to}");
+                }
+            }
+        }
         for name in &plan.stale_chains {
             assert!(self.chains.remove(name).is_some(), "no chain {name}");
         }

@@ -224,12 +224,12 @@ impl Netlink {
         let ended = self.exchange(
             request,
             || what.to_owned(),
-            |_, message| match message.kind {
-                abi::NLMSG_ERROR => ControlFlow::Break(errno(&message)),
-                _ => {
-                    found = Some(take(Read(message.attributes)));
-                    ControlFlow::Continue(())
+            |_, message| {
+                if message.kind == abi::NLMSG_ERROR {
+                    return ControlFlow::Break(errno(&message));
                 }
+                found = Some(take(Read(message.attributes)));
+                ControlFlow::Continue(())
             },
         )?;
         match ended {

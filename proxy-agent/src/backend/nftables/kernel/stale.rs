@@ -121,7 +121,7 @@ impl Stale {
         let names: Vec<_> = std::mem::take(&mut self.new).into_iter().collect();
         let until = Instant::now() + BUDGET;
         let attempt = |some: &[Name]| delete(netlink, some);
-        self.delete(names, || Instant::now() < until, attempt)
+        self.delete(&names, || Instant::now() < until, attempt)
     }
 
     /// Tries again what could not be deleted, some of it at a time and less often while nothing of it
@@ -134,7 +134,7 @@ impl Stale {
         let (names, before) = (self.in_turn(), self.waiting.len());
         let until = began + BUDGET;
         let attempt = |some: &[Name]| delete(netlink, some);
-        let transactions = self.delete(names, || Instant::now() < until, attempt);
+        let transactions = self.delete(&names, || Instant::now() < until, attempt);
         let done = self.waiting.len() < before;
         self.retry.tried(done, Instant::now());
         transactions
@@ -153,7 +153,7 @@ impl Stale {
     /// Tries `names`, some with each attempt, for as long as there is time.
     fn delete(
         &mut self,
-        names: Vec<Name>,
+        names: &[Name],
         in_time: impl Fn() -> bool,
         mut attempt: impl FnMut(&[Name]) -> Attempt,
     ) -> u32 {
@@ -217,12 +217,12 @@ fn refused(netlink: &mut Netlink, names: &[Name]) -> Result<Vec<(Name, i32)>, Ke
     }
     let (batch, confirmed) = transaction.finish();
     let refused = netlink.refusals(&batch, confirmed)?;
-    let named = refused.into_iter().map(|(number, errno)| {
+    let held = refused.into_iter().map(|(number, errno)| {
         let name = by_message.get(&number).copied().cloned();
         name.map(|name| (name, errno))
             .ok_or_else(|| KernelError::of("a transaction", errno))
     });
-    named.collect()
+    held.collect()
 }
 
 #[cfg(test)]
@@ -267,7 +267,7 @@ mod tests {
                     transactions: 1,
                 }
             };
-            stale.delete(names, in_time, attempt);
+            stale.delete(&names, in_time, attempt);
             assert_eq!(attempts.get(), 1, "no more than there is time for");
         }
         assert_eq!((ticks, tried.len()), (8, 1000));

@@ -73,6 +73,14 @@ fn addresses_are_in_order_and_told_once() {
 }
 
 #[test]
+fn what_answers_another_request_is_passed_over() {
+    let mut addresses = BTreeSet::new();
+    let of_another = [plain("10.0.0.2", NONE), done(0)].concat();
+    let ended = read(&of_another, 7, &mut addresses).unwrap();
+    assert!(ended.is_none() && addresses.is_empty());
+}
+
+#[test]
 fn what_nobody_can_send_to_is_left_out() {
     let left_out = ["fe80::1", "239.1.1.1", "ff05::1", "0.0.0.0"];
     let kept = ["169.254.20.10", "10.0.0.1"];
