@@ -20,6 +20,7 @@ use proxy_tests::{
     process::Process,
     requires::{self, PRIVILEGED},
     shop::{dns6, frontend, frontend6, http, service},
+    world::NODE_ADDRESSES,
 };
 use serde_json::{Value, json};
 
@@ -340,8 +341,11 @@ fn a_partition_is_noticed_long_before_the_server_is_due_to_say_something() {
     let mut prober = Prober::start(&shop.client).unwrap();
     until_http(&mut agent, &mut prober, &[1]);
 
+    // What the server's host sends to the node is lost, and nobody is told.
+    let [node, _] = NODE_ADDRESSES;
     let cut = Instant::now();
-    host.netns().ip("link set eth0 down\n").unwrap();
+    let script = format!("route add blackhole {node}/32\n");
+    host.netns().ip(&script).unwrap();
     server.apply_yaml(&service(1, &[2])).unwrap();
     agent.wait_for("API server lost").unwrap();
     let noticed = cut.elapsed();
@@ -349,7 +353,8 @@ fn a_partition_is_noticed_long_before_the_server_is_due_to_say_something() {
     // What was known is in force.
     until_http(&mut agent, &mut prober, &[1]);
 
-    host.netns().ip("link set eth0 up\n").unwrap();
+    let script = format!("route del blackhole {node}/32\n");
+    host.netns().ip(&script).unwrap();
     agent.wait_for("API server connected").unwrap();
     until_http(&mut agent, &mut prober, &[2]);
 }
