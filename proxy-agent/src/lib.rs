@@ -16,6 +16,8 @@ pub mod config;
 pub mod heart;
 pub mod host;
 #[cfg(target_os = "linux")]
+mod kept;
+#[cfg(target_os = "linux")]
 mod kernel_log;
 #[cfg(target_os = "linux")]
 pub mod leftovers;

@@ -21,7 +21,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use proxy_api::{
     Replica, client,
-    server::{ListenError, Listener, socket::SocketError},
+    server::{ListenError, socket::SocketError},
 };
 use proxy_model::{Capability, FrontendKind, Model, NodePortSelection, NodeState, Protocol};
 use thiserror::Error;
@@ -47,6 +47,7 @@ use crate::{
     },
     config::{self, Agent, Run},
     heart::Heart,
+    kept::keep,
     memory, oom,
     pipeline::{Mind, Pipeline},
     serving::{Clients, Serving, ServingError},
@@ -156,7 +157,7 @@ struct Doors {
     /// Who asks.
     socket: Result<Socket, SocketError>,
     /// Clients of the node API.
-    listeners: Vec<Listener>,
+    listeners: Vec<listeners::Open>,
 }
 
 fn warn_of_configuration(config: &Agent) {
@@ -181,11 +182,15 @@ async fn live(
     let (sender, messages) = mpsc::channel(source.queue());
     // Kept here too: the owner listens to it whether or not there is a socket.
     let (asking, queries) = mpsc::channel(QUERIES);
-    match doors.socket {
-        Ok(socket) => drop(tokio::spawn(socket.serve(asking.clone()))),
+    if let Err(error) = &doors.socket {
         // Serving goes on: only `state` and `explain` cannot ask this agent.
-        Err(error) => tracing::error!(%error, "admin socket not opened"),
+        tracing::error!(%error, "admin socket not opened");
     }
+    let mut socket = doors.socket.ok();
+    let (path, asked) = (config.admin_socket.clone(), asking.clone());
+    keep("admin socket", move || {
+        Socket::serve_for_ever(socket.take(), path.clone(), asked.clone())
+    });
     let (name, servers) = (source.name(), source.servers());
     let clients = (!doors.listeners.is_empty()).then(Clients::new);
     let (serving, figures) = Serving::start(
@@ -253,7 +258,7 @@ async fn live(
 /// Where the state goes besides the backend, and what to wait for in the end.
 fn open_sinks(
     output: Option<Output>,
-    listeners: Vec<Listener>,
+    listeners: Vec<listeners::Open>,
     clients: Option<&Clients>,
 ) -> Result<(Sinks, Option<Ending>), RunError> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();

@@ -29,7 +29,7 @@ use self::{
     pages::Site,
     service_health::ServiceHealth,
 };
-use crate::{backend::choice::Choice, heart::Heart};
+use crate::{backend::choice::Choice, heart::Heart, kept::keep};
 
 /// What is served, and where.
 #[derive(Debug, Clone)]
@@ -89,7 +89,10 @@ impl Serving {
             clients,
             service_health: ServiceHealth::default(),
         });
-        tokio::spawn(service_health::run(Arc::clone(&serving)));
+        let checks = Arc::clone(&serving);
+        keep("health check node ports", move || {
+            service_health::run(Arc::clone(&checks))
+        });
         let site = Arc::new(Site {
             serving: Arc::clone(&serving),
             configuration: options.configuration.clone(),

@@ -2,13 +2,16 @@
 //! BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "api_server/partition.rs"]
+mod partition;
+
 use std::{
     collections::BTreeSet,
     fs,
     io::{Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use proxy_tests::{
@@ -313,45 +316,6 @@ fn another_api_server_takes_over() {
         until_http(&mut agent, &mut prober, &[endpoint]);
         away.accept().unwrap();
     }
-}
-
-/// Nobody is told of a cut: no connection ends, and what the server says is lost. The agent's own
-/// limit is eleven seconds; that of the kernel for what is not acknowledged would be many minutes.
-#[test]
-fn a_partition_is_noticed_long_before_the_server_is_due_to_say_something() {
-    if !requires::met("api_server", PRIVILEGED) {
-        return;
-    }
-    let shop = Shop::new().unwrap();
-    let address = Ipv4Addr::new(10, 244, 250, 1);
-    let host = shop.world.pod("api", &[address.into()]).unwrap();
-    let server = ApiServer::start(Options {
-        address: Some((address, 0).into()),
-        netns: Some(host.netns()),
-        ..Options::default()
-    });
-    let server = server.unwrap();
-    server.apply_yaml(&service(1, &[1])).unwrap();
-    let options = AgentOptions {
-        source: vec!["--master".to_owned(), server.url()],
-        ..AgentOptions::default()
-    };
-    let mut agent = Agent::start(&shop.world, options, &[]).unwrap();
-    let mut prober = Prober::start(&shop.client).unwrap();
-    until_http(&mut agent, &mut prober, &[1]);
-
-    let cut = Instant::now();
-    host.netns().ip("link set eth0 down\n").unwrap();
-    server.apply_yaml(&service(1, &[2])).unwrap();
-    agent.wait_for("API server lost").unwrap();
-    let noticed = cut.elapsed();
-    assert!(noticed < Duration::from_secs(30), "after {noticed:?}");
-    // What was known is in force.
-    until_http(&mut agent, &mut prober, &[1]);
-
-    host.netns().ip("link set eth0 up\n").unwrap();
-    agent.wait_for("API server connected").unwrap();
-    until_http(&mut agent, &mut prober, &[2]);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Answers on the socket. Knows how a question looks on the wire; the run loop answers it.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -16,7 +20,9 @@ use proxy_api::server::{
 use serde::{Deserialize, Serialize};
 use tokio::{
     net::{UnixListener, UnixStream},
+    select,
     sync::{mpsc, oneshot},
+    time::sleep,
 };
 
 use super::{Query, Snapshot};
@@ -25,11 +31,14 @@ use crate::{
     report::{self, explain},
 };
 
+/// Between two attempts to open the socket again.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// The socket; removed when dropped, unless another agent's has taken its place.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
-    _file: SocketFile,
+    file: SocketFile,
 }
 
 impl Socket {
@@ -37,10 +46,7 @@ impl Socket {
     /// caller holds the lock of the pin directory that the path stands for.
     pub fn open(path: &Path) -> Result<Self, SocketError> {
         let (listener, file) = socket::listen(path, SOCKET_MODE, 0o700)?;
-        Ok(Self {
-            listener,
-            _file: file,
-        })
+        Ok(Self { listener, file })
     }
 
     /// The same where no lock tells whether what is there is of an agent that is gone: refuses to
@@ -57,6 +63,38 @@ impl Socket {
             });
         }
         Self::open(path)
+    }
+
+    /// Answers on `first`, and on another one at `path` whenever there is none, or somebody removed
+    /// its file.
+    pub async fn serve_for_ever(first: Option<Self>, path: PathBuf, queries: Queries) {
+        let mut next = first;
+        loop {
+            let socket = match next.take() {
+                Some(socket) => socket,
+                None => Self::open_at_last(&path).await,
+            };
+            let gone = socket.file.gone();
+            select! {
+                () = socket.serve(queries.clone()) => {}
+                () = gone => tracing::warn!(
+                    path = %path.display(),
+                    text = "somebody removed its file; it is opened again",
+                    "admin socket lost"
+                ),
+            }
+        }
+    }
+
+    /// Quietly: what keeps it from being opened was told once, and may last.
+    async fn open_at_last(path: &Path) -> Self {
+        loop {
+            if let Ok(socket) = Self::open_unless_served(path).await {
+                tracing::info!(path = %path.display(), "admin socket opened");
+                return socket;
+            }
+            sleep(AGAIN).await;
+        }
     }
 
     /// Answers until `queries` has no receiver and the task is dropped.

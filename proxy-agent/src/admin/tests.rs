@@ -1,9 +1,12 @@
 //! Server and client against a run loop that answers what a test says.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use proxy_model::{NodeInfo, NodeState};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 
 use super::{
     client::{AskError, ask},
@@ -11,6 +14,9 @@ use super::{
     *,
 };
 use crate::{backend::choice, config::cli::Output};
+
+/// Long enough for a busy machine: no test waits this long unless it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn facts(synced: bool) -> AgentFacts {
     AgentFacts {
@@ -147,6 +153,33 @@ async fn a_socket_that_was_left_behind_is_replaced() {
     let socket = Socket::open(&path).unwrap();
     let task = tokio::spawn(socket.serve(answering(true)));
     assert!(ask(&path, "/state", &Asked::default()).await.is_ok());
+    task.abort();
+}
+
+#[tokio::test]
+async fn a_socket_that_somebody_removes_or_replaces_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sub/agent.sock");
+    let first = Socket::open(&path).unwrap();
+    let serving = Socket::serve_for_ever(Some(first), path.clone(), answering(true));
+    let task = tokio::spawn(serving);
+    let answers = async || {
+        let answers = async {
+            while ask(&path, "/state", &Asked::default()).await.is_err() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, answers).await.expect("it answers");
+    };
+    answers().await;
+    fs::remove_file(&path).unwrap();
+    answers().await;
+    fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    answers().await;
+    // Of a process that is gone.
+    fs::remove_file(&path).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    answers().await;
     task.abort();
 }
 

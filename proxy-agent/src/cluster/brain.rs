@@ -22,6 +22,7 @@ use tokio::{
 pub use self::contact::Contact;
 use self::reports::Reports;
 use super::{Message, Stale};
+use crate::kept::keep;
 
 /// How long a brain that speaks for another node is left alone.
 const REFUSED: Duration = if cfg!(test) {
@@ -77,7 +78,10 @@ impl Source {
     /// Sends until nobody listens.
     pub async fn run(mut self, sender: mpsc::Sender<Message>) {
         let (clients, connected) = watch::channel(None);
-        tokio::spawn(self.reports.clone().deliver(connected));
+        let reports = self.reports.clone();
+        keep("reports to the brain", move || {
+            reports.clone().deliver(connected.clone())
+        });
         let mut refused = false;
         loop {
             let event = tokio::select! {

@@ -8,6 +8,7 @@ use tokio::{sync::mpsc, time::timeout};
 use crate::{
     cluster::{Message, Update},
     host::addresses::Addresses,
+    kept::keep,
 };
 
 /// How long the first list may take, which the kernel tells in milliseconds. A host that does not
@@ -24,17 +25,24 @@ pub async fn follow(messages: &mpsc::Sender<Message>) {
     }
     // The queue ends with its source, which this task must not hide.
     let messages = messages.downgrade();
-    tokio::spawn(async move {
-        loop {
-            let next = addresses.next().await;
-            let Some(messages) = messages.upgrade() else {
-                return;
-            };
-            if messages.send(told(next)).await.is_err() {
-                return;
-            }
-        }
+    let mut first = Some(addresses);
+    keep("interface addresses", move || {
+        let addresses = first.take().unwrap_or_else(Addresses::new);
+        tell(addresses, messages.clone())
     });
+}
+
+/// Until nobody listens.
+async fn tell(mut addresses: Addresses, messages: mpsc::WeakSender<Message>) {
+    loop {
+        let next = addresses.next().await;
+        let Some(messages) = messages.upgrade() else {
+            return;
+        };
+        if messages.send(told(next)).await.is_err() {
+            return;
+        }
+    }
 }
 
 fn told(addresses: Vec<IpAddr>) -> Message {

@@ -20,6 +20,7 @@ use tower::ServiceExt as _;
 
 pub(super) use self::guests::Guests;
 use self::guests::Stay;
+use crate::kept::keep;
 
 /// What a client may take up.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +103,7 @@ impl Server {
     /// again and again, or is an error under `hard_fail`.
     pub(super) async fn start(self, hard_fail: bool) -> Result<(), ServingError> {
         match TcpListener::bind(self.address).await {
-            Ok(listener) => drop(tokio::spawn(self.accept(listener))),
+            Ok(listener) => self.keep_accepting(Some(listener)),
             Err(source) if hard_fail => {
                 return Err(ServingError {
                     what: self.what,
@@ -119,14 +120,24 @@ impl Server {
                     %error,
                     "address not bound; trying again in the background"
                 );
-                tokio::spawn(async move {
-                    let listener = self.bind_at_last().await;
-                    tracing::info!(what = self.what, address = %self.address, "address bound");
-                    self.accept(listener).await;
-                });
+                self.keep_accepting(None);
             }
         }
         Ok(())
+    }
+
+    /// On `listener`, or as soon as there is one.
+    fn keep_accepting(self, mut listener: Option<TcpListener>) {
+        keep(self.what, move || {
+            let (server, listener) = (self.clone(), listener.take());
+            async move {
+                let listener = match listener {
+                    Some(listener) => listener,
+                    None => server.bind_at_last().await,
+                };
+                server.accept(listener).await;
+            }
+        });
     }
 
     async fn accept(self, listener: TcpListener) {
@@ -138,6 +149,7 @@ impl Server {
         loop {
             sleep(self.limits.bind_again).await;
             if let Ok(listener) = TcpListener::bind(self.address).await {
+                tracing::info!(what = self.what, address = %self.address, "address bound");
                 return listener;
             }
         }

@@ -116,17 +116,16 @@ pub(super) async fn run(serving: Arc<Serving>) {
         }))
     };
     let mut listeners = Listeners::new(pages, limits);
-    let mut failed = 0;
+    let (mut listening, mut failed) = (0, 0);
     loop {
         select! {
             changed = told.changed() => {
                 changed.expect("who tells lives as long as what is held here");
             }
-            () = sleep(limits.bind_again), if failed != 0 => {}
+            () = sleep(limits.bind_again), if failed + listening != 0 => {}
         }
         let checks = told.borrow_and_update().clone();
         listeners.reconcile(&checks).await;
-        let listening;
         (listening, failed) = listeners.count();
         serving.metrics.health_check_ports(listening, failed);
     }

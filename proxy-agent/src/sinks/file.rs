@@ -8,6 +8,7 @@ mod tests;
 use std::{
     fmt, fs,
     io::{self, Write as _},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -69,7 +70,8 @@ impl FileSink {
                 let _ended = ended;
                 let mut told = Told::default();
                 while let Some(state) = source.next() {
-                    write(&state, &mut told);
+                    // A panic, which is told, costs this state and no later one.
+                    drop(catch_unwind(AssertUnwindSafe(|| write(&state, &mut told))));
                 }
             })?;
         Ok((Self(newest), Ending(end)))

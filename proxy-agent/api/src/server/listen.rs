@@ -97,6 +97,22 @@ impl Listener {
     }
 }
 
+impl Listener {
+    /// Comes back once clients cannot find it any more, because somebody removed its socket's file.
+    pub fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let gone = match &self.socket {
+            Socket::Unix(_, file) => Some(file.gone()),
+            Socket::Tcp(_) => None,
+        };
+        async move {
+            match gone {
+                Some(gone) => gone.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
 /// Serves clients until this is dropped: then their calls end.
 pub async fn serve(publisher: Publisher, listener: Listener) -> Result<(), ListenError> {
     let target = listener.target();

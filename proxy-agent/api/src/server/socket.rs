@@ -13,8 +13,11 @@ use std::{
 use thiserror::Error;
 use tokio::{
     net::{UnixListener, UnixStream},
-    time::timeout,
+    time::{sleep, timeout},
 };
+
+/// How often it is looked whether a socket's file is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a socket could not be put in place.
 #[derive(Debug, Error)]
@@ -34,6 +37,19 @@ pub struct SocketFile {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
+}
+
+impl SocketFile {
+    /// Comes back once somebody removed the file, or put another one in its place: then nobody finds
+    /// the socket any more.
+    pub fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (path, ours) = (self.path.clone(), self.identity);
+        async move {
+            while identity(&path).ok() == Some(ours) {
+                sleep(LOOK).await;
+            }
+        }
+    }
 }
 
 /// Listens on `path`, whose rights become `mode`. Directories on the way there are made with

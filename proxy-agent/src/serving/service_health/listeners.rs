@@ -97,6 +97,8 @@ impl<P: Fn(&HealthCheckKey, u16) -> Router> Listeners<P> {
         let failed_before = match self.places.get(&place) {
             None => false,
             Some(Standing::Failed) => true,
+            // One whose task met a defect, which was told, is opened again.
+            Some(Standing::Listening(task)) if task.is_finished() => false,
             Some(Standing::Listening(_) | Standing::Unneeded) => return,
         };
         let Place { key, address } = &place;
@@ -135,6 +137,17 @@ impl<P: Fn(&HealthCheckKey, u16) -> Router> Listeners<P> {
             }
         };
         self.places.insert(place, standing);
+    }
+}
+
+/// Whoever comes next can have the ports.
+impl<P> Drop for Listeners<P> {
+    fn drop(&mut self) {
+        for standing in self.places.values() {
+            if let Standing::Listening(task) = standing {
+                task.abort();
+            }
+        }
     }
 }
 

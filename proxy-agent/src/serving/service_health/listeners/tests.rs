@@ -133,6 +133,23 @@ async fn another_count_keeps_the_listener_and_its_connections() {
 }
 
 #[tokio::test]
+async fn a_listener_that_died_is_opened_again() {
+    let port = free().await;
+    let mut listeners = listeners();
+    let now = checks(&[("web", port)], &[V4]);
+    listeners.reconcile(&now).await;
+    for standing in listeners.places.values_mut() {
+        if let Standing::Listening(task) = standing {
+            task.abort();
+            assert!(task.await.is_err());
+        }
+    }
+    assert_eq!(ask(V4, port).await, None);
+    listeners.reconcile(&now).await;
+    assert!(ask(V4, port).await.is_some());
+}
+
+#[tokio::test]
 async fn a_port_moves_to_another_service_at_once() {
     let port = free().await;
     let mut listeners = listeners();
