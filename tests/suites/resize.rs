@@ -88,3 +88,36 @@ fn maps_too_small_for_what_is_served_do_not_replace_those_in_force() {
     agent.launch().unwrap();
     assert_eq!(agent.serving().unwrap().flag("adopted"), Some(true));
 }
+
+#[test]
+fn what_came_since_takes_no_room_from_what_is_served() {
+    if !requires::met("resize", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let served = [small_service(2, &[2]), small_service(3, &[3])].concat();
+    let options = AgentOptions {
+        arguments: vec!["--map-size=FRONTENDS=2".to_owned()],
+        ..AgentOptions::default()
+    };
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &served)]).unwrap();
+    // It does not fit, and would come first.
+    agent.apply("more.yaml", &small_service(1, &[1])).unwrap();
+    agent.wait_for("service not programmed").unwrap();
+    agent.terminate().unwrap();
+    // Rebuilt, as after an update to another version of the maps.
+    agent
+        .options()
+        .arguments
+        .push("--map-size=SLOTS=300000".to_owned());
+    agent.launch().unwrap();
+    assert_eq!(agent.serving().unwrap().flag("adopted"), Some(false));
+    let left_out = agent.wait_for("service not programmed").unwrap();
+    assert_eq!(left_out.text("service"), Some("shop/s1:http/TCP/IPv4"));
+    let mut prober = Prober::start(&shop.client).unwrap();
+    for number in [2, 3] {
+        let to = frontend(number, 80);
+        let attempt = prober.send(Transport::Tcp, to, 1).unwrap().remove(0);
+        assert_eq!(attempt.answer_as(to), Ok(http(number)), "Service {number}");
+    }
+}

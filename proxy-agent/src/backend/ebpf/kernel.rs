@@ -21,6 +21,7 @@ mod task_flags;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -108,22 +109,34 @@ impl EbpfBackend {
         EbpfLogger::init(&mut self.loaded.ebpf)
     }
 
-    /// Refuses to replace maps of an earlier run by smaller ones that cannot hold what those serve.
-    fn keep_what_was_served(&self, outcome: &Outcome) -> Result<(), OpenError> {
-        if !self.loaded.rebuilt || outcome.failures.is_empty() {
+    /// Into maps that take the place of those of an earlier run, what those serve goes first: what
+    /// came to the cluster since must not take its room. Refuses maps that were made too small for
+    /// it.
+    fn keep_what_was_served(&mut self, state: &NodeState) -> Result<(), SyncError> {
+        if self.opened.is_none() || !self.loaded.rebuilt {
             return Ok(());
         }
-        let served = load::served_before(&self.pins)?;
-        let lost = outcome
-            .failures
+        let served = load::served_before(&self.pins).map_err(|error| not_attached(&error))?;
+        let mut kept = state.clone();
+        kept.services = state
+            .services
             .iter()
-            .find(|(key, _)| served.contains(*key));
-        lost.map_or(Ok(()), |(key, reason)| {
-            Err(OpenError::Other(format!(
-                "maps of the given sizes cannot hold what is served now, so that stays as it is: \
-                 {key}: {reason}"
-            )))
-        })
+            .filter(|(key, _)| served.contains(*key))
+            .map(|(key, service)| (key.clone(), Arc::clone(service)))
+            .collect();
+        let outcome = self.tables.sync(&kept, &kept.as_change_set());
+        let outcome = outcome.map_err(|error| later(&error))?;
+        match outcome.failures.iter().next() {
+            Some((key, reason)) if self.loaded.smaller => Err(SyncError::Fatal {
+                cause: FatalCause::Other,
+                reason: format!(
+                    "maps of the given sizes cannot hold what is served now, so that stays as it \
+                     is: {key}: {reason}"
+                ),
+            }),
+            // It grew meanwhile. That is no reason to leave the others as they were.
+            _ => Ok(()),
+        }
     }
 
     /// Attaches the programs, in the place of those of an earlier run.
@@ -208,6 +221,7 @@ impl Backend for EbpfBackend {
     }
 
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
+        self.keep_what_was_served(state)?;
         let outcome = self
             .tables
             .sync(state, change)
@@ -221,8 +235,7 @@ impl Backend for EbpfBackend {
             );
         }
         if let Some(opened) = self.opened {
-            self.keep_what_was_served(&outcome)
-                .and_then(|()| self.attach(state.services.len(), opened))
+            self.attach(state.services.len(), opened)
                 .map_err(|error| not_attached(&error))?;
             self.opened = None;
         }

@@ -44,6 +44,8 @@ pub struct Loaded {
     pub adopted: bool,
     /// The Service maps of an earlier run do not fit and these take their place.
     pub rebuilt: bool,
+    /// Some of these are to hold less than those: whoever set the sizes wants that.
+    pub smaller: bool,
     /// What a refused connect gives on this kernel.
     pub refusal: &'static str,
 }
@@ -56,6 +58,7 @@ pub fn load(
 ) -> Result<Loaded, OpenError> {
     check_object()?;
     let (services, adopted, rebuilt) = choose_services(pins, sizes)?;
+    let smaller = rebuilt && is_smaller(&pins.services(), sizes);
     drop_unfit_flows(&pins.flows(), sizes)?;
     for directory in [&services, &pins.flows()] {
         fs::create_dir_all(directory)
@@ -70,6 +73,7 @@ pub fn load(
         services,
         adopted,
         rebuilt,
+        smaller,
         refusal,
     })
 }
@@ -331,6 +335,17 @@ fn unfit(
         }
     }
     Ok(differences)
+}
+
+/// Whether a Service map that is pinned in `directory` has more room than is wanted.
+fn is_smaller(directory: &Path, sizes: &BTreeMap<String, u32>) -> bool {
+    let mut services = MAPS
+        .iter()
+        .filter(|shape| shape.group == MapGroup::Services);
+    services.any(|shape| {
+        let there = MapInfo::from_pin(directory.join(shape.name));
+        there.is_ok_and(|there| there.max_entries() > entries(shape, sizes))
+    })
 }
 
 /// Before Linux 5.11 maps count against `RLIMIT_MEMLOCK`, by default 64 KiB. Where raising it fails

@@ -33,9 +33,9 @@ pub fn offset() -> Option<u32> {
 
 /// All types, by id.
 struct Types<'a> {
-    types: &'a [u8],
+    bytes: &'a [u8],
     strings: &'a [u8],
-    /// Where each begins in `types`; id 0 stands for void and is not there.
+    /// Where each begins in `bytes`; id 0 stands for void and is not there.
     begins: Vec<usize>,
 }
 
@@ -58,12 +58,12 @@ impl<'a> Types<'a> {
         let body = bytes.get(field(4)?..)?;
         let part = |offset: usize, length: usize| body.get(offset..offset.checked_add(length)?);
         let mut types = Self {
-            types: part(field(8)?, field(12)?)?,
+            bytes: part(field(8)?, field(12)?)?,
             strings: part(field(16)?, field(20)?)?,
             begins: Vec::new(),
         };
         let mut at = 0;
-        while at < types.types.len() {
+        while at < types.bytes.len() {
             types.begins.push(at);
             at += HEAD + types.head(at)?.body()?;
         }
@@ -71,9 +71,9 @@ impl<'a> Types<'a> {
     }
 
     fn head(&self, at: usize) -> Option<Head> {
-        let info = word(self.types, at + 4)?;
+        let info = word(self.bytes, at + 4)?;
         Some(Head {
-            name: word(self.types, at)?,
+            name: word(self.bytes, at)?,
             kind: info >> 24 & 0x1f,
             count: (info & 0xffff) as usize,
             wide: info >> 31 != 0,
@@ -104,8 +104,8 @@ impl<'a> Types<'a> {
         }
         (0..head.count).find_map(|index| {
             let at = begin + HEAD + index * MEMBER;
-            let (name, of) = (word(self.types, at)?, word(self.types, at + 4)?);
-            let offset = word(self.types, at + 8)?;
+            let (name, of) = (word(self.bytes, at)?, word(self.bytes, at + 4)?);
+            let offset = word(self.bytes, at + 8)?;
             let offset = if head.wide {
                 offset & 0xff_ffff
             } else {
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(found(&[&int[..], &declared, &task].concat()), Some(44));
         assert_eq!(found(&[&int[..], &declared].concat()), None);
         // The width of a bit field is no part of the offset.
-        let bits = 8 << 24 | 352;
+        let bits = 8 << 24 | 0x160;
         let wide = [TASK, 1 << 31 | info(STRUCT, 1), 48, FLAGS, 1, bits];
         assert_eq!(found(&[&int[..], &wide].concat()), Some(44));
     }
