@@ -12,11 +12,12 @@ use xtask::paths;
 use xtask::toolchain::BpfToolchain;
 
 use crate::cargo::{Object, cargo};
+use crate::emulated::{self, Wanted};
 use crate::progress::{self, seconds};
 use crate::setup::{self, Needs};
 use crate::stop::Stopped;
 use crate::tally::Tally;
-use crate::vm::kernels;
+use crate::vm::{self, kernels};
 use crate::{fuzz, test, tidy, windows};
 
 /// How long each fuzz target runs, in seconds.
@@ -32,11 +33,20 @@ struct Outcome {
     took: Duration,
 }
 
+/// Options of `ci`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Every scenario on every kernel, also where that can make no difference
+    #[arg(long)]
+    full: bool,
+}
+
 /// Runs everything.
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let full = args.full;
     let mut tally = Tally::default();
     let mut outcomes: Vec<Outcome> = Vec::new();
-    let steps = steps();
+    let steps = steps(full);
     let count = steps.len();
     for (number, (name, action)) in (1..).zip(steps) {
         println!("\n==> [{number}/{count}] {name}");
@@ -66,20 +76,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Features whose scenarios differ in what the model decides, not in what a kernel does with it:
-/// they are run as traffic on this kernel, and left out on emulated ones, where time is short.
-const DECIDED_BY_THE_MODEL: &[&str] = &[
-    "conflicts",
-    "healthcheck",
-    "ignored",
-    "masquerade",
-    "mistakes",
-    "sourceranges",
-    "topology",
-    "types",
-];
-
-fn steps() -> Vec<Step> {
+fn steps(full: bool) -> Vec<Step> {
     let step = |name: &str, action: fn(&mut Tally) -> Result<bool>| -> Step {
         (name.to_owned(), Box::new(action))
     };
@@ -95,11 +92,15 @@ fn steps() -> Vec<Step> {
         step("fuzzing", |_| fuzz::all(FUZZING)),
     ];
     for line in kernels::Line::ALL {
-        let skipped: Vec<String> = DECIDED_BY_THE_MODEL
-            .iter()
-            .flat_map(|feature| ["--skip".to_owned(), format!("{feature}/")])
-            .collect();
-        let action = move |tally: &mut Tally| test::on_kernel(line, &[], &skipped, tally);
+        let action = move |tally: &mut Tally| {
+            let wanted = Wanted {
+                suites: &[],
+                arguments: &[],
+                full,
+                cpus: vm::CPUS,
+            };
+            emulated::on_kernel(line, &wanted, tally)
+        };
         steps.push((format!("tests on kernel {line}"), Box::new(action)));
     }
     steps.push(step("nothing generated is stale", |_| unchanged()));
@@ -163,8 +164,10 @@ fn clippy_bpf() -> Result<Command> {
 
 fn documentation() -> Command {
     let mut command = cargo("doc", Object::Skipped);
+    // There are no examples: asking for them has cargo take the features that tests need, as for
+    // the linter, so that it does not check every dependency once more.
     command
-        .args(["--no-deps", "--lib"])
+        .args(["--no-deps", "--lib", "--examples"])
         .env("RUSTDOCFLAGS", "-D warnings");
     command
 }
@@ -232,7 +235,7 @@ mod tests {
 
     #[test]
     fn set_up_comes_first_and_every_kernel_is_there() {
-        let names: Vec<_> = steps().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = steps(false).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names[0], "set-up");
         for line in kernels::Line::ALL {
             assert!(
