@@ -71,9 +71,12 @@ impl Choice {
         let Some((suite, rest)) = name.split_once("::") else {
             return false;
         };
-        let is = |word: &String| match self.exact {
-            true => name == word || rest == word,
-            false => name.contains(word.as_str()),
+        let is = |word: &String| {
+            if self.exact {
+                name == word || rest == word
+            } else {
+                name.contains(word.as_str())
+            }
         };
         suites.contains(&suite)
             && (self.words.is_empty() || self.words.iter().any(is))

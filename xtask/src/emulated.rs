@@ -109,12 +109,11 @@ fn guest_script(runs: &[(PathBuf, Vec<String>)], agent: &Path) -> Result<String>
     lines.push(format!("export {AGENT_ENV}={}", shell(agent)));
     for (program, arguments) in runs {
         let program = shell(program);
-        let arguments: String = arguments
-            .iter()
-            .map(|argument| format!(" {}", quoted(argument)))
-            .collect();
+        let mut command = vec![program.clone()];
+        command.extend(arguments.iter().map(|argument| quoted(argument)));
+        let command = command.join(" ");
         lines.push(format!("echo \"     Running {program} on $(uname -r)\""));
-        lines.push(format!("{program}{arguments} || failed=1"));
+        lines.push(format!("{command} || failed=1"));
     }
     lines.push("exit $failed\n".to_owned());
     Ok(lines.join("\n"))

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod beside;
 mod build_ebpf;
 mod cargo;
 mod choice;

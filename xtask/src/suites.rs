@@ -131,9 +131,10 @@ fn suites_of(program: &str, root: &str) -> Result<Vec<String>> {
             .exists()
     };
     let suites: Vec<_> = modules(&text).filter(beside).map(str::to_owned).collect();
-    Ok(match suites.is_empty() {
-        true => vec![program.to_owned()],
-        false => suites,
+    Ok(if suites.is_empty() {
+        vec![program.to_owned()]
+    } else {
+        suites
     })
 }
 

@@ -74,9 +74,12 @@ fn chosen(
 ) -> Vec<Trial> {
     let is_chosen = |name: &str| {
         filters.is_empty()
-            || filters.iter().any(|filter| match arguments.exact {
-                true => name == filter,
-                false => name.contains(filter),
+            || filters.iter().any(|filter| {
+                if arguments.exact {
+                    name == filter
+                } else {
+                    name.contains(filter)
+                }
             })
     };
     let trials: Vec<_> = (suite.trials)(scenarios)
