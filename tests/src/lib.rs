@@ -1,49 +1,6 @@
-//! The test harness of Culvert: worlds made of network namespaces and cgroups, pods that serve
-//! and probe, the real agent under test, and scenario files.
+//! What suites see: the harness, and the API server of those whose agent reads one.
 //!
-//! ```text
-//! scenario ──> world (node, pods: netns + cgroup) ──> prober, server (culvert-pod)
-//!         └──> agent (the real proxy-agent, attached to the world's cgroup)
-//! ```
-//!
-//! Everything a test makes is owned by a value and goes away with it; what `kill -9` leaves
-//! (empty cgroups, pins) names the process that made it and is swept by the next run. The
-//! harness knows the agent's command line, never its code: suites that look inside depend on
-//! `proxy-agent` themselves.
-//!
-//! [`journey`] is another kind of node, between devices whose other ends the test holds: for packets
-//! that no socket sends.
-//!
-//! [`nft`] tells what rules of nftables do with a packet, without a kernel.
-//!
-//! [`api_server`] is the cluster of suites whose agent reads an API server.
-//!
-//! Two programs that are no tests use it as well: [`demo`] and [`mod@bench`].
+//! Nothing is made here. Suites are in `suites/`, each a module of one of few test programs.
 
-pub mod agent;
-pub mod api_server;
-pub mod bench;
-pub mod bpf;
-pub mod bpffs;
-pub mod brain;
-pub mod cgroup;
-pub mod conformance;
-pub mod demo;
-pub mod executable;
-pub mod interrupt;
-pub mod journey;
-pub mod launcher;
-pub mod netns;
-pub mod nft;
-pub mod pod;
-pub mod process;
-pub mod requires;
-pub mod scenario;
-pub mod shop;
-pub mod world;
-
-pub use agent::{Agent, AgentOptions, BrainProcess};
-pub use pod::{Prober, Server};
-pub use scenario::Scenario;
-pub use shop::Shop;
-pub use world::{Host, World};
+pub use proxy_api_server as api_server;
+pub use proxy_harness::*;

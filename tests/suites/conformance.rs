@@ -6,10 +6,7 @@
 //! the command line of another program; without it, our own are tested. `CULVERT_RANDOM` is
 //! the number of random states, `CULVERT_SEED` the number of the first walk through them.
 
-#[path = "traffic/trials.rs"]
-mod trials;
-
-use std::{env, process::ExitCode};
+use std::{env, sync::Arc};
 
 use anyhow::Result;
 use libtest_mimic::Trial;
@@ -18,11 +15,13 @@ use proxy_tests::{
         sockets,
         trial::{self, Backend},
     },
-    requires::{PACKETS, PRIVILEGED},
-    scenario::subject::Under,
+    requires::{Need, PACKETS, PRIVILEGED},
+    scenario::{Scenario, subject::Under},
 };
 
-const SUITE: &str = "conformance";
+use crate::trials;
+
+pub const NEEDS: &[&[Need]] = &[PRIVILEGED, PACKETS];
 
 /// The agent's own backends, all of which are tested unless one is named.
 const OURS: [&str; 2] = ["ebpf", "nftables"];
@@ -30,7 +29,7 @@ const OURS: [&str; 2] = ["ebpf", "nftables"];
 /// Random states of one walk: the next ones are another trial, to run at the same time.
 const WALK: usize = 10;
 
-fn main() -> ExitCode {
+pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     let words = env::var("CULVERT_BACKEND").unwrap_or_default();
     let under: Vec<(String, Under)> = match words.trim() {
         "" => OURS.map(ours).into(),
@@ -41,28 +40,25 @@ fn main() -> ExitCode {
         }
     };
     let (random, seed) = (number("CULVERT_RANDOM", 30), number("CULVERT_SEED", 1));
-    println!("random clusters: {random} states for each backend, --seed {seed}");
-    trials::run(SUITE, &[PRIVILEGED, PACKETS].concat(), |scenarios| {
-        under
-            .into_iter()
-            .flat_map(|(name, under)| {
-                let backend = Backend::new(under);
-                let played = |what: &str, play| {
-                    let prefix = format!("{name}/{what}");
-                    trials::of_scenarios(&prefix, &scenarios, &backend, play)
-                };
-                let mut all = played("", trial::probes);
-                all.extend(played("packets/", trial::scenario));
-                let random = |what: &str, walk| {
-                    let prefix = format!("{name}/{what}");
-                    walks(&prefix, random, seed, &backend, walk)
-                };
-                all.extend(random("random/", trial::walk));
-                all.extend(random("random-sockets/", sockets::walk));
-                all
-            })
-            .collect()
-    })
+    under
+        .into_iter()
+        .flat_map(|(name, under)| {
+            let backend = Backend::new(under);
+            let played = |what: &str, play| {
+                let prefix = format!("conformance::{name}/{what}");
+                trials::of_scenarios(&prefix, scenarios, &backend, play)
+            };
+            let mut all = played("", trial::probes);
+            all.extend(played("packets/", trial::scenario));
+            let random = |what: &str, walk| {
+                let prefix = format!("conformance::{name}/{what}");
+                walks(&prefix, random, seed, &backend, walk)
+            };
+            all.extend(random("random/", trial::walk));
+            all.extend(random("random-sockets/", sockets::walk));
+            all
+        })
+        .collect()
 }
 
 fn ours(name: &str) -> (String, Under) {

@@ -9,10 +9,10 @@
 #[path = "scenarios_model/explained.rs"]
 mod explained;
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{fs, path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result, ensure};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use proxy_agent::{
     cluster::manifests::{ManifestSource, load_once},
     report,
@@ -23,21 +23,15 @@ use proxy_tests::scenario::{
     judge::{Judge, packet},
 };
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let scenarios = match Scenario::all() {
-        Ok(scenarios) => scenarios,
-        Err(error) => {
-            eprintln!("{error:#}");
-            return ExitCode::FAILURE;
-        }
+use crate::trials;
+
+pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
+    let trial = |scenario: &Arc<Scenario>| {
+        let scenario = Arc::clone(scenario);
+        let name = format!("scenarios_model::{}", scenario.name);
+        trials::of(name, move || run(&scenario))
     };
-    let trials = scenarios.into_iter().map(|scenario| {
-        Trial::test(scenario.name.clone(), move || {
-            Ok(run(&scenario).map_err(|error| format!("{error:#}"))?)
-        })
-    });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    scenarios.iter().map(trial).collect()
 }
 
 fn run(scenario: &Scenario) -> Result<()> {

@@ -4,15 +4,15 @@
 //! Every step of every scenario is rendered, also where the file does not say what must come out:
 //! rendering must not fail, and must give the same text for the same state each time.
 
-#[path = "traffic/trials.rs"]
-mod trials;
-
-use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
 use proxy_agent::backend::{ebpf, nftables};
 use proxy_model::NodeState;
 use proxy_tests::scenario::{self, Scenario};
+
+use crate::trials;
 
 /// Name of the section, and who renders it.
 type Renderer = (&'static str, fn(&NodeState) -> String);
@@ -24,13 +24,12 @@ const RENDERERS: [Renderer; 2] = [
     }),
 ];
 
-fn main() -> ExitCode {
-    trials::run("scenarios_render", &[], |scenarios| {
-        trials::of_scenarios("", &scenarios, &(), |scenario, states, ()| {
-            // Read anew, so that nothing of what was computed before helps.
-            check(scenario, states, &trials::states(scenario)?)
-        })
-    })
+pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
+    let play = |scenario: &Scenario, states: &[NodeState], (): &()| {
+        // Read anew, so that nothing of what was computed before helps.
+        check(scenario, states, &trials::states(scenario)?)
+    };
+    trials::of_scenarios("scenarios_render::", scenarios, &(), play)
 }
 
 fn check(scenario: &Scenario, states: &[NodeState], anew: &[NodeState]) -> Result<()> {

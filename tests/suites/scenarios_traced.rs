@@ -5,13 +5,10 @@
 //! In every step: what the file says of packets, what the sockets of its probes send, and all packets
 //! that have to do with the state or one before it.
 
-#[path = "traffic/trials.rs"]
-mod trials;
-
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    process::ExitCode,
+    sync::Arc,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -31,22 +28,21 @@ use proxy_tests::{
     world::NODE_ADDRESSES,
 };
 
+use crate::trials;
+
 /// Walks through random clusters, clusters of each, and packets in each of those.
 const WALKS: u64 = 60;
 const STATES: usize = 10;
 const PACKETS: usize = 400;
 
-fn main() -> ExitCode {
-    trials::run("scenarios_traced", &[], |scenarios| {
-        let mut all = trials::of_scenarios("", &scenarios, &(), |scenario, states, ()| {
-            trace(scenario, states)
-        });
-        all.extend(
-            (1..=WALKS)
-                .map(|seed| -> Trial { trials::of(format!("random/{seed}"), move || walk(seed)) }),
-        );
-        all
-    })
+pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
+    let play = |scenario: &Scenario, states: &[NodeState], (): &()| trace(scenario, states);
+    let mut all = trials::of_scenarios("scenarios_traced::", scenarios, &(), play);
+    all.extend((1..=WALKS).map(|seed| {
+        let name = format!("scenarios_traced::random/{seed}");
+        trials::of(name, move || walk(seed))
+    }));
+    all
 }
 
 fn trace(scenario: &Scenario, states: &[NodeState]) -> Result<()> {

@@ -1,18 +1,18 @@
 //! Scenarios as real traffic: the probes of every file, between real sockets, by the real agent.
 //! What happens must be what the file says, and what the oracle allows. Needs root and BPF.
 
-#[path = "traffic/trials.rs"]
-mod trials;
+use std::sync::Arc;
 
-use std::process::ExitCode;
-
+use libtest_mimic::Trial;
 use proxy_tests::{
-    requires::PRIVILEGED,
-    scenario::{subject::Under, traffic},
+    requires::{Need, PRIVILEGED},
+    scenario::{Scenario, subject::Under, traffic},
 };
 
-fn main() -> ExitCode {
-    trials::run("traffic", PRIVILEGED, |scenarios| {
-        trials::of_scenarios("", &scenarios, &Under::Agent, traffic::run)
-    })
+use crate::trials;
+
+pub const NEEDS: &[&[Need]] = &[PRIVILEGED];
+
+pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
+    trials::of_scenarios("traffic::", scenarios, &Under::Agent, traffic::run)
 }

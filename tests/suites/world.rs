@@ -185,7 +185,7 @@ fn a_killed_run_leaves_no_process_and_is_swept() {
         return;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "hold_a_world", "--ignored", "--nocapture"]);
+    command.args(["--exact", "world::hold_a_world", "--ignored", "--nocapture"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut run = Process::spawn("a run to kill", command).unwrap();
     let stdout = BufReader::new(run.child().stdout.take().unwrap());

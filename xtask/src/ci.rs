@@ -2,8 +2,10 @@
 //!
 //! Steps run to the end even if one fails, so that one run tells all; a table closes the run.
 
+use std::cell::RefCell;
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -11,12 +13,12 @@ use xtask::ebpf;
 use xtask::paths;
 use xtask::toolchain::BpfToolchain;
 
+use crate::beside::OtherKernels;
 use crate::cargo::{Object, cargo};
 use crate::progress::{self, seconds};
 use crate::setup::{self, Needs};
 use crate::stop::Stopped;
 use crate::tally::Tally;
-use crate::vm::kernels;
 use crate::{fuzz, test, tidy, windows};
 
 /// How long each fuzz target runs, in seconds.
@@ -32,11 +34,20 @@ struct Outcome {
     took: Duration,
 }
 
+/// Options of `ci`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Every scenario on every kernel, also where that can make no difference
+    #[arg(long)]
+    full: bool,
+}
+
 /// Runs everything.
-pub(crate) fn run() -> ExitCode {
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let full = args.full;
     let mut tally = Tally::default();
     let mut outcomes: Vec<Outcome> = Vec::new();
-    let steps = steps();
+    let steps = steps(full);
     let count = steps.len();
     for (number, (name, action)) in (1..).zip(steps) {
         println!("\n==> [{number}/{count}] {name}");
@@ -66,20 +77,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Features whose scenarios differ in what the model decides, not in what a kernel does with it:
-/// they are run as traffic on this kernel, and left out on emulated ones, where time is short.
-const DECIDED_BY_THE_MODEL: &[&str] = &[
-    "conflicts",
-    "healthcheck",
-    "ignored",
-    "masquerade",
-    "mistakes",
-    "sourceranges",
-    "topology",
-    "types",
-];
-
-fn steps() -> Vec<Step> {
+fn steps(full: bool) -> Vec<Step> {
     let step = |name: &str, action: fn(&mut Tally) -> Result<bool>| -> Step {
         (name.to_owned(), Box::new(action))
     };
@@ -87,21 +85,29 @@ fn steps() -> Vec<Step> {
         step("set-up", |_| setup::ensure(Needs::ALL).map(|()| true)),
         step("house rules", |_| tidy::check()),
         step("formatting", |_| done(&mut formatting())),
+        step("tests", test::all),
+    ];
+    // Not beside the tests, which mind the time. Fuzzing has its seconds to itself again.
+    let running = Rc::new(RefCell::new(None));
+    let started = Rc::clone(&running);
+    let action = move |_: &mut Tally| {
+        *started.borrow_mut() = Some(OtherKernels::start(full)?);
+        Ok(true)
+    };
+    steps.push(("other kernels begin".to_owned(), Box::new(action)));
+    steps.extend([
         step("clippy, host", |_| done(&mut clippy_host())),
         step("clippy, BPF target", |_| done(&mut clippy_bpf()?)),
         step("documentation builds", |_| done(&mut documentation())),
-        step("tests", test::all),
         step("Windows", windows::check),
-        step("fuzzing", |_| fuzz::all(FUZZING)),
-    ];
-    for line in kernels::Line::ALL {
-        let skipped: Vec<String> = DECIDED_BY_THE_MODEL
-            .iter()
-            .flat_map(|feature| ["--skip".to_owned(), format!("{feature}/")])
-            .collect();
-        let action = move |tally: &mut Tally| test::on_kernel(line, &[], &skipped, tally);
-        steps.push((format!("tests on kernel {line}"), Box::new(action)));
-    }
+        step("fuzz targets", |_| fuzz::build().map(|_| true)),
+    ]);
+    let action = move |tally: &mut Tally| {
+        let running = running.take().context("they did not begin")?;
+        running.finish(tally)
+    };
+    steps.push(("tests on other kernels".to_owned(), Box::new(action)));
+    steps.push(step("fuzzing", |_| fuzz::all(FUZZING)));
     steps.push(step("nothing generated is stale", |_| unchanged()));
     steps
 }
@@ -163,8 +169,10 @@ fn clippy_bpf() -> Result<Command> {
 
 fn documentation() -> Command {
     let mut command = cargo("doc", Object::Skipped);
+    // There are no examples: asking for them has cargo take the features that tests need, as for
+    // the linter, so that it does not check every dependency once more.
     command
-        .args(["--no-deps", "--lib"])
+        .args(["--no-deps", "--lib", "--examples"])
         .env("RUSTDOCFLAGS", "-D warnings");
     command
 }
@@ -231,14 +239,16 @@ mod tests {
     }
 
     #[test]
-    fn set_up_comes_first_and_every_kernel_is_there() {
-        let names: Vec<_> = steps().into_iter().map(|(name, _)| name).collect();
+    fn set_up_comes_first_and_other_kernels_are_waited_for_before_fuzzing() {
+        let names: Vec<_> = steps(false).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names[0], "set-up");
-        for line in kernels::Line::ALL {
-            assert!(
-                names.contains(&format!("tests on kernel {line}")),
-                "{names:?}"
-            );
-        }
+        let at = |name: &str| names.iter().position(|step| step == name).unwrap();
+        let order = [
+            "tests",
+            "other kernels begin",
+            "tests on other kernels",
+            "fuzzing",
+        ];
+        assert!(order.map(at).is_sorted(), "{names:?}");
     }
 }

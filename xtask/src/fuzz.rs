@@ -114,7 +114,7 @@ pub(crate) fn all(seconds: u32) -> Result<bool> {
 
 /// Builds the targets. For a named platform, so that build scripts and macros, which run during
 /// the build, are not instrumented.
-fn build() -> Result<Vec<Executable>> {
+pub(crate) fn build() -> Result<Vec<Executable>> {
     ensure!(
         paths::find_on_path("c++").is_some(),
         "building the fuzzer takes a C++ compiler, and there is no c++: install one (g++ or clang)"

@@ -7,12 +7,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod beside;
 mod build_ebpf;
 mod cargo;
+mod choice;
 mod ci;
 mod docs;
+mod emulated;
 mod fuzz;
 mod guest;
+mod matrix;
 mod progress;
 mod setup;
 mod skips;
@@ -54,7 +58,7 @@ enum Command {
     /// Measure, everything side by side
     Bench(workload::Args),
     /// Everything that has to hold before a change lands
-    Ci,
+    Ci(ci::Args),
     /// Check house rules that no compiler checks
     Tidy,
     /// Generate the reference pages from the code, and the messages of the node API from its proto
@@ -72,7 +76,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => workload::run("bench", &args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Windows => windows::run(),
-        Command::Ci => Ok(ci::run()),
+        Command::Ci(args) => Ok(ci::run(&args)),
         Command::Tidy => tidy::run(),
         Command::Docs(args) => docs::run(&args),
         Command::Vm(args) => guest::run(&args),

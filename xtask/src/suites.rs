@@ -1,5 +1,10 @@
-//! Which test programs the workspace has, and which of them run where.
+//! Which test programs the workspace has, which suites are in them, and where those can run.
+//!
+//! A program of the package of suites holds several: its root names them as modules. Any other
+//! program is one suite.
 
+use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
@@ -11,28 +16,13 @@ use crate::progress::shell_line;
 /// The package of the suites.
 pub(crate) const PACKAGE: &str = "proxy-tests";
 
-/// Suites that need no root and load no program.
-const UNPRIVILEGED: &[&str] = &[
-    "api_faults",
-    "kube_proxy",
-    "reference",
-    "scenarios_model",
-    "scenarios_render",
-    "scenarios_traced",
-];
-
-/// Suites that depend on the kernel: loading, traffic through the socket hooks, and conntrack.
-const ON_OTHER_KERNELS: &[&str] = &[
-    "adopt",
-    "conntrack",
-    "leftovers",
-    "load",
-    "nftables",
-    "repair",
-    "restart",
-    "switch",
-    "take_over",
-    "traffic",
+/// Programs of suites that take root, or minutes.
+const NOT_QUICK: &[&str] = &[
+    "bench",
+    "demo",
+    "outside",
+    "privileged",
+    "scenarios_privileged",
 ];
 
 /// A package of the workspace and its integration test programs.
@@ -40,8 +30,43 @@ const ON_OTHER_KERNELS: &[&str] = &[
 pub(crate) struct Package {
     /// Its name.
     pub(crate) name: String,
-    /// The names of its test programs.
+    /// Its test programs.
+    pub(crate) programs: Vec<Program>,
+}
+
+/// An integration test program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Its name.
+    pub(crate) name: String,
+    /// The suites in it. The names of tests begin with theirs, except where there is one alone
+    /// that is called as the program is.
     pub(crate) suites: Vec<String>,
+}
+
+impl Program {
+    /// Whether it is a suite, instead of holding some.
+    pub(crate) fn is_suite(&self) -> bool {
+        self.suites == [self.name.as_str()]
+    }
+}
+
+/// Suites of one program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part<'a> {
+    /// The program.
+    pub(crate) program: &'a Program,
+    /// Those of its suites that are meant.
+    pub(crate) suites: Vec<&'a str>,
+}
+
+/// What filters select.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Selection<'a> {
+    /// Packages, all of whose tests are meant.
+    pub(crate) packages: Vec<&'a str>,
+    /// Suites.
+    pub(crate) parts: Vec<Part<'a>>,
 }
 
 /// The host's packages, as cargo knows them.
@@ -59,84 +84,103 @@ pub(crate) fn packages() -> Result<Vec<Package>> {
     }
     let metadata: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("reading what `{line}` printed"))?;
-    packages_in(&metadata).with_context(|| format!("`{line}` printed something unexpected"))
+    let found = packages_in(&metadata);
+    let mut packages = found.with_context(|| format!("`{line}` printed something unexpected"))?;
+    for (package, roots) in &mut packages {
+        for (program, root) in package.programs.iter_mut().zip(roots) {
+            if package.name == PACKAGE {
+                program.suites = suites_of(&program.name, root)?;
+            }
+        }
+    }
+    Ok(packages.into_iter().map(|(package, _)| package).collect())
 }
 
-fn packages_in(metadata: &Value) -> Option<Vec<Package>> {
+/// The packages, and where the roots of their test programs are.
+fn packages_in(metadata: &Value) -> Option<Vec<(Package, Vec<String>)>> {
     let wanted = metadata.get("workspace_default_members")?.as_array()?;
     let mut packages = Vec::new();
     for package in metadata.get("packages")?.as_array()? {
         if !wanted.contains(package.get("id")?) {
             continue;
         }
-        let mut suites = Vec::new();
+        let (mut programs, mut roots) = (Vec::new(), Vec::new());
         for target in package.get("targets")?.as_array()? {
-            if target
-                .get("kind")?
-                .as_array()?
-                .iter()
-                .any(|kind| kind == "test")
-            {
-                suites.push(target.get("name")?.as_str()?.to_owned());
+            let kinds = target.get("kind")?.as_array()?;
+            if kinds.iter().any(|kind| kind == "test") {
+                let name = target.get("name")?.as_str()?.to_owned();
+                programs.push(Program {
+                    suites: vec![name.clone()],
+                    name,
+                });
+                roots.push(target.get("src_path")?.as_str()?.to_owned());
             }
         }
-        packages.push(Package {
-            name: package.get("name")?.as_str()?.to_owned(),
-            suites,
-        });
+        let name = package.get("name")?.as_str()?.to_owned();
+        packages.push((Package { name, programs }, roots));
     }
     Some(packages)
 }
 
+/// The suites of the program whose root is this file: the modules that are files beside it.
+fn suites_of(program: &str, root: &str) -> Result<Vec<String>> {
+    let text = fs::read_to_string(root).with_context(|| format!("reading {root}"))?;
+    let beside = |name: &&str| {
+        Path::new(root)
+            .with_file_name(format!("{name}.rs"))
+            .exists()
+    };
+    let suites: Vec<_> = modules(&text).filter(beside).map(str::to_owned).collect();
+    Ok(if suites.is_empty() {
+        vec![program.to_owned()]
+    } else {
+        suites
+    })
+}
+
+/// The modules that a source file names, in files of their own.
+fn modules(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
+}
+
 /// Every test program that needs neither root nor BPF.
 pub(crate) fn quick(packages: &[Package]) -> Vec<&str> {
-    let suites = packages.iter().flat_map(|package| {
-        let privileged =
-            |suite: &&String| package.name != PACKAGE || UNPRIVILEGED.contains(&suite.as_str());
-        package.suites.iter().filter(privileged)
+    let programs = packages.iter().flat_map(|package| &package.programs);
+    let names = programs.map(|program| program.name.as_str());
+    names.filter(|name| !NOT_QUICK.contains(name)).collect()
+}
+
+/// The suites called `names`, each in its program, in the order of the programs.
+pub(crate) fn parts<'a>(packages: &'a [Package], names: &[&str]) -> Vec<Part<'a>> {
+    let programs = packages.iter().flat_map(|package| &package.programs);
+    let parts = programs.map(|program| {
+        let suites = program.suites.iter().map(String::as_str);
+        Part {
+            program,
+            suites: suites.filter(|suite| names.contains(suite)).collect(),
+        }
     });
-    suites.map(String::as_str).collect()
+    parts.filter(|part| !part.suites.is_empty()).collect()
 }
 
-/// The suites to run on other kernels, those of `filters` only if there are any.
-pub(crate) fn for_other_kernels<'a>(
-    packages: &'a [Package],
-    filters: &[String],
-) -> Result<Vec<&'a str>> {
-    let suites = packages.iter().filter(|package| package.name == PACKAGE);
-    let suites = suites
-        .flat_map(|package| &package.suites)
-        .map(String::as_str);
-    let chosen: Vec<_> = suites
-        .filter(|suite| match filters {
-            [] => ON_OTHER_KERNELS.contains(suite),
-            some => some.iter().any(|filter| filter == suite),
-        })
-        .collect();
-    if chosen.is_empty() {
-        bail!(
-            "there is no suite {} to run on another kernel",
-            filters.join(", ")
-        );
-    }
-    Ok(chosen)
-}
-
-/// The cargo arguments that select packages and suites by name.
-pub(crate) fn selection(packages: &[Package], filters: &[String]) -> Result<Vec<String>> {
-    let mut arguments = Vec::new();
+/// The packages and suites of these names; a program's name means all of its suites.
+pub(crate) fn selection<'a>(packages: &'a [Package], filters: &[String]) -> Result<Selection<'a>> {
+    let mut selection = Selection::default();
+    let mut suites: Vec<&str> = Vec::new();
     for filter in filters {
-        if packages.iter().any(|package| package.name == *filter) {
-            arguments.extend(["--package".to_owned(), filter.clone()]);
-        } else if packages
-            .iter()
-            .any(|package| package.suites.contains(filter))
-        {
-            arguments.extend(["--test".to_owned(), filter.clone()]);
+        let mut programs = packages.iter().flat_map(|package| &package.programs);
+        if let Some(package) = packages.iter().find(|package| package.name == *filter) {
+            selection.packages.push(&package.name);
+        } else if let Some(program) = programs.find(|program| program.name == *filter) {
+            suites.extend(program.suites.iter().map(String::as_str));
+        } else if !parts(packages, &[filter]).is_empty() {
+            suites.push(filter);
         } else {
-            let known = packages
-                .iter()
-                .flat_map(|p| std::iter::once(&p.name).chain(&p.suites));
+            let known = packages.iter().flat_map(|package| {
+                let suites = package.programs.iter().flat_map(|program| &program.suites);
+                std::iter::once(&package.name).chain(suites)
+            });
             let known: Vec<_> = known.map(String::as_str).collect();
             bail!(
                 "there is no package or suite `{filter}`; there are {}",
@@ -144,7 +188,8 @@ pub(crate) fn selection(packages: &[Package], filters: &[String]) -> Result<Vec<
             );
         }
     }
-    Ok(arguments)
+    selection.parts = parts(packages, &suites);
+    Ok(selection)
 }
 
 #[cfg(test)]
@@ -152,53 +197,105 @@ mod tests {
     use super::*;
 
     fn workspace() -> Vec<Package> {
-        let package = |name: &str, suites: &[&str]| Package {
+        let program = |name: &str, suites: &[&str]| Program {
             name: name.to_owned(),
             suites: suites.iter().map(|suite| (*suite).to_owned()).collect(),
         };
         vec![
-            package("proxy-model", &["equal"]),
-            package(PACKAGE, &["traffic", "reference", "limits"]),
+            Package {
+                name: "proxy-model".to_owned(),
+                programs: vec![program("equal", &["equal"])],
+            },
+            Package {
+                name: PACKAGE.to_owned(),
+                programs: vec![
+                    program("privileged", &["restart", "limits"]),
+                    program("unprivileged", &["reference"]),
+                ],
+            },
         ]
     }
 
     #[test]
     fn quick_tests_leave_out_privileged_suites_only() {
-        assert_eq!(quick(&workspace()), ["equal", "reference"]);
+        assert_eq!(quick(&workspace()), ["equal", "unprivileged"]);
     }
 
     #[test]
-    fn other_kernels_run_what_depends_on_the_kernel() {
-        assert_eq!(for_other_kernels(&workspace(), &[]).unwrap(), ["traffic"]);
-        let limits = ["limits".to_owned()];
+    fn filters_name_packages_programs_or_suites() {
+        let workspace = workspace();
+        let select = |filters: &[&str]| {
+            let filters: Vec<_> = filters.iter().map(|&filter| filter.to_owned()).collect();
+            selection(&workspace, &filters)
+        };
+        let selected = select(&["proxy-model", "limits", "reference"]).unwrap();
+        assert_eq!(selected.packages, ["proxy-model"]);
+        let shown: Vec<_> = selected
+            .parts
+            .iter()
+            .map(|part| (part.program.name.as_str(), &*part.suites))
+            .collect();
         assert_eq!(
-            for_other_kernels(&workspace(), &limits).unwrap(),
-            ["limits"]
+            shown,
+            [
+                ("privileged", &["limits"][..]),
+                ("unprivileged", &["reference"][..])
+            ]
         );
-        assert!(for_other_kernels(&workspace(), &["none".to_owned()]).is_err());
-    }
-
-    #[test]
-    fn filters_name_packages_or_suites() {
-        let filters = ["proxy-model".to_owned(), "reference".to_owned()];
-        let arguments = selection(&workspace(), &filters).unwrap();
-        assert_eq!(
-            arguments,
-            ["--package", "proxy-model", "--test", "reference"]
-        );
-        let said = selection(&workspace(), &["trafic".to_owned()])
-            .unwrap_err()
-            .to_string();
+        let all = select(&["privileged"]).unwrap();
+        assert_eq!(all.parts[0].suites, ["restart", "limits"]);
+        assert!(!all.parts[0].program.is_suite());
+        let said = select(&["trafic"]).unwrap_err().to_string();
         assert!(
-            said.contains("there are proxy-model, equal, proxy-tests, traffic"),
+            said.contains("there are proxy-model, equal, proxy-tests, restart, limits"),
             "{said}"
         );
     }
 
     #[test]
+    fn modules_of_a_root_are_suites() {
+        let text = "//! Suites.\n\nmod adopt;\n#[path = \"x/y.rs\"]\nmod y;\nmod tests {\n";
+        assert_eq!(modules(text).collect::<Vec<_>>(), ["adopt", "y"]);
+    }
+
+    #[test]
     fn this_workspace_is_read() {
         let packages = packages().unwrap();
-        assert!(packages.iter().any(|package| package.name == "xtask"));
-        assert!(!packages.iter().any(|package| package.name == "proxy-ebpf"));
+        let names: Vec<_> = packages.iter().map(|package| &*package.name).collect();
+        assert!(names.contains(&"xtask") && !names.contains(&"proxy-ebpf"));
+        let programs = || packages.iter().flat_map(|package| &package.programs);
+        for name in NOT_QUICK {
+            assert!(programs().any(|program| program.name == *name), "{name}");
+        }
+        let suites: Vec<_> = programs().flat_map(|program| &program.suites).collect();
+        for suite in [
+            "demo",
+            "outside",
+            "reference",
+            "scenarios_model",
+            "traffic",
+            "world",
+        ] {
+            assert!(suites.iter().any(|name| *name == suite), "{suites:?}");
+        }
+        assert!(!suites.iter().any(|name| *name == "trials"), "{suites:?}");
+        let root = paths_of_suites();
+        for file in fs::read_dir(&root).unwrap() {
+            let path = file.unwrap().path();
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+                continue;
+            };
+            let is_root = programs().any(|program| program.name == name);
+            let is_suite = suites.iter().any(|suite| *suite == name);
+            assert!(
+                path.is_dir() || is_root || is_suite,
+                "{} is in no program: name it in the root of one",
+                path.display()
+            );
+        }
+    }
+
+    fn paths_of_suites() -> std::path::PathBuf {
+        xtask::paths::workspace_root().join("tests/suites")
     }
 }

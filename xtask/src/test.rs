@@ -1,16 +1,18 @@
 //! `cargo xtask test`: the quick tests, all tests, or the kernel-dependent ones on other kernels.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use xtask::paths;
 
 use crate::cargo::{self, Object, cargo};
-use crate::progress::{quoted, seconds};
+use crate::choice::Choice;
+use crate::emulated::{self, Wanted};
+use crate::progress::{seconds, shell_line};
 use crate::setup::{self, Needs, apt};
-use crate::suites;
+use crate::suites::{self, Part};
 use crate::tally::Tally;
 use crate::vm::{self, kernels};
 
@@ -29,8 +31,11 @@ const RANDOM_ENV: &str = "CULVERT_RANDOM";
 /// The number of the first walk through them.
 const SEED_ENV: &str = "CULVERT_SEED";
 
-/// How long all suites may take on one other kernel, in software emulation.
-const GUEST_LIMIT: Duration = Duration::from_mins(20);
+/// Where cargo runs the suites.
+pub(crate) const SUITES_DIR: &str = "tests";
+
+/// The program that runs in the pods of tests.
+pub(crate) const POD: &str = "culvert-pod";
 
 /// Options of `test`.
 #[derive(clap::Args)]
@@ -41,6 +46,9 @@ pub(crate) struct Args {
     /// Run the kernel-dependent suites on this kernel in a virtual machine: 5.10, 6.1 or 6.12
     #[arg(long, value_name = "VERSION")]
     kernel: Vec<kernels::Line>,
+    /// With --kernel: every scenario, also where that kernel can make no difference
+    #[arg(long, requires = "kernel")]
+    full: bool,
     /// Rewrite the expectations of scenario files and reference pages
     #[arg(long, conflicts_with = "kernel")]
     bless: bool,
@@ -73,7 +81,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         let mut all = true;
         for line in &args.kernel {
-            all &= on_kernel(*line, &args.suites, &args.rest, &mut tally)?;
+            let wanted = Wanted {
+                suites: &args.suites,
+                arguments: &args.rest,
+                full: args.full,
+                cpus: vm::CPUS,
+            };
+            all &= emulated::on_kernel(*line, &wanted, &mut tally)?;
         }
         all
     };
@@ -94,30 +108,110 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
     } else {
         Object::Embedded
     };
-    let mut command = cargo("test", object);
-    command.arg("--no-fail-fast").args(&selection);
-    if let Some(backend) = &args.backend {
-        command.env(BACKEND_ENV, backend);
+    let agent = if args.quick {
+        None
+    } else {
+        Some(prepare_full_run()?)
+    };
+    let command = || {
+        let mut command = cargo("test", object);
+        command.arg("--no-fail-fast");
+        if let Some(backend) = &args.backend {
+            command.env(BACKEND_ENV, backend);
+        }
+        if let Some(random) = args.random {
+            command.env(RANDOM_ENV, random.to_string());
+        }
+        if let Some(seed) = args.seed {
+            command.env(SEED_ENV, seed.to_string());
+        }
+        if let Some(agent) = &agent {
+            command.env(AGENT_ENV, agent);
+        }
+        if args.bless {
+            command.env(BLESS_ENV, "1");
+        }
+        command
+    };
+    let mut passed = true;
+    let mut run = |selected: &[&str], tests: &[String]| -> Result<()> {
+        let mut command = command();
+        command.args(selected).arg("--").args(tests);
+        passed &= cargo::test(&mut command, tally)?;
+        Ok(())
+    };
+    if args.suites.is_empty() {
+        let mut selected = Vec::new();
+        if args.quick {
+            selected.extend(["--lib", "--bins"]);
+            for program in suites::quick(&packages) {
+                selected.extend(["--test", program]);
+            }
+        }
+        run(&selected, &args.rest)?;
+        return Ok(passed);
     }
-    if let Some(random) = args.random {
-        command.env(RANDOM_ENV, random.to_string());
+    for package in selection.packages {
+        run(&["--package", package], &args.rest)?;
     }
-    if let Some(seed) = args.seed {
-        command.env(SEED_ENV, seed.to_string());
-    }
-    if args.quick && selection.is_empty() {
-        command.args(["--lib", "--bins"]);
-        for suite in suites::quick(&packages) {
-            command.args(["--test", suite]);
+    let choice = Choice::of(&args.rest)?;
+    let mut chose_any = selection.parts.is_empty();
+    for part in &selection.parts {
+        let selected = ["--test", &part.program.name];
+        if part.program.is_suite() {
+            chose_any = true;
+            run(&selected, &args.rest)?;
+        } else if let Some(tests) = tests_of(part, &program(part, object)?, &choice)? {
+            chose_any = true;
+            run(&selected, &tests)?;
         }
     }
-    if !args.quick {
-        command.env(AGENT_ENV, prepare_full_run()?);
+    ensure_any(chose_any, &args.rest)?;
+    Ok(passed)
+}
+
+pub(crate) fn ensure_any(chose_any: bool, arguments: &[String]) -> Result<()> {
+    ensure!(
+        chose_any,
+        "no test of those suites is called so: {}",
+        arguments.join(" ")
+    );
+    Ok(())
+}
+
+/// Builds a test program.
+pub(crate) fn program(part: &Part<'_>, object: Object) -> Result<PathBuf> {
+    let name = &part.program.name;
+    let built = cargo::build(cargo("test", object).args(["--no-run", "--test", name]))?;
+    Ok(cargo::the(name, &built)?.path.clone())
+}
+
+/// The arguments that have a program run the tests that are meant; `None` if there is none.
+pub(crate) fn tests_of(
+    part: &Part<'_>,
+    program: &Path,
+    choice: &Choice,
+) -> Result<Option<Vec<String>>> {
+    let mut command = Command::new(program);
+    command
+        .args(["--list", "--format", "terse"])
+        .current_dir(paths::workspace_root().join(SUITES_DIR));
+    let line = shell_line(&command);
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("starting `{line}`"))?;
+    ensure!(
+        output.status.success(),
+        "`{line}` failed ({})",
+        output.status
+    );
+    let listed = String::from_utf8(output.stdout).with_context(|| format!("reading `{line}`"))?;
+    let names = choice.among(&listed, &part.suites);
+    if names.is_empty() {
+        return Ok(None);
     }
-    if args.bless {
-        command.env(BLESS_ENV, "1");
-    }
-    cargo::test(command.arg("--").args(&args.rest), tally)
+    let options = choice.options.iter().map(String::as_str);
+    let arguments = ["--exact"].into_iter().chain(options).chain(names);
+    Ok(Some(arguments.map(str::to_owned).collect()))
 }
 
 /// All tests on this machine's kernel, for CI.
@@ -142,107 +236,18 @@ fn prepare_full_run() -> Result<PathBuf> {
     build_agent(Object::Embedded)
 }
 
-/// Builds the agent with the features that the tests' own build gives it, so that cargo compiles
-/// its dependencies once.
+/// Builds the agent, and what runs in pods. As tests are built, which is what the smallest of them is
+/// for: with the features that all packages and their tests ask for, so that cargo compiles what they
+/// stand on once.
 pub(crate) fn build_agent(object: Object) -> Result<PathBuf> {
-    let built = cargo::build(cargo("build", object).args(["--bin", "proxy-agent"]))?;
+    let programs = [
+        "--bin",
+        "proxy-agent",
+        "--bin",
+        POD,
+        "--test",
+        "dependencies",
+    ];
+    let built = cargo::build(cargo("build", object).args(programs))?;
     Ok(cargo::the("proxy-agent", &built)?.path.clone())
-}
-
-/// The kernel-dependent suites on one other kernel.
-pub(crate) fn on_kernel(
-    line: kernels::Line,
-    filters: &[String],
-    arguments: &[String],
-    tally: &mut Tally,
-) -> Result<bool> {
-    setup::ensure(Needs::VM)?;
-    let packages = suites::packages()?;
-    let names = suites::for_other_kernels(&packages, filters)?;
-    let agent = build_agent(Object::Embedded)?;
-    let mut command = cargo("test", Object::Embedded);
-    command.arg("--no-run");
-    for name in &names {
-        command.args(["--test", name]);
-    }
-    let built = cargo::build(&mut command)?;
-    let programs: Vec<&Path> = names
-        .iter()
-        .map(|name| Ok(cargo::the(name, &built)?.path.as_path()))
-        .collect::<Result<_>>()?;
-    eprintln!(
-        "kernel {line}: booting a virtual machine for {}",
-        names.join(", ")
-    );
-    let started = Instant::now();
-    let job = vm::Job {
-        line,
-        script: &guest_script(&programs, &agent, arguments)?,
-        cpus: vm::CPUS,
-        time_limit: GUEST_LIMIT,
-    };
-    let mut here = Tally::default();
-    let code = vm::run(&job, |text| {
-        println!("{text}");
-        here.read(text);
-    })?;
-    eprintln!("kernel {line}: {here} in {}", seconds(started.elapsed()));
-    *tally += here;
-    if code == 0 && here.passed == 0 {
-        bail!("kernel {line}: the suites {} ran no test", names.join(", "));
-    }
-    Ok(code == 0)
-}
-
-/// What the guest does: each program, in the directory cargo would run it in.
-fn guest_script(programs: &[&Path], agent: &Path, arguments: &[String]) -> Result<String> {
-    let root = paths::workspace_root();
-    let shell = |path: &Path| quoted(&path.to_string_lossy());
-    let mut arguments: Vec<_> = arguments.iter().map(|argument| quoted(argument)).collect();
-    arguments.insert(0, String::new());
-    let arguments = arguments.join(" ");
-    let mut lines = vec!["failed=0".to_owned()];
-    let mut dirs = vec![root];
-    for path in programs.iter().chain([&agent]) {
-        dirs.push(path.parent().context("a program lies in no directory")?);
-    }
-    // A checkout below /tmp or /run is hidden by the guest's own file systems there.
-    for dir in dirs.into_iter().map(shell) {
-        let mount = format!("mkdir -p {dir} && mount --bind /run/host{dir} {dir}");
-        lines.push(format!("[ -e {dir} ] || {{ {mount}; }}"));
-    }
-    lines.push(format!("cd {}/tests || exit 1", shell(root)));
-    lines.push(format!("export {AGENT_ENV}={}", shell(agent)));
-    for program in programs {
-        let program = shell(program);
-        lines.push(format!("echo \"     Running {program} on $(uname -r)\""));
-        lines.push(format!("{program}{arguments} || failed=1"));
-    }
-    lines.push("exit $failed\n".to_owned());
-    Ok(lines.join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_guest_runs_every_program_and_reports_any_failure() {
-        let programs = [
-            Path::new("/t/debug/deps/traffic-1"),
-            Path::new("/t/debug/deps/restart-2"),
-        ];
-        let arguments = ["--exact".to_owned(), "a b".to_owned()];
-        let script =
-            guest_script(&programs, Path::new("/t/debug/proxy-agent"), &arguments).unwrap();
-        for program in programs {
-            let line = format!("{} --exact 'a b' || failed=1\n", program.display());
-            assert!(script.contains(&line), "{script}");
-        }
-        assert!(
-            script.contains("export CULVERT_AGENT=/t/debug/proxy-agent\n"),
-            "{script}"
-        );
-        assert!(script.ends_with("exit $failed\n"), "{script}");
-    }
 }

@@ -8,8 +8,7 @@ use anyhow::{Error, Result};
 
 use crate::cargo::{self, Object, cargo};
 use crate::setup::{self, Needs};
-use crate::suites;
-use crate::test::AGENT_ENV;
+use crate::test::{AGENT_ENV, POD};
 
 /// Options of `demo` and `bench`.
 #[derive(clap::Args)]
@@ -27,11 +26,12 @@ pub(crate) fn run<T>(name: &str, args: &Args) -> Result<T> {
     let mut command = cargo("build", Object::Embedded);
     command.args([
         "--release",
-        "--package",
+        "--bin",
         "proxy-agent",
-        "--package",
-        suites::PACKAGE,
-        "--bins",
+        "--bin",
+        POD,
+        "--bin",
+        name,
     ]);
     let built = cargo::build(&mut command)?;
     let agent = &cargo::the("proxy-agent", &built)?.path;

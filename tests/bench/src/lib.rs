@@ -1,0 +1,334 @@
+//! `cargo xtask bench`: what a Service costs, measured side by side in one run.
+//!
+//! ```text
+//! paired, program_time ──> rig (world, two agents, sender) ──> worker, task (in the world)
+//! sync, api ──> agents of their own               figures ──> table, JSON
+//! node_api ──> orders (a brain, and its clients)
+//! backends ──> api (an agent for each backend)    connect (one process for each place)
+//! ```
+
+mod api;
+mod backends;
+pub mod clusters;
+mod connect;
+mod events;
+mod figures;
+mod kernel_time;
+mod node_api;
+mod orders;
+mod paired;
+mod program_time;
+mod rig;
+mod sync;
+mod table;
+mod task;
+mod usage;
+mod worker;
+
+use std::{
+    fs,
+    io::{self, IsTerminal as _, Write as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, Subcommand, ValueEnum};
+
+use figures::{Collected, Figure};
+use proxy_harness::{
+    World,
+    interrupt::Interrupts,
+    requires::{self, PRIVILEGED},
+};
+use rig::Rig;
+
+/// What a Service costs: everything side by side, with median and spread.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bench",
+    bin_name = "cargo xtask bench",
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    after_help = EXIT_CODES
+)]
+pub struct Options {
+    /// Which benches to run [default: all]
+    #[arg(value_enum, value_name = "NAME")]
+    names: Vec<Name>,
+
+    /// Write the figures to this file too, as a JSON list
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// How many runs the median is taken of
+    #[arg(long, value_name = "N", default_value_t = 15,
+          value_parser = runs)]
+    runs: usize,
+
+    /// Few runs: enough to see that it works, too few for figures to rely on
+    #[arg(long, conflicts_with = "runs")]
+    quick: bool,
+
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    measured; goals that are not met are told, and are no failure
+  1    something failed
+  2    bad usage
+  3    this host or this user cannot: no root, no BPF, no cgroup v2, no ip command
+  130  stopped by Ctrl-C or SIGTERM; nothing is left behind";
+
+/// A bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// TCP connect and close through a ClusterIP, against the endpoint directly
+    TcpConnect,
+    /// UDP request and response, on sockets used in four ways
+    UdpRequest,
+    /// Time of each kernel program
+    ProgramTime,
+    /// Time and memory of the agent
+    Sync,
+    /// An agent that follows an API server: latency of changes, cold start, memory, CPU
+    ApiServer,
+    /// Backends in other processes: one change to 100 clients, the whole state, against in process
+    NodeApi,
+    /// Each backend: full sync, one change, memory, CPU, connections against a host without a proxy
+    Backends,
+}
+
+/// What this program is when it starts itself inside the world.
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Sends what it is told to on stdin
+    #[command(hide = true)]
+    Send,
+    /// Dials what it is told to on stdin until another server answers
+    #[command(hide = true)]
+    Dial,
+    /// Connects again and again for a moment, and says how long it took
+    #[command(hide = true)]
+    Connect {
+        #[arg(long)]
+        to: SocketAddr,
+        #[arg(long)]
+        milliseconds: u64,
+    },
+    /// Answers each connection with the port it came to
+    #[command(hide = true)]
+    NameYourselves {
+        #[arg(long)]
+        at: Vec<SocketAddr>,
+    },
+    /// Publishes what it is told to on stdin
+    #[command(hide = true)]
+    Brain {
+        #[arg(long)]
+        socket: PathBuf,
+    },
+    /// Follows a brain as it is told to on stdin
+    #[command(hide = true)]
+    Clients {
+        #[arg(long)]
+        socket: PathBuf,
+    },
+    /// Answers
+    #[command(hide = true)]
+    Answer {
+        #[arg(long)]
+        tcp: Vec<SocketAddr>,
+        #[arg(long)]
+        udp: Vec<SocketAddr>,
+    },
+}
+
+fn runs(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(runs) if (1..=1000).contains(&runs) => Ok(runs),
+        _ => Err("a number from 1 to 1000 is wanted".to_owned()),
+    }
+}
+
+/// Runs of each bench with `--quick`.
+const QUICK_RUNS: usize = 3;
+/// Agents that are started for each figure of `sync`; one with `--quick`.
+const STARTS: usize = 3;
+
+/// Runs the benches.
+pub fn main(options: &Options) -> ExitCode {
+    let outcome = match &options.part {
+        Some(Part::Send) => worker::send(),
+        Some(Part::Dial) => api::dial::dial(),
+        Some(Part::Connect { to, milliseconds }) => {
+            connect::connect(*to, Duration::from_millis(*milliseconds))
+        }
+        Some(Part::NameYourselves { at }) => api::dial::name_yourselves(at),
+        Some(Part::Brain { socket }) => node_api::brain::brain(socket),
+        Some(Part::Clients { socket }) => node_api::clients::clients(socket.clone()),
+        Some(Part::Answer { tcp, udp }) => worker::answer(tcp, udp),
+        None => return run_if_possible(options),
+    };
+    ended(outcome)
+}
+
+fn run_if_possible(options: &Options) -> ExitCode {
+    if let Some((_, reason)) = requires::unmet(PRIVILEGED) {
+        eprintln!("error: the bench cannot run here: {reason}");
+        return ExitCode::from(3);
+    }
+    let interrupts = match Interrupts::hold_back() {
+        Ok(interrupts) => interrupts,
+        Err(error) => return ended(Err(error)),
+    };
+    let session = Session {
+        runs: if options.quick {
+            QUICK_RUNS
+        } else {
+            options.runs
+        },
+        starts: if options.quick { 1 } else { STARTS },
+        interrupts,
+        live: io::stderr().is_terminal(),
+    };
+    let outcome = run(&session, options);
+    // Whatever failed after a signal may have failed because of it.
+    if outcome.is_err()
+        && let Some(signal) = session.interrupts.arrived()
+    {
+        eprintln!("stopped by {signal}");
+        return ExitCode::from(130);
+    }
+    ended(outcome)
+}
+
+fn ended(outcome: Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One run of the program.
+#[derive(Debug)]
+struct Session {
+    runs: usize,
+    starts: usize,
+    interrupts: Interrupts,
+    live: bool,
+}
+
+impl Session {
+    /// Says on stderr what is being done.
+    fn progress(&self, what: &str) {
+        // Nobody may be looking; the figures count.
+        if self.live {
+            write!(io::stderr(), "\r\x1b[K{what}").ok();
+        } else {
+            writeln!(io::stderr(), "{what}").ok();
+        }
+    }
+
+    /// An error if the user has asked to stop.
+    fn still_wanted(&self) -> Result<()> {
+        match self.interrupts.arrived() {
+            Some(signal) => bail!("stopped by {signal}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn run(session: &Session, options: &Options) -> Result<()> {
+    // Before anything is measured: a path that cannot be written to must not cost minutes.
+    let json = options.json.as_deref().map(create).transpose()?;
+    let began = Instant::now();
+    let machine = machine();
+    let figures = measure(session, options)?;
+    session.progress("");
+    if let Some(mut file) = json {
+        serde_json::to_writer_pretty(&mut file, &figures)
+            .map_err(io::Error::from)
+            .and_then(|()| file.write_all(b"\n"))
+            .context("cannot write the figures")?;
+    }
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "{}\n{machine}; {:.0} s",
+        table::render(&figures),
+        began.elapsed().as_secs_f64()
+    )
+    .context("cannot print the figures")
+}
+
+/// A bench that needs the rig.
+type Bench = fn(&Session, &mut Rig<'_>) -> Result<Collected>;
+
+fn create(path: &Path) -> Result<fs::File> {
+    fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Runs the chosen benches, one after the other.
+fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
+    let wanted = |name| options.names.is_empty() || options.names.contains(&name);
+    let world = World::new()?;
+    let mut figures = Vec::new();
+    if [Name::TcpConnect, Name::UdpRequest, Name::ProgramTime]
+        .into_iter()
+        .any(wanted)
+    {
+        session.progress("starting two agents, with 10 and 10,000 services");
+        let mut rig = Rig::build(&world)?;
+        let benches: [(Name, &'static str, Bench); 3] = [
+            (Name::TcpConnect, "tcp-connect", paired::tcp),
+            (Name::UdpRequest, "udp-request", paired::udp),
+            (Name::ProgramTime, "program-time", program_time::measure),
+        ];
+        for (name, title, bench) in benches {
+            if wanted(name) {
+                figures.extend(bench(session, &mut rig)?.figures(title));
+            }
+        }
+    }
+    if wanted(Name::Sync) {
+        figures.extend(sync::measure(session, &world)?.figures("sync"));
+    }
+    if wanted(Name::ApiServer) {
+        figures.extend(api::measure(session, &world)?.figures("api-server"));
+    }
+    if wanted(Name::NodeApi) {
+        figures.extend(node_api::measure(session)?.figures("node-api"));
+    }
+    if wanted(Name::Backends) {
+        figures.extend(backends::measure(session)?.figures("backends"));
+    }
+    Ok(figures)
+}
+
+/// What the figures were measured on.
+fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpus = read("/proc/cpuinfo");
+    let model = cpus
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown CPU", |(_, model)| model);
+    let count = cpus
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
+    let load = read("/proc/loadavg");
+    let load = load.split(' ').next().unwrap_or_default();
+    format!(
+        "Linux {}, {count} × {model}, load {load} at the start",
+        read("/proc/sys/kernel/osrelease").trim()
+    )
+}

@@ -1,0 +1,172 @@
+//! The bench: that it measures, says so in its JSON, and leaves nothing behind. What the figures
+//! are is no test's business: this machine is busy with other tests. Needs root and BPF.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use proxy_harness::{
+    agent, bpffs, cgroup,
+    executable::AGENT_VARIABLE,
+    process::Process,
+    requires::{self, PRIVILEGED},
+};
+use serde_json::Value;
+
+/// How long the bench may take; far above what it needs, even where others work, too.
+const LIMIT: Duration = Duration::from_mins(10);
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
+    command
+        .args(arguments)
+        .env(AGENT_VARIABLE, agent::path().expect("the agent builds"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Whether the process `pid` has left anything in shared places.
+fn leaves_anything(pid: i32) -> bool {
+    let name = format!("{}{pid}-", cgroup::PREFIX);
+    let cgroups = cgroup::mount_point().expect("cgroup v2 is mounted");
+    [cgroups.as_path(), Path::new(bpffs::MOUNT_POINT)]
+        .iter()
+        .flat_map(|place| fs::read_dir(place).expect("it is mounted"))
+        .any(|entry| {
+            let entry = entry.expect("it can be read");
+            entry.file_name().to_string_lossy().starts_with(&name)
+        })
+}
+
+#[test]
+fn its_json_holds_every_figure() {
+    if !requires::met("bench", PRIVILEGED) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("figures.json");
+    let file = path.to_str().unwrap();
+    let command = bench(&["--runs", "1", "--json", file]);
+    let process = Process::spawn("bench", command).unwrap();
+    let pid = process.pid().as_raw();
+    let done = process.finish(LIMIT).unwrap();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(!leaves_anything(pid));
+
+    let figures: Vec<Value> = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let text = |figure: &Value, field: &str| figure[field].as_str().unwrap().to_owned();
+    let benches: BTreeSet<_> = figures.iter().map(|figure| text(figure, "bench")).collect();
+    let expected = [
+        "api-server",
+        "backends",
+        "node-api",
+        "program-time",
+        "sync",
+        "tcp-connect",
+        "udp-request",
+    ]
+    .map(str::to_owned);
+    assert_eq!(benches, expected.into());
+    let mut seen = BTreeSet::new();
+    for figure in &figures {
+        let fields: Vec<_> = figure
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let expected = [
+            "bench", "case", "max", "median", "metric", "min", "runs", "unit",
+        ];
+        assert_eq!(
+            fields.iter().copied().collect::<BTreeSet<_>>(),
+            expected.into()
+        );
+        let [min, median, max] =
+            ["min", "median", "max"].map(|field| figure[field].as_f64().unwrap());
+        assert!(min <= median && median <= max, "{figure}");
+        if figure["unit"] == "ratio" {
+            assert!(median > 0.01 && median < 100.0, "{figure}");
+        }
+        let name = ["bench", "case", "metric"].map(|field| text(figure, field));
+        assert!(seen.insert(name), "twice: {figure}");
+    }
+    for (bench, case, metric) in [
+        ("tcp-connect", "10 services", "ratio to direct"),
+        ("tcp-connect", "10,000 services", "ratio to direct"),
+        ("tcp-connect", "10,000 against 10 services", "ratio"),
+        (
+            "udp-request",
+            "new connected socket each, 10,000 services",
+            "ratio to direct",
+        ),
+        ("program-time", "TCP connect", "culvert_conn4"),
+        ("program-time", "TCP connect", "all programs"),
+        ("sync", "10,000 services", "one endpoint added"),
+        (
+            "backends",
+            "10,000 services, nftables",
+            "change to first connection, p99",
+        ),
+        (
+            "backends",
+            "10,000 services, ebpf",
+            "connections, ratio to no proxy",
+        ),
+        ("backends", "10 services, no proxy", "connect, p99"),
+        (
+            "node-api",
+            "one endpoint replaced, 10,000 services, 100 clients",
+            "Watch: publish to decoded, p99",
+        ),
+        (
+            "node-api",
+            "whole state, 10,000 services of 10 endpoints",
+            "Next: call to backend",
+        ),
+    ] {
+        let name = [bench, case, metric].map(str::to_owned);
+        assert!(seen.contains(&name), "{name:?} is not in {seen:#?}");
+    }
+}
+
+#[test]
+fn a_signal_leaves_nothing() {
+    if !requires::met("bench", PRIVILEGED) {
+        return;
+    }
+    let mut process = Process::spawn("bench", bench(&["udp-request"])).unwrap();
+    let pid = process.pid().as_raw();
+    let mut stderr = BufReader::new(process.child().stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("run 1 of") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    process.signal(Signal::SIGINT).unwrap();
+    assert_eq!(process.wait(LIMIT).unwrap().code(), Some(130));
+    assert!(!leaves_anything(pid));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_at_once() {
+    if !requires::met("bench", PRIVILEGED) {
+        return;
+    }
+    let command = bench(&["sync", "--json", "/nonexistent/figures.json"]);
+    let done = Process::run("bench", command, LIMIT).unwrap();
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stderr
+            .contains("cannot write /nonexistent/figures.json"),
+        "{done:?}"
+    );
+    assert_eq!(done.stdout, "", "before anything was measured");
+}

@@ -1,0 +1,200 @@
+//! The one rule about skipping tests.
+//!
+//! A skip is always told on stderr. A skip that `tests/allowed-skips.txt` does not list is a
+//! failure wherever it must not happen: in CI (`CI=true`), and for root, who can do everything
+//! that tests need.
+
+use std::{
+    env, fmt,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::{bpf, cgroup, journey::tun::CLONE_DEVICE, launcher::MemoryLimit};
+
+/// Which skips are allowed: `SUITE NEED` per line.
+const ALLOWED: &str = include_str!("../../allowed-skips.txt");
+
+/// Something a test cannot do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// To be root, to make namespaces and cgroups.
+    Root,
+    /// A kernel that lets us use BPF, and a cgroup v2 hierarchy.
+    Bpf,
+    /// A kernel that tells the cookie of a network namespace (Linux 5.14).
+    NetnsCookie,
+    /// A kernel with virtual servers, loaded.
+    Ipvs,
+    /// A kernel that the nftables backend can use (Linux 5.13).
+    Nftables,
+    /// A kernel with a client of NFS, and what mounts with it.
+    Nfs,
+    /// Memory cgroups of version 1.
+    MemoryLimit,
+    /// A Python with gRPC.
+    Grpc,
+    /// A kernel that lets us make TUN devices.
+    Tun,
+    /// A program on the PATH.
+    Tool(&'static str),
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.pad("root"),
+            Self::Bpf => f.pad("bpf"),
+            Self::NetnsCookie => f.pad("netns-cookie"),
+            Self::Ipvs => f.pad("ipvs"),
+            Self::Nftables => f.pad("nftables"),
+            Self::Nfs => f.pad("nfs"),
+            Self::MemoryLimit => f.pad("memory-limit"),
+            Self::Grpc => f.pad("python-grpc"),
+            Self::Tun => f.pad("tun"),
+            Self::Tool(name) => f.pad(name),
+        }
+    }
+}
+
+/// What privileged suites need.
+pub const PRIVILEGED: &[Need] = &[Need::Root, Need::Bpf, Need::Tool("ip")];
+
+/// What suites need that run the nftables backend, and look at what it did.
+pub const NFTABLES: &[Need] = &[Need::Root, Need::Nftables, Need::Tool("nft")];
+
+/// What suites need that send packets through a node by themselves.
+pub const PACKETS: &[Need] = &[Need::Root, Need::Tun, Need::Tool("ip")];
+
+/// The first of `needs` that is not met here, and why.
+pub fn unmet(needs: &[Need]) -> Option<(Need, String)> {
+    needs.iter().find_map(|need| Some((*need, missing(*need)?)))
+}
+
+/// Whether the tests of `suite` can run here. If not, says so on stderr.
+///
+/// # Panics
+///
+/// If a skip is not allowed.
+#[must_use]
+pub fn met(suite: &str, needs: &[Need]) -> bool {
+    let Some((need, reason)) = unmet(needs) else {
+        return true;
+    };
+    eprintln!("SKIPPED: {suite} needs {need}: {reason}");
+    let strict = env::var("CI").is_ok_and(|ci| ci == "true") || is_root();
+    assert!(
+        !strict || is_allowed(ALLOWED, suite, need),
+        "{suite} cannot be skipped here: {reason}; provide it, or list `{suite} {need}` in \
+         tests/allowed-skips.txt"
+    );
+    false
+}
+
+fn is_allowed(list: &str, suite: &str, need: Need) -> bool {
+    list.lines()
+        .map(|line| line.split('#').next().unwrap_or_default())
+        .any(|line| line.split_whitespace().eq([suite, &need.to_string()]))
+}
+
+/// Why `need` is not met; `None` if it is.
+fn missing(need: Need) -> Option<String> {
+    match need {
+        Need::Root if is_root() => None,
+        Need::Root => Some("this process is not root".to_owned()),
+        Need::Bpf => missing_bpf(),
+        // It came with the kernel that also has this way to ask: a version is all there is to see
+        // without a socket option that no library knows.
+        Need::NetnsCookie => older_than((5, 14)),
+        Need::Ipvs if has_ipvs() => None,
+        Need::Ipvs => Some("this kernel has no IPVS, or it is not loaded (ip_vs)".to_owned()),
+        Need::Nftables => older_than((5, 13)),
+        Need::Nfs if loads("nfsv4") => None,
+        Need::Nfs => Some("this kernel has no module nfsv4".to_owned()),
+        Need::MemoryLimit if MemoryLimit::is_possible() => None,
+        Need::MemoryLimit => Some("there is no hierarchy of memory cgroups".to_owned()),
+        Need::Grpc if python_with_grpc().is_some() => None,
+        Need::Grpc => Some("no python3 has the modules grpc and google.protobuf".to_owned()),
+        Need::Tun if Path::new(CLONE_DEVICE).exists() => None,
+        Need::Tun => Some(format!("this kernel has no {CLONE_DEVICE}")),
+        Need::Tool(name) if is_on_path(name) => None,
+        Need::Tool(name) => Some(format!("there is no {name} on the PATH")),
+    }
+}
+
+/// A Python that has gRPC: the first on the PATH may be one of the user's own, without it.
+pub fn python_with_grpc() -> Option<&'static str> {
+    ["python3", "/usr/bin/python3"].into_iter().find(|python| {
+        Command::new(python)
+            .args(["-c", "import grpc, google.protobuf"])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    })
+}
+
+fn loads(module: &str) -> bool {
+    let loaded = Command::new("modprobe")
+        .arg(module)
+        .stderr(Stdio::null())
+        .status();
+    loaded.is_ok_and(|status| status.success())
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Loads it where it is a module.
+fn has_ipvs() -> bool {
+    let there = || Path::new("/proc/net/ip_vs").exists();
+    let load = || {
+        let mut modprobe = Command::new("modprobe");
+        modprobe.args(["-aq", "ip_vs", "ip_vs_rr"]);
+        modprobe
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    there() || (load() && there())
+}
+
+fn is_on_path(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|dir| dir.join(name).is_file())
+}
+
+fn missing_bpf() -> Option<String> {
+    if let Err(error) = cgroup::mount_point() {
+        return Some(error.to_string());
+    }
+    if !Path::new(crate::bpffs::MOUNT_POINT).is_dir() {
+        return Some(format!("this kernel has no {}", crate::bpffs::MOUNT_POINT));
+    }
+    bpf::missing().map(|error| format!("the bpf system call fails: {error}"))
+}
+
+/// Why this kernel will not do, if it is older.
+fn older_than(least: (u32, u32)) -> Option<String> {
+    let name = nix::sys::utsname::uname().ok()?;
+    let release = name.release().to_str()?;
+    let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
+        return None;
+    };
+    let (wanted, its) = least;
+    ((major, minor) < least).then(|| format!("this is Linux {release}, not {wanted}.{its}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listed_pairs_are_allowed() {
+        let list = "# comment\n\ntraffic bpf # no BPF in the build container\n";
+        assert!(is_allowed(list, "traffic", Need::Bpf));
+        assert!(!is_allowed(list, "traffic", Need::Root));
+        assert!(!is_allowed(list, "restart", Need::Bpf));
+    }
+}

@@ -1,0 +1,26 @@
+//! Every suite that needs root: they make namespaces and cgroups, and program a real kernel. Each is a module,
+//! and its name begins those of its tests.
+
+mod adopt;
+mod affinity;
+mod api_server;
+mod ask;
+mod bad_input;
+mod capabilities;
+mod cleanup;
+mod conntrack;
+mod host;
+mod journey;
+mod leftovers;
+mod limits;
+mod load;
+mod nftables;
+mod node_api;
+mod refused;
+mod repair;
+mod resize;
+mod restart;
+mod serving;
+mod switch;
+mod take_over;
+mod world;
