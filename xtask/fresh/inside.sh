@@ -12,7 +12,8 @@ mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 mount -t bpf bpf "$root/sys/fs/bpf"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
-mkdir "$root/run/lock"
+# The second is where `mount` notes what it did.
+mkdir "$root/run/lock" "$root/run/mount"
 # Where they are outside, too: toolchains may be links to others.
 for kept in "$rustup" "$proxies"; do
     mkdir -p "$root$kept"

@@ -24,6 +24,7 @@ mod machine;
 mod readme;
 mod root;
 
+use cgroup::Cgroup;
 use machine::Machine;
 use root::Root;
 
@@ -74,11 +75,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Some(dir) => Root::again(dir)?,
         None => make(&machine, args.keep)?,
     };
+    let cgroup = Cgroup::new()?;
     let mut outcomes = Vec::new();
     for command in commands {
         eprintln!("\n==> {command}");
         let started = Instant::now();
-        let ended = enter::run(&root, &machine, &command, &stop)?;
+        let ended = enter::run(&root, &machine, &cgroup, &command, &stop)?;
         let outcome = Outcome {
             command,
             code: ended.code,

@@ -4,12 +4,13 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// What names begin with; the id of the process that made it follows.
+/// What names begin with; the id of the process that made it follows, and a number.
 const PREFIX: &str = "culvert-fresh-";
 
 /// How long processes that were killed may take to be gone.
@@ -24,7 +25,10 @@ pub(super) struct Cgroup(PathBuf);
 impl Cgroup {
     /// A cgroup of this process at the top of the hierarchy.
     pub(super) fn new() -> Result<Self> {
-        let path = mount_point()?.join(format!("{PREFIX}{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}", std::process::id());
+        let path = mount_point()?.join(name);
         fs::create_dir(&path).with_context(|| format!("making the cgroup {}", path.display()))?;
         Ok(Self(path))
     }
@@ -70,6 +74,7 @@ pub(super) fn sweep() {
     for entry in entries.into_iter().flatten().flatten() {
         let name = entry.file_name();
         let maker = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let maker = maker.and_then(|rest| rest.split('-').next());
         if maker.is_some_and(is_gone) {
             drop(Cgroup(entry.path()));
         }

@@ -41,10 +41,10 @@ pub(super) struct Ended {
 pub(super) fn run(
     root: &Root,
     machine: &Machine,
+    cgroup: &Cgroup,
     command: &str,
     stop: &StopSignals,
 ) -> Result<Ended> {
-    let cgroup = Cgroup::new()?;
     let left = root.path().join(LEFT.trim_start_matches('/'));
     match fs::remove_file(&left) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -112,5 +112,97 @@ impl Drop for Running {
         // The first process inside dies with its parent, and takes all others along.
         drop(self.0.kill());
         drop(self.0.wait());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+    use crate::setup::apt;
+
+    /// A root of links into what the machine lends. None without the rights to enter it.
+    fn root(place: &Path) -> Option<Root> {
+        if !apt::is_root() {
+            eprintln!("SKIPPED: entering a root takes root");
+            return None;
+        }
+        for dir in ["dev", "proc", "run", "sys", "tmp", "var/tmp"] {
+            fs::create_dir_all(place.join(dir)).unwrap();
+        }
+        fs::create_dir_all(place.join(CHECKOUT.trim_start_matches('/'))).unwrap();
+        for dir in ["bin", "lib", "lib64", "sbin"] {
+            symlink(format!("usr/{dir}"), place.join(dir)).unwrap();
+        }
+        Some(Root::again(place).unwrap())
+    }
+
+    /// Nothing of it is mounted, and nothing runs in its cgroup.
+    fn assert_clean(place: &Path, cgroup: Cgroup) {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(place.to_str().unwrap()), "{mounts}");
+        let path = cgroup.path().to_owned();
+        drop(cgroup);
+        assert!(!path.exists(), "{}", path.display());
+    }
+
+    #[test]
+    fn a_command_sees_a_machine_of_its_own_and_what_it_leaves_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let Some(root) = root(place.path()) else {
+            return;
+        };
+        let stop = StopSignals::block().unwrap();
+        let machine = Machine::lending_all();
+        let cgroup = Cgroup::new().unwrap();
+        let runs = |command: &str| run(&root, &machine, &cgroup, command, &stop).unwrap();
+
+        let tidy = runs("test -c /dev/null && test $(pwd) = /root/culvert && ! test -w /usr");
+        assert_eq!((tidy.code, tidy.left), (0, Vec::new()));
+        let place_outside = place.path().display();
+        let alone = runs(&format!(
+            "test $(ls -d /proc/[0-9]* | wc -l) -lt 8 && ! grep -q {place_outside} /proc/mounts"
+        ));
+        assert_eq!(alone.code, 0, "it sees processes or mounts of others");
+        let untidy = runs(
+            "touch /tmp/a; mkdir /sys/fs/bpf/b /sys/fs/cgroup/c /mnt; mount -t tmpfs none /mnt; \
+             sleep 1000 & exit 3",
+        );
+        assert_eq!(untidy.code, 3);
+        let left = [
+            "/sys/fs/bpf/b",
+            "/sys/fs/cgroup/c",
+            "/tmp/a",
+            "mount /mnt",
+            "process (sleep)",
+        ];
+        assert_eq!(untidy.left, left);
+        assert_clean(place.path(), cgroup);
+    }
+
+    #[test]
+    fn asked_to_stop_it_ends_all_that_runs_inside() {
+        let place = tempfile::tempdir().unwrap();
+        let Some(root) = root(place.path()) else {
+            return;
+        };
+        let stop = StopSignals::block().unwrap();
+        let cgroup = Cgroup::new().unwrap();
+        let started = place.path().join("tmp/started");
+        nix::unistd::mkfifo(&started, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let waiting = nix::sys::pthread::pthread_self();
+        let asker = thread::spawn(move || {
+            // Opens once the command does.
+            drop(fs::File::open(&started).unwrap());
+            // To that thread alone: the other tests of this process do not hold it back.
+            nix::sys::pthread::pthread_kill(waiting, Signal::SIGTERM).unwrap();
+        });
+        let command = "sleep 1000 & echo >/tmp/started; sleep 1000";
+        let ended = run(&root, &Machine::lending_all(), &cgroup, command, &stop);
+        asker.join().unwrap();
+        assert!(ended.err().unwrap().is::<Stopped>());
+        assert_clean(place.path(), cgroup);
     }
 }

@@ -101,6 +101,20 @@ impl Machine {
         Ok(machine)
     }
 
+    /// One that lends a root all of its programs.
+    #[cfg(test)]
+    pub(super) fn lending_all() -> Self {
+        Self {
+            suites: Vec::new(),
+            apt: String::new(),
+            bundle: None,
+            cargo: None,
+            variables: Vec::new(),
+            rustup: "/usr".into(),
+            proxies: "/usr/bin".into(),
+        }
+    }
+
     /// The release that this machine's apt reads first.
     pub(super) fn suite(&self) -> &str {
         &self.suites[0].1
@@ -174,7 +188,8 @@ fn suites(print_uris: &str) -> Vec<(String, String)> {
         let own = ["/debian", "/debian-security"]
             .iter()
             .any(|end| base.trim_end_matches('/').ends_with(end));
-        let (suite, _) = rest.rsplit_once('/')?;
+        // The same address is named once more for each component and architecture.
+        let suite = rest.strip_suffix("/InRelease")?;
         own.then(|| (base.to_owned(), suite.to_owned()))
     });
     let mut suites: Vec<_> = found.filter(|suite| seen.insert(suite.clone())).collect();
@@ -185,10 +200,8 @@ fn suites(print_uris: &str) -> Vec<(String, String)> {
 
 fn sources_list(suites: &[(String, String)]) -> String {
     let signed = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]";
-    suites
-        .iter()
-        .map(|(base, suite)| format!("deb {signed} {base} {suite} main\n"))
-        .collect()
+    let line = |(base, suite): &(String, String)| format!("deb {signed} {base} {suite} main\n");
+    suites.iter().map(line).collect()
 }
 
 fn apt_dump() -> Result<String> {
@@ -204,7 +217,7 @@ fn apt_settings(dump: &str) -> String {
             .iter()
             .any(|beginning| line.starts_with(beginning))
     });
-    lines.map(|line| format!("{line}\n")).collect()
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The certificates that this machine trusts.
@@ -235,6 +248,8 @@ mod tests {
         let uris = "'http://o.example/apt/dists/x/InRelease' a 0\n\
                     'http://m.example/debian/dists/trixie-updates/InRelease' b 0\n\
                     'http://m.example/debian/dists/trixie/InRelease' c 0\n\
+                    'http://m.example/debian/dists/trixie/InRelease' c 0\n\
+                    'http://m.example/debian/dists/trixie/main/binary-all/Packages.xz' e 0\n\
                     'http://m.example/debian/dists/trixie/InRelease' c 0\n\
                     'http://s.example/debian-security/dists/trixie-security/InRelease' d 0\n";
         let found = suites(uris);
