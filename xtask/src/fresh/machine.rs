@@ -248,7 +248,6 @@ mod tests {
         let uris = "'http://o.example/apt/dists/x/InRelease' a 0\n\
                     'http://m.example/debian/dists/trixie-updates/InRelease' b 0\n\
                     'http://m.example/debian/dists/trixie/InRelease' c 0\n\
-                    'http://m.example/debian/dists/trixie/InRelease' c 0\n\
                     'http://m.example/debian/dists/trixie/main/binary-all/Packages.xz' e 0\n\
                     'http://m.example/debian/dists/trixie/InRelease' c 0\n\
                     'http://s.example/debian-security/dists/trixie-security/InRelease' d 0\n";

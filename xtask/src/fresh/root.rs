@@ -122,3 +122,33 @@ pub(super) fn sweep(place: &Path) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_run_left_is_swept_and_what_is_kept_or_in_use_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let (gone, here) = (u32::MAX, std::process::id());
+        let names = [
+            format!("{PREFIX}{gone}"),
+            format!("{PREFIX}{here}"),
+            format!("{KEPT}{gone}"),
+            "bookworm+git".to_owned(),
+        ];
+        for name in &names {
+            fs::create_dir_all(place.path().join(name).join("etc")).unwrap();
+        }
+        sweep(place.path());
+        let there = names.map(|name| place.path().join(name).exists());
+        assert_eq!(there, [false, true, true, true]);
+    }
+
+    #[test]
+    fn only_what_was_kept_is_entered_again() {
+        let place = tempfile::tempdir().unwrap();
+        let said = Root::again(place.path()).err().unwrap().to_string();
+        assert!(said.contains("is no root that `--keep` left"), "{said}");
+    }
+}
