@@ -131,7 +131,9 @@ fn warn_of_changes() -> Result<()> {
         .with_context(|| format!("starting `{line}` to see what is not committed"))?;
     let count = output.stdout.split(|byte| *byte == b'\n').count() - 1;
     if count > 0 {
-        eprintln!("warning: {count} files differ from the last commit, which is what will be run");
+        eprintln!(
+            "warning: {count} of the files here differ from the last commit, which is what will be run"
+        );
     }
     Ok(())
 }

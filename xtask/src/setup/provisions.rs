@@ -277,6 +277,12 @@ mod tests {
     }
 
     #[test]
+    fn what_makes_a_bare_root_is_installed_for_that_alone() {
+        assert!(!Needs::ALL.has(Needs::FRESH));
+        assert!(!Needs::HOST.has(Needs::FUZZER) && Needs::ALL.has(Needs::FUZZER));
+    }
+
+    #[test]
     fn nothing_is_in_the_table_twice() {
         for (index, provision) in PROVISIONS.iter().enumerate() {
             let again = PROVISIONS[index + 1..]
