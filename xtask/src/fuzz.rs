@@ -13,6 +13,7 @@ use xtask::paths;
 
 use crate::cargo::{self, Executable, Object, cargo};
 use crate::progress;
+use crate::setup::{self, Needs};
 
 /// The package of the targets.
 const PACKAGE: &str = "proxy-fuzz";
@@ -115,10 +116,7 @@ pub(crate) fn all(seconds: u32) -> Result<bool> {
 /// Builds the targets. For a named platform, so that build scripts and macros, which run during
 /// the build, are not instrumented.
 pub(crate) fn build() -> Result<Vec<Executable>> {
-    ensure!(
-        paths::find_on_path("c++").is_some(),
-        "building the fuzzer takes a C++ compiler, and there is no c++: install one (g++ or clang)"
-    );
+    setup::ensure(Needs::FUZZER)?;
     let mut command = cargo("build", Object::Skipped);
     command
         .args(["--package", PACKAGE, "--bins", "--features", "fuzzer"])

@@ -24,10 +24,7 @@ pub(crate) struct Args {
 
 /// Runs the command and ends with its exit code.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    setup::ensure(Needs {
-        vm: true,
-        ..Needs::default()
-    })?;
+    setup::ensure(Needs::GUESTS)?;
     let job = vm::Job {
         line: args.kernel,
         script: &args.command.join(" "),

@@ -14,6 +14,7 @@ mod choice;
 mod ci;
 mod docs;
 mod emulated;
+mod fresh;
 mod fuzz;
 mod guest;
 mod matrix;
@@ -51,6 +52,8 @@ enum Command {
     Demo(workload::Args),
     /// Run tests: all of them, the quick ones, or those that depend on the kernel on another one
     Test(test::Args),
+    /// Run the README's commands on a bare Debian made for it, set-up included
+    Fresh(fresh::Args),
     /// Feed arbitrary objects and events to decoding and the model, for a while
     Fuzz(fuzz::Args),
     /// Build the model and the agent for Windows, and compare what they print under wine
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => workload::run("demo", &args),
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => workload::run("bench", &args),
+        Command::Fresh(args) => fresh::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Windows => windows::run(),
         Command::Ci(args) => Ok(ci::run(&args)),

@@ -17,6 +17,7 @@ pub(crate) mod apt;
 mod linker;
 mod look;
 mod plan;
+pub(crate) mod provisions;
 
 pub(crate) use look::look;
 pub(crate) use plan::Plan;
@@ -42,50 +43,53 @@ pub(crate) struct Args {
     windows: bool,
 }
 
-/// What a command needs from the machine.
+/// What a command needs from the machine: a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs {
-    /// A toolchain for the BPF target, with its clippy, and the programs that tests and the demo
-    /// run with real traffic.
-    pub(crate) host: bool,
-    /// qemu and kernels.
-    pub(crate) vm: bool,
-    /// A toolchain for Windows, and wine where it can be installed.
-    pub(crate) windows: bool,
-}
+pub(crate) struct Needs(u8);
 
 impl Needs {
+    /// A toolchain for the BPF target, with its clippy.
+    pub(crate) const TOOLCHAIN: Self = Self(1);
+    /// Programs that tests and the demo run with real traffic.
+    pub(crate) const TRAFFIC: Self = Self(1 << 1);
+    /// What a client of the node API in Python takes.
+    pub(crate) const PYTHON: Self = Self(1 << 2);
+    /// qemu and kernels.
+    pub(crate) const GUESTS: Self = Self(1 << 3);
+    /// A toolchain for Windows, and wine where it can be installed: what building for it takes,
+    /// and running that.
+    pub(crate) const WINDOWS: Self = Self(1 << 4);
+    /// A C++ compiler.
+    pub(crate) const FUZZER: Self = Self(1 << 5);
+    /// What makes a bare root.
+    pub(crate) const FRESH: Self = Self(1 << 6);
+
     /// Everything that is done on this machine's own kernel.
-    pub(crate) const HOST: Self = Self {
-        host: true,
-        vm: false,
-        windows: false,
-    };
+    pub(crate) const HOST: Self = Self::TOOLCHAIN.and(Self::TRAFFIC).and(Self::PYTHON);
     /// That, and other kernels.
-    pub(crate) const VM: Self = Self {
-        vm: true,
-        ..Self::HOST
-    };
-    /// What building for Windows takes, and running that.
-    pub(crate) const WINDOWS: Self = Self {
-        host: false,
-        vm: false,
-        windows: true,
-    };
-    /// Everything.
-    pub(crate) const ALL: Self = Self {
-        windows: true,
-        ..Self::VM
-    };
+    pub(crate) const VM: Self = Self::HOST.and(Self::GUESTS);
+    /// Everything that CI needs.
+    pub(crate) const ALL: Self = Self::VM.and(Self::WINDOWS).and(Self::FUZZER);
+
+    /// Both sets.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` is in this set.
+    const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let needs = Needs {
-        vm: args.vm,
-        windows: args.windows,
-        ..Needs::HOST
-    };
+    let mut needs = Needs::HOST;
+    for (wanted, more) in [(args.vm, Needs::GUESTS), (args.windows, Needs::WINDOWS)] {
+        if wanted {
+            needs = needs.and(more);
+        }
+    }
     let plan = look(needs)?;
     if plan.is_empty() {
         let toolchain = BpfToolchain::discover()?;
@@ -131,7 +135,7 @@ fn install(plan: &Plan, needs: Needs) -> Result<()> {
     if !left.is_empty() {
         bail!("setup ran, but this is still missing: {}", left.summary());
     }
-    if needs.host {
+    if needs.has(Needs::TOOLCHAIN) {
         println!("toolchain: {}", BpfToolchain::discover()?);
     }
     println!("setup is complete ({})", seconds(started.elapsed()));

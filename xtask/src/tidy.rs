@@ -14,6 +14,7 @@ use xtask::paths;
 mod links;
 mod manifests;
 mod places;
+mod programs;
 mod semantics;
 mod sources;
 
@@ -59,6 +60,7 @@ pub(crate) fn check() -> Result<bool> {
         findings.push((entry, Finding::Error(places::ROOT_RULE.to_owned())));
     }
     let home = std::env::var("HOME").unwrap_or_default();
+    let installed = programs::installed();
     for path in &paths {
         // A link, or a file removed but not yet committed.
         let full = root.join(path);
@@ -78,6 +80,7 @@ pub(crate) fn check() -> Result<bool> {
             &home,
         ));
         said.extend(manifests::check(&file));
+        said.extend(programs::check(&file, &installed));
         if path == semantics::PAGE {
             said.extend(semantics::check(&file, &paths));
         }

@@ -7,39 +7,10 @@ use xtask::paths;
 use xtask::toolchain::{BpfToolchain, Compiler, Places, Route};
 
 use super::plan::{DEBIAN_LLVM, Plan, Step};
-use super::{Needs, apt};
+use super::{Needs, apt, provisions};
 use crate::vm::{hypervisor, kernels};
 use crate::windows::toolchain::WindowsToolchain;
 use crate::windows::wine;
-
-/// Programs that tests and the demo run, and the Debian packages they are in.
-const TRAFFIC_TOOLS: &[(&str, &str)] = &[
-    ("ip", "iproute2"),
-    ("nft", "nftables"),
-    ("iptables-nft-save", "iptables"),
-    ("ipset", "ipset"),
-    ("bpftool", "bpftool"),
-    ("ps", "procps"),
-    ("nsenter", "util-linux"),
-];
-
-/// Programs that make a client of the node API for Python.
-const GRPC_TOOLS: &[(&str, &str)] = &[
-    ("protoc", "protobuf-compiler"),
-    ("grpc_python_plugin", "protobuf-compiler-grpc"),
-];
-
-/// What such a client imports.
-const GRPC_PACKAGE: &str = "python3-grpcio";
-
-/// Programs that virtual machines take, beside the file system daemon.
-const VM_TOOLS: &[(&str, &str)] = &[
-    ("qemu-system-x86_64", "qemu-system-x86"),
-    ("depmod", "kmod"),
-    ("xz", "xz-utils"),
-    ("setpriv", "util-linux"),
-    ("ipvsadm", "ipvsadm"),
-];
 
 /// The compiler packages of the distribution route.
 const COMPILER_PACKAGES: &[&str] = &["rustc-web", "cargo-web", "libstd-rust-web-dev-bpf"];
@@ -62,21 +33,22 @@ const WINDOWS_LINKER_PACKAGE: &str = "gcc-mingw-w64-x86-64";
 pub(crate) fn look(needs: Needs) -> Result<Plan> {
     let cache = paths::cache_dir()?;
     let mut steps = Vec::new();
-    if needs.host {
+    if needs.has(Needs::TOOLCHAIN) {
         plan_toolchain(&Places::of_this_machine(), &mut steps);
-        plan_packages(
-            missing_tools(TRAFFIC_TOOLS),
-            "running with real traffic",
-            &mut steps,
-        );
-        let mut packages = missing_tools(GRPC_TOOLS);
-        packages.extend(missing_python_packages());
-        plan_packages(packages, "clients of the node API in Python", &mut steps);
     }
-    if needs.vm {
-        plan_vm(&cache, &mut steps);
+    for (need, purpose) in provisions::PURPOSES {
+        if needs.has(*need) {
+            let mut packages = provisions::missing(*need);
+            if *need == Needs::GUESTS {
+                packages.extend(missing_for_guests());
+            }
+            plan_packages(packages, purpose, &mut steps);
+        }
     }
-    if needs.windows {
+    if needs.has(Needs::GUESTS) {
+        plan_kernels(&cache, &mut steps);
+    }
+    if needs.has(Needs::WINDOWS) {
         plan_windows(&mut steps);
     }
     Ok(Plan { steps, cache })
@@ -86,19 +58,6 @@ fn plan_packages(names: Vec<String>, purpose: &'static str, steps: &mut Vec<Step
     if !names.is_empty() {
         steps.push(Step::Packages { names, purpose });
     }
-}
-
-fn missing_tools(tools: &[(&str, &str)]) -> Vec<String> {
-    let missing = tools
-        .iter()
-        .filter(|(tool, _)| paths::find_on_path(tool).is_none());
-    missing.map(|(_, package)| (*package).to_owned()).collect()
-}
-
-/// Elsewhere than on Debian the test that needs it says so.
-fn missing_python_packages() -> Option<String> {
-    let missing = apt::is_debian() && !apt::is_installed(GRPC_PACKAGE);
-    missing.then(|| GRPC_PACKAGE.to_owned())
 }
 
 fn plan_toolchain(places: &Places, steps: &mut Vec<Step>) {
@@ -144,8 +103,9 @@ fn missing_clippy(compiler: &Compiler) -> Option<String> {
     (compiler.route == Route::Distribution && lacks).then(|| CLIPPY_PACKAGE.to_owned())
 }
 
-fn plan_vm(cache: &Path, steps: &mut Vec<Step>) {
-    let mut packages = missing_tools(VM_TOOLS);
+/// What virtual machines take that is not known by a name on the PATH.
+fn missing_for_guests() -> Vec<String> {
+    let mut packages = Vec::new();
     if hypervisor::static_busybox().is_none() {
         packages.push("busybox-static".to_owned());
     }
@@ -161,7 +121,10 @@ fn plan_vm(cache: &Path, steps: &mut Vec<Step>) {
             .to_owned(),
         );
     }
-    plan_packages(packages, "virtual machines", steps);
+    packages
+}
+
+fn plan_kernels(cache: &Path, steps: &mut Vec<Step>) {
     let missing: Vec<_> = kernels::Line::ALL
         .into_iter()
         .filter(|line| kernels::find(cache, *line).is_none())

@@ -218,7 +218,7 @@ fn release_of(package: &str) -> &str {
 }
 
 /// The addresses this machine's apt would read, without reading them.
-fn configured_uris() -> Result<String> {
+pub(crate) fn configured_uris() -> Result<String> {
     let output = Command::new("apt-get")
         .args(["update", "--print-uris"])
         .output();
