@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn what_ends_is_answered_and_what_hangs_is_left() {
-        let long = Duration::from_secs(60);
+        let long = Duration::from_mins(1);
         assert_eq!(within(long, || 7), Some(7));
         let (_held, hangs) = channel::<()>();
         let done = within(Duration::from_millis(1), move || hangs.recv().ok());

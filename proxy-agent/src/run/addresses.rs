@@ -27,7 +27,7 @@ pub async fn follow(messages: &mpsc::Sender<Message>) {
     let messages = messages.downgrade();
     let mut first = Some(addresses);
     keep("interface addresses", move || {
-        let addresses = first.take().unwrap_or_else(Addresses::new);
+        let addresses = first.take().unwrap_or_default();
         tell(addresses, messages.clone())
     });
 }

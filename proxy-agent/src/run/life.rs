@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     /// Longer than any test.
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     #[test]
     fn an_agent_that_ends_by_itself_is_waited_for_after_a_signal() {

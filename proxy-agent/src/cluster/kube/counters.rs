@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_was_heard_was_heard_a_moment_ago() {
-        let long = Duration::from_secs(7_200);
+        let long = Duration::from_hours(2);
         let mut heard = Heard::default();
         heard.start -= long;
         assert!(heard.ago() >= long);
