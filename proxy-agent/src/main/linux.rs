@@ -1,6 +1,6 @@
 //! The commands that need Linux: those that serve, and those that ask an agent which does.
 
-use std::{os::unix::net::UnixStream, process::ExitCode};
+use std::{fs, os::unix::net::UnixStream, process::ExitCode};
 
 use anyhow::{Context as _, Error};
 use proxy_agent::{
@@ -142,6 +142,8 @@ pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
     // Of an agent that was killed; a running one would have kept the pins locked.
     proxy_api::server::socket::remove(&socket)
         .with_context(|| format!("removing {}", socket.display()))?;
+    // Fails while sockets of other agents are in it.
+    socket.parent().and_then(|all| fs::remove_dir(all).ok());
     let tables = tables.into_iter().map(|family| match family {
         IpFamily::V4 => "removed the table ip culvert of nftables\n",
         IpFamily::V6 => "removed the table ip6 culvert of nftables\n",

@@ -216,6 +216,18 @@ impl Steps {
         if in_use.contains(&kind) || !self.left_something(kind) {
             return;
         }
+        // That of an agent that runs, with a pin directory of its own.
+        if kind == BackendKind::Nftables
+            && let Ok(Some(holder)) = nftables::holder()
+        {
+            tracing::warn!(
+                backend = kind.as_str(),
+                error = format!("another agent, {holder}, serves with it"),
+                text = "stop one of the two",
+                "what another backend left is not removed"
+            );
+            return;
+        }
         let retired = match kind {
             BackendKind::Ebpf => ebpf::cleanup(&self.predecessors.ebpf.pin_dir)
                 .map(|cleanup| cleanup.removed_any().then(|| cleanup.to_string()))
