@@ -17,8 +17,8 @@ use crate::tally::Tally;
 use crate::test::{AGENT_ENV, SUITES_DIR, build_agent, ensure_any, program, tests_of};
 use crate::vm::{self, kernels};
 
-/// How long all suites may take on one kernel, in software emulation.
-const GUEST_LIMIT: Duration = Duration::from_mins(20);
+/// How long all suites may take on one kernel, in software emulation and beside compilers.
+const GUEST_LIMIT: Duration = Duration::from_mins(40);
 
 /// What to run on another kernel.
 pub(crate) struct Wanted<'a> {

@@ -92,6 +92,7 @@ pub(crate) const PROVISIONS: &[Provision] = &[
     traffic("iptables-legacy-restore", "iptables"),
     traffic("iptables-nft", "iptables"),
     traffic("iptables", "iptables"),
+    traffic("ip6tables", "iptables"),
     traffic("ipset", "ipset"),
     traffic("bpftool", "bpftool"),
     traffic("curl", "curl"),
