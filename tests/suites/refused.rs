@@ -59,6 +59,12 @@ fn assert_nftables_serves(shop: &Shop, agent: &mut Agent<'_>, reason: &str) {
     });
     let refused = refused.next().unwrap().text("reason").unwrap();
     assert!(refused.contains(reason), "{refused}");
+    // Where it came to be opened.
+    if !agent.pins().entries().is_empty() {
+        agent
+            .wait_for("what another backend left is removed")
+            .unwrap();
+    }
     assert!(agent.pins().entries().is_empty());
 }
 
