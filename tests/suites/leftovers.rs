@@ -347,14 +347,14 @@ fn a_virtual_server_stays_until_its_last_connection_has_ended() {
              address add 10.244.0.1/32 dev lo\n",
         );
         run("ipset restore", "create KUBE-CLUSTER-IP hash:ip,port\n");
-        let server = TcpListener::bind("10.244.0.1:8080").unwrap();
+        let listener = TcpListener::bind("10.244.0.1:8080").unwrap();
         run(
             "ipvsadm -R",
             "-A -t 10.96.0.1:80 -s rr\n-a -t 10.96.0.1:80 -r 10.244.0.1:8080 -m\n\
              -A -t 10.96.0.2:80 -s rr\n-a -t 10.96.0.2:80 -r 10.244.0.1:8080 -m\n",
         );
         let mut client = TcpStream::connect("10.96.0.1:80").unwrap();
-        let (mut served, _) = server.accept().unwrap();
+        let (mut served, _) = listener.accept().unwrap();
         let mut exchange = |text: &[u8]| {
             client.write_all(text).unwrap();
             let mut heard = vec![0; text.len()];

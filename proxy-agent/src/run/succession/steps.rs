@@ -83,14 +83,14 @@ impl Steps {
     /// Does what is to be done. `None`: nothing more, until another backend serves.
     pub(super) fn take(&mut self, step: Step) -> Option<Next> {
         match step {
-            Step::Keep => self.keep(),
+            Step::Keep => Some(self.keep()),
             Step::Remove => Some(self.remove()),
             Step::RemoveIdle => Some(self.remove_idle()),
             Step::LetGo => self.let_go(),
         }
     }
 
-    fn keep(&mut self) -> Option<Next> {
+    fn keep(&mut self) -> Next {
         let found = leftovers::find();
         for problem in &found.problems {
             tracing::debug!(problem, "kube-proxy's rules not looked for everywhere");
@@ -108,7 +108,7 @@ impl Steps {
         if of_kube_proxy || of_ours {
             let had = nftables::is_kept();
             match had.and_then(|had| Ok((had, nftables::keep()?))) {
-                Err(error) => return Some(self.put_off(Step::Keep, &error)),
+                Err(error) => return self.put_off(Step::Keep, &error),
                 Ok((false, kept)) if !kept.is_empty() => tracing::info!(
                     table = nftables::KEPT,
                     text = "this table leads nowhere; it stays until none of these connections is \
@@ -120,9 +120,9 @@ impl Steps {
         }
         let may_remove = of_ours || (of_kube_proxy && self.predecessors.take_over);
         if may_remove {
-            return Some(Step::Remove.after(UNDER_WAY));
+            return Step::Remove.after(UNDER_WAY);
         }
-        Some(Step::LetGo.after(if of_kube_proxy { WATCH } else { Duration::ZERO }))
+        Step::LetGo.after(if of_kube_proxy { WATCH } else { Duration::ZERO })
     }
 
     fn remove(&mut self) -> Next {
