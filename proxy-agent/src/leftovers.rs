@@ -11,6 +11,7 @@ mod iptables;
 mod ipvs;
 mod nftables;
 mod owned;
+mod program;
 mod removal;
 mod ruleset;
 mod sets;

@@ -66,7 +66,7 @@ pub enum LogForm {
 }
 
 /// The log of this process. When it is dropped, what waits is written, as far as that takes no longer
-/// than [`LAST_LINES`].
+/// than `LAST_LINES`.
 pub struct Log {
     form: LogForm,
     writer: Option<WorkerGuard>,

@@ -96,6 +96,23 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
     Ok(address)
 }
 
+/// An address that a Service may have: whoever may write Services must not be able to take an
+/// address over that every node uses itself. The error completes the sentence "field: …".
+fn parse_service_address(text: &str) -> Result<IpAddr, String> {
+    let address = parse_address(text)?;
+    let special = match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    if special || address.is_loopback() || address.is_multicast() {
+        return Err(format!(
+            "{address} is an address that no Service may have (loopback, link-local, multicast or \
+             broadcast): it is left out"
+        ));
+    }
+    Ok(address)
+}
+
 /// The error completes the sentence "field: …".
 fn parse_port(number: i32) -> Result<u16, String> {
     match u16::try_from(number) {

@@ -12,6 +12,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, fs,
     hash::{DefaultHasher, Hasher},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -145,7 +146,13 @@ impl ManifestSource {
             match listing::list(&argument.path) {
                 Ok(files) => {
                     for path in &files {
-                        if self.files.entry(path.clone()).or_default().read(path) {
+                        let given = *path == argument.path;
+                        if self
+                            .files
+                            .entry(path.clone())
+                            .or_default()
+                            .read(path, given)
+                        {
                             changed.push(path.clone());
                         }
                     }
@@ -224,8 +231,16 @@ pub fn load_once(paths: Vec<PathBuf>) -> Result<Vec<ClusterEvent>, ManifestError
 impl File {
     /// Brings the file up to date; says whether its content changed. The content decides, not
     /// the modification time, whose grain is too coarse to tell two quick writes apart.
-    fn read(&mut self, path: &Path) -> bool {
-        let bytes = match fs::read(path) {
+    ///
+    /// What is `given` may be a pipe, as shells make them. In a directory, where anybody may put
+    /// one at any time, it would be waited for without end.
+    fn read(&mut self, path: &Path, given: bool) -> bool {
+        let regular = || match fs::metadata(path)?.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::other("it is no regular file")),
+        };
+        let looked = if given { Ok(()) } else { regular() };
+        let bytes = match looked.and_then(|()| fs::read(path)) {
             Ok(bytes) => bytes,
             Err(error) => {
                 self.digest = None;

@@ -2,13 +2,13 @@
 //! nftables, and `iptables-legacy`. A host may have rules of both.
 
 use std::{
-    io::{ErrorKind, Write as _},
-    process::{Command, Output, Stdio},
+    io::ErrorKind,
+    process::{Command, Output},
 };
 
 use proxy_model::IpFamily;
 
-use super::{Found, Leftover, Mode, Removal, owned::is_of_ipvs, removal::share, ruleset};
+use super::{Found, Leftover, Mode, Removal, owned::is_of_ipvs, program, removal::share, ruleset};
 
 /// Each kind of each family by the name that says which kind it is, and the name that does not.
 const FAMILIES: [(IpFamily, &str); 2] = [(IpFamily::V4, "iptables"), (IpFamily::V6, "ip6tables")];
@@ -33,17 +33,17 @@ pub(super) fn find(found: &mut Found) {
 
 /// Adds what a program shows. Whether there is such a program.
 fn look(family: IpFamily, name: &str, found: &mut Found) -> bool {
-    let program = format!("{name}-save");
-    let output = match Command::new(&program).stdin(Stdio::null()).output() {
+    let saver = format!("{name}-save");
+    let output = match program::run(Command::new(&saver), b"") {
         Err(error) if error.kind() == ErrorKind::NotFound => return false,
         Err(error) => {
-            let problem = format!("running `{program}` to look for kube-proxy's chains: {error}");
+            let problem = format!("running `{saver}` to look for kube-proxy's chains: {error}");
             found.problems.push(problem);
             return true;
         }
         Ok(output) => output,
     };
-    match said(&program, &output) {
+    match said(&saver, &output) {
         Ok(saved) => add(family, name, &saved, found),
         Err(problem) => found.problems.push(problem),
     }
@@ -84,22 +84,13 @@ pub(super) fn add(family: IpFamily, name: &str, saved: &str, found: &mut Found) 
 }
 
 /// Lets an `iptables-restore` change what its input names.
-pub(super) fn restore(program: &str, input: &str) -> Result<(), String> {
-    let failed = |error| format!("running `{program}`: {error}");
-    let mut child = Command::new(program)
-        // Seconds that others may hold the lock.
-        .args(["--noflush", "--wait=10"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // It says itself why it stopped reading.
-        drop(stdin.write_all(input.as_bytes()));
-    }
-    let output = child.wait_with_output().map_err(failed)?;
-    said(program, &output).map(drop)
+pub(super) fn restore(name: &str, input: &str) -> Result<(), String> {
+    let failed = |error| format!("running `{name}`: {error}");
+    let mut command = Command::new(name);
+    // Seconds that others may hold the lock.
+    command.args(["--noflush", "--wait=10"]);
+    let output = program::run(command, input.as_bytes()).map_err(failed)?;
+    said(name, &output).map(drop)
 }
 
 /// What a program printed, if it succeeded.

@@ -12,8 +12,6 @@
 //! What is refused is refused before the routing decision: a host without a route to its Services,
 //! and one that forwards nothing, answer as well.
 
-use proxy_model::IpFamily;
-
 use super::{
     facts::Facts,
     ruleset::{Field, Hook, Place, Rule, Statement, Verdict},
@@ -103,7 +101,7 @@ pub fn chains(facts: &Facts) -> Vec<FixedChain> {
 /// answers would look like those of such a one gets another port, where without a nat hook its first
 /// packet would be dropped.
 #[cfg(target_os = "linux")]
-pub fn nat_chains(family: IpFamily) -> Vec<FixedChain> {
+pub fn nat_chains(family: proxy_model::IpFamily) -> Vec<FixedChain> {
     let nothing = proxy_model::NodeState::default();
     let mut chains = chains(&Facts::of(&nothing, family, 0));
     chains.retain(|chain| chain.hook.is_some_and(|hook| hook.kind == "nat"));

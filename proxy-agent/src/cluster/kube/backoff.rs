@@ -5,8 +5,9 @@ use std::{
     time::Duration,
 };
 
-/// A server that says how long to wait is believed up to here.
-const LONGEST_ASKED_FOR: Duration = Duration::from_mins(10);
+/// A server that says how long to wait is believed up to here: what it says may come from a load
+/// balancer before it, and until the first list a node has no proxy.
+const LONGEST_ASKED_FOR: Duration = Duration::from_mins(1);
 
 /// Waits that double from attempt to attempt.
 #[derive(Debug)]

@@ -178,6 +178,26 @@ fn a_broken_file_that_is_removed_takes_its_objects_with_it() {
     assert!(world.services().is_empty());
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_pipe_in_a_directory_is_reported_and_waited_for_by_nobody() {
+    use nix::{sys::stat::Mode, unistd::mkfifo};
+
+    let mut world = World::new(&[""]);
+    world.write("a.yaml", service("web", 1));
+    world.poll();
+    mkfifo(&world.dir.path().join("b.yaml"), Mode::S_IRWXU).unwrap();
+    assert_eq!(world.poll(), rejected("b.yaml"));
+    world.write("a.yaml", service("web", 2));
+    assert_eq!(world.poll(), NOTHING);
+    assert_eq!(world.services(), ["web 10.96.0.2"]);
+    // In the place of a file, too, whose objects stay.
+    world.remove("a.yaml");
+    mkfifo(&world.dir.path().join("a.yaml"), Mode::S_IRWXU).unwrap();
+    assert_eq!(world.poll(), rejected("a.yaml"));
+    assert_eq!(world.services(), ["web 10.96.0.2"]);
+}
+
 #[test]
 fn a_given_path_that_vanishes_keeps_its_objects() {
     let mut world = World::new(&["a.yaml", "dir"]);

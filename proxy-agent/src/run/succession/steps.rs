@@ -61,6 +61,8 @@ pub(super) struct Steps {
     serving: BackendKind,
     /// What kept the last step from being done, as far as the log was told.
     obstacle: Option<String>,
+    /// Connections of others are kept: what keeps them is put back if somebody removes it.
+    keeping: bool,
 }
 
 impl Steps {
@@ -70,6 +72,7 @@ impl Steps {
             in_use,
             serving: BackendKind::ALL[0],
             obstacle: None,
+            keeping: false,
         }
     }
 
@@ -93,7 +96,12 @@ impl Steps {
     fn keep(&mut self) -> Next {
         let found = leftovers::find();
         for problem in &found.problems {
-            tracing::debug!(problem, "kube-proxy's rules not looked for everywhere");
+            // Asked to remove it, whoever asked must know.
+            if self.predecessors.take_over {
+                tracing::warn!(problem, "kube-proxy's rules not looked for everywhere");
+            } else {
+                tracing::debug!(problem, "kube-proxy's rules not looked for everywhere");
+            }
         }
         let of_kube_proxy = !found.leftovers.is_empty();
         let of_ours = self.others().any(|kind| self.left_something(kind));
@@ -107,7 +115,9 @@ impl Steps {
         }
         if of_kube_proxy || of_ours {
             let had = nftables::is_kept();
-            match had.and_then(|had| Ok((had, nftables::keep()?))) {
+            let kept = had.and_then(|had| Ok((had, nftables::keep()?)));
+            self.keeping = kept.as_ref().is_ok_and(|(_, kept)| !kept.is_empty());
+            match kept {
                 Err(error) => return self.put_off(Step::Keep, &error),
                 Ok((false, kept)) if !kept.is_empty() => tracing::info!(
                     table = nftables::KEPT,
@@ -167,10 +177,15 @@ impl Steps {
 
     fn let_go(&mut self) -> Option<Next> {
         match nftables::is_kept() {
-            Ok(false) => return None,
+            Ok(false) if !self.keeping => return None,
             // Its own chains keep them.
-            Ok(true) if self.serving == BackendKind::Nftables => {}
-            Ok(true) => {
+            Ok(_) if self.serving == BackendKind::Nftables => {}
+            Ok(there) => {
+                // As with `nft flush ruleset`: who says nothing meanwhile misses nothing.
+                if !there && let Err(error) = nftables::keep() {
+                    return Some(self.put_off(Step::LetGo, &error));
+                }
+                self.keeping = true;
                 let began = Instant::now();
                 match conntrack::dnat_flows() {
                     Ok(0) => {}
@@ -185,6 +200,7 @@ impl Steps {
         }
         match nftables::let_go() {
             Ok(_) => {
+                self.keeping = false;
                 tracing::info!(
                     table = nftables::KEPT,
                     "connections that others translated need nothing any more"

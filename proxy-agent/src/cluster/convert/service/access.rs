@@ -8,7 +8,7 @@ use std::{
 use proxy_model::{ExternalAccess, IpFamily, IpNet, TrafficPolicy};
 
 use super::{
-    super::{Report, non_empty, parse_address},
+    super::{Report, non_empty, parse_address, parse_service_address},
     node_port, policy,
 };
 use crate::cluster::object;
@@ -83,18 +83,7 @@ fn load_balancer_ips(
 
 /// The error completes the sentence "field: …".
 fn parse_external(text: &str, cluster_ips: &[IpAddr]) -> Result<IpAddr, String> {
-    let address = parse_address(text)?;
-    let special = match address {
-        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    if special || address.is_loopback() || address.is_multicast() {
-        // Whoever may write Services must not be able to take these over on every node.
-        return Err(format!(
-            "{address} is an address that no Service may have (loopback, link-local, multicast or \
-             broadcast): it is left out"
-        ));
-    }
+    let address = parse_service_address(text)?;
     let family = IpFamily::of(address);
     if !cluster_ips
         .iter()

@@ -181,6 +181,12 @@ fn what_makes_no_sense_is_reported_and_left_out() {
             (0, 1),
         ),
         case(
+            json!({"clusterIPs": ["10.96.0.1", "::1"]}),
+            "spec.clusterIPs[1]",
+            "::1 is an address that no Service may have",
+            (1, 1),
+        ),
+        case(
             json!({"clusterIPs": ["10.96.0.1", "10.96.0.2"]}),
             "spec.clusterIPs[1]",
             "second IPv4 address",

@@ -1,0 +1,115 @@
+//! Runs a program of the host to its end, or to a limit: one that hangs must not keep what others
+//! left in the kernel for ever, in silence. What it has started ends with it then.
+
+use std::{
+    io::{self, Read, Write as _},
+    os::unix::process::CommandExt as _,
+    process::{Command, Output, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+
+/// Far above what saving or restoring the largest tables takes, lock included.
+const LIMIT: Duration = Duration::from_mins(1);
+/// Between two looks at whether it has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Gives `input` to a program, and returns what it printed. It is killed at the limit, which is the
+/// error `TimedOut` then.
+pub(super) fn run(command: Command, input: &[u8]) -> io::Result<Output> {
+    run_within(LIMIT, command, input)
+}
+
+fn run_within(limit: Duration, mut command: Command, input: &[u8]) -> io::Result<Output> {
+    let mut child = command
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let end = Instant::now() + limit;
+    let group = Pid::from_raw(child.id().cast_signed());
+    let late = || {
+        // Fails where nobody of them is left.
+        killpg(group, Signal::SIGKILL).ok();
+        let reason = format!("it did not end within {} s", limit.as_secs());
+        io::Error::new(io::ErrorKind::TimedOut, reason)
+    };
+    if let Some(mut stdin) = child.stdin.take() {
+        let input = input.to_vec();
+        // It says itself why it stopped reading.
+        thread::spawn(move || drop(stdin.write_all(&input)));
+    }
+    let stdout = child.stdout.take().map(whole);
+    let stderr = child.stderr.take().map(whole);
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() >= end {
+            let late = late();
+            child.wait()?;
+            return Err(late);
+        }
+        thread::sleep(LOOK);
+    };
+    // What it started may still hold the other ends.
+    let printed = |from: Option<Receiver<Vec<u8>>>| {
+        let rest = end.saturating_duration_since(Instant::now());
+        from.map_or(Ok(Vec::new()), |from| {
+            from.recv_timeout(rest).map_err(|_| late())
+        })
+    };
+    Ok(Output {
+        status,
+        stdout: printed(stdout)?,
+        stderr: printed(stderr)?,
+    })
+}
+
+/// All that comes out of `from`, once it has.
+fn whole(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (read, reading) = channel();
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        // What was read before an error is what there is.
+        drop(from.read_to_end(&mut text));
+        drop(read.send(text));
+    });
+    reading
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn what_it_prints_comes_back_however_much_it_is_given() {
+        let input = vec![b'x'; 1 << 20];
+        let output = run(shell("cat; echo of >&2; exit 3"), &input).unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(output.stdout, input);
+        assert_eq!(output.stderr, b"of\n");
+    }
+
+    #[test]
+    fn one_that_hangs_is_killed_and_so_it_is_told() {
+        for script in ["trap '' TERM; while :; do sleep 1000; done", "sleep 1000 &"] {
+            let limit = Duration::from_millis(100);
+            let error = run_within(limit, shell(script), b"").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{script}");
+        }
+    }
+}
