@@ -13,6 +13,8 @@ use proxy_agent::backend::nftables::{
 use proxy_agent::netfilter::conntrack::{Cleaned, Cleaner, Expected, clean, dnat_flows};
 use proxy_model::{Backend as _, ChangeSet, NodeState};
 
+use proxy_tests::requires::{self, NFTABLES};
+
 use self::rig::{in_namespace, load, served, socket, state};
 
 const VIPS: [&str; 2] = ["10.96.0.10:53", "[fd01::10]:53"];
@@ -225,6 +227,9 @@ fn thousands_of_flows_go_in_one_clean_and_are_counted() {
 
 #[test]
 fn what_was_translated_goes_on_when_only_what_keeps_it_is_left() {
+    if !requires::met("conntrack", NFTABLES) {
+        return;
+    }
     in_namespace(|| {
         let rules = [(VIPS[0], ENDPOINTS[0][0]), (VIPS[1], ENDPOINTS[1][0])];
         let now = state(&rules);

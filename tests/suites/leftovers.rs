@@ -343,7 +343,7 @@ fn a_virtual_server_stays_until_its_last_connection_has_ended() {
         run(
             "ip -batch -",
             "link add kube-ipvs0 type bridge\naddress add 10.96.0.1/32 dev kube-ipvs0\n\
-             address add 10.96.0.2/32 dev kube-ipvs0\nlink set kube-ipvs0 up\n\
+             address add 10.96.0.2/32 dev kube-ipvs0\n\
              address add 10.244.0.1/32 dev lo\n",
         );
         run("ipset restore", "create KUBE-CLUSTER-IP hash:ip,port\n");
