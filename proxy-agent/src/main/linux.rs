@@ -129,7 +129,7 @@ pub fn check(args: &CheckArgs) -> ExitCode {
 pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
     let pin_dir = config::pin_dir(args)?;
     // Without the rights to ask, what follows says so.
-    if let Ok(Some(holder)) = nftables::holder() {
+    if let Ok(Some(holder)) = nftables::holder_that_stays() {
         return Err(OpenError::Held(holder).into());
     }
     let cleanup = ebpf::cleanup(&pin_dir)?;

@@ -48,7 +48,7 @@ use crate::{backend::open::OpenError, logging::milliseconds};
 pub use figures::figures_described;
 pub use keep::{is_kept, keep, let_go};
 pub use leave::{cleanup, is_there, remove};
-pub use lock::holder;
+pub use lock::{holder, holder_that_stays};
 pub use probe::probe;
 pub use read::is_programmed;
 pub use socket::KernelError;

@@ -4,6 +4,11 @@
 //!
 //! A file would do for agents that see the same files only: those in containers do not.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use nix::unistd::gethostname;
 use thiserror::Error;
 
@@ -17,6 +22,10 @@ use proxy_model::IpFamily;
 
 /// The table, in the family of IPv4.
 const NAME: &str = "culvert-lock";
+/// Until a holder that was killed has let go.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Between two looks at whether it has.
+const LOOK: Duration = Duration::from_millis(20);
 /// As long as a comment may be that `nft` shows.
 const LONGEST: usize = 127;
 
@@ -51,7 +60,7 @@ impl Lock {
                 Ok(socket) => return Ok(Self { _socket: socket }),
                 Err(error) => error,
             };
-            if let Some(holder) = holder()? {
+            if let Some(holder) = holder_that_stays()? {
                 return Err(LockError::Held(holder));
             }
             // A table without an owner locks nothing: somebody put back what `nft` had listed.
@@ -98,6 +107,19 @@ pub fn holder() -> Result<Option<String>, KernelError> {
     match looked {
         Err(error) if unknown.iter().any(|errno| error.is(*errno)) => Ok(None),
         looked => looked.map(Option::flatten),
+    }
+}
+
+/// The same, of one that still does after a moment: a program that an agent was just starting when
+/// it was killed has its descriptors until it begins.
+pub fn holder_that_stays() -> Result<Option<String>, KernelError> {
+    let end = Instant::now() + MOMENT;
+    loop {
+        let found = holder()?;
+        if found.is_none() || Instant::now() >= end {
+            return Ok(found);
+        }
+        thread::sleep(LOOK);
     }
 }
 
