@@ -235,9 +235,12 @@ impl File {
     /// What is `given` may be a pipe, as shells make them. In a directory, where anybody may put
     /// one at any time, it would be waited for without end.
     fn read(&mut self, path: &Path, given: bool) -> bool {
-        let regular = || match fs::metadata(path)?.is_file() {
-            true => Ok(()),
-            false => Err(io::Error::other("it is no regular file")),
+        let regular = || {
+            if fs::metadata(path)?.is_file() {
+                Ok(())
+            } else {
+                Err(io::Error::other("it is no regular file"))
+            }
         };
         let looked = if given { Ok(()) } else { regular() };
         let bytes = match looked.and_then(|()| fs::read(path)) {

@@ -33,17 +33,17 @@ pub(super) fn find(found: &mut Found) {
 
 /// Adds what a program shows. Whether there is such a program.
 fn look(family: IpFamily, name: &str, found: &mut Found) -> bool {
-    let saver = format!("{name}-save");
-    let output = match program::run(Command::new(&saver), b"") {
+    let to_save = format!("{name}-save");
+    let output = match program::run(Command::new(&to_save), b"") {
         Err(error) if error.kind() == ErrorKind::NotFound => return false,
         Err(error) => {
-            let problem = format!("running `{saver}` to look for kube-proxy's chains: {error}");
+            let problem = format!("running `{to_save}` to look for kube-proxy's chains: {error}");
             found.problems.push(problem);
             return true;
         }
         Ok(output) => output,
     };
-    match said(&saver, &output) {
+    match said(&to_save, &output) {
         Ok(saved) => add(family, name, &saved, found),
         Err(problem) => found.problems.push(problem),
     }
