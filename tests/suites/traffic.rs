@@ -1,12 +1,20 @@
 //! Scenarios as real traffic: the probes of every file, between real sockets, by the real agent.
 //! What happens must be what the file says, and what the oracle allows. Needs root and BPF.
+//!
+//! With `CULVERT_BATCH=1`, as on emulated kernels, scenarios share agents instead of each having one
+//! of its own.
 
 use std::sync::Arc;
 
 use libtest_mimic::Trial;
 use proxy_tests::{
     requires::{Need, PRIVILEGED},
-    scenario::{Scenario, subject::Under, traffic},
+    scenario::{
+        Scenario,
+        batch::{self, Batch},
+        subject::Under,
+        traffic,
+    },
 };
 
 use crate::trials;
@@ -14,5 +22,12 @@ use crate::trials;
 pub const NEEDS: &[&[Need]] = &[PRIVILEGED];
 
 pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
-    trials::of_scenarios("traffic::", scenarios, &Under::Agent, traffic::run)
+    let prefix = "traffic::";
+    if batch::is_wanted() {
+        let batch = Arc::new(Batch::default());
+        return trials::of_scenarios(prefix, scenarios, &batch, |scenario, states, batch| {
+            batch::run(scenario, states, batch)
+        });
+    }
+    trials::of_scenarios(prefix, scenarios, &Under::Agent, traffic::run)
 }

@@ -22,6 +22,9 @@ pub(crate) const BLESS_ENV: &str = "CULVERT_BLESS";
 /// Names the agent that suites run.
 pub(crate) const AGENT_ENV: &str = "CULVERT_AGENT";
 
+/// Set to 1, has scenarios share agents.
+pub(crate) const BATCH_ENV: &str = "CULVERT_BATCH";
+
 /// Names the backend that the suite `conformance` runs.
 const BACKEND_ENV: &str = "CULVERT_BACKEND";
 

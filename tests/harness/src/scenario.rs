@@ -13,8 +13,9 @@
 //!
 //! This file owns what a scenario is; [`document`] its text, [`settings`], [`probe`] and
 //! [`packets`] its lines, [`objects`] which addresses need servers, [`judge`] what the oracle says
-//! of it, [`traffic`] real traffic.
+//! of it, [`traffic`] real traffic, [`batch`] that of many scenarios through few agents.
 
+pub mod batch;
 pub mod document;
 pub mod judge;
 pub mod objects;

@@ -30,7 +30,8 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use self::routes::{configure, on_wire, route_through_node};
+pub(crate) use self::routes::on_wire;
+use self::routes::{configure, route_through_node};
 use crate::{
     cgroup::Cgroup,
     journey::tun::Tun,
@@ -46,6 +47,9 @@ pub const NODE_ADDRESSES: [IpAddr; 2] = [
 
 /// The way out of a node that its pods are routed through.
 const UPLINK: &str = "uplink";
+
+/// The group that the node's ends of its pods' wires are in.
+const PODS: u32 = 1;
 
 /// What makes a router of a node, one that lets its pods come to it about each other.
 const FORWARDING: &[(&str, &str)] = &[
@@ -192,7 +196,7 @@ impl World {
             .netns
             .ip(&format!(
                 "link add {port} type veth peer name eth0 netns {peer}\n\
-                 link set {port} master br0 up\n"
+                 link set {port} master br0 up group {PODS}\n"
             ))
             .with_context(|| format!("cannot attach the pod {name}"))?;
         let mut script = String::from("link set lo up\nlink set eth0 up\n");
@@ -205,6 +209,16 @@ impl World {
             .ip(&script)
             .with_context(|| format!("cannot configure the pod {name}"))?;
         Ok(pod)
+    }
+
+    /// Cuts the wires of all pods, of which there must be one, and forgets who answered there. The wire
+    /// of a pod that is dropped goes when the kernel finds the time, and others may have its addresses
+    /// before.
+    pub fn detach_pods(&self) -> Result<()> {
+        self.node
+            .netns
+            .ip(&format!("link del group {PODS}\nneigh flush dev br0\n"))
+            .context("cannot detach the pods")
     }
 
     /// A place on the node's network but outside its cgroup: no program attached to the node

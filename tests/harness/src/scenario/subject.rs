@@ -43,6 +43,9 @@ pub enum Subject<'w> {
 
 const MANIFEST: &str = "cluster.yaml";
 
+/// The number of a step that no scenario gets to.
+const REST: usize = 255;
+
 impl<'w> Subject<'w> {
     /// Starts it with the first step of `scenario`, which leads to `state`.
     pub fn start(
@@ -105,6 +108,16 @@ impl<'w> Subject<'w> {
                 .apply_and_sync(MANIFEST, &manifest(step, index))
                 .map(drop),
             Self::OurBackend(..) | Self::Command(..) => self.follow(state),
+        }
+    }
+
+    /// Brings an empty cluster into force, of the agent on manifests.
+    pub(super) fn rest(&mut self) -> Result<()> {
+        match self {
+            Self::Agent(agent) => agent
+                .apply_and_sync(MANIFEST, &manifest(&Step::default(), REST))
+                .map(drop),
+            Self::OurBackend(..) | Self::Command(..) => bail!("its brain says what there is"),
         }
     }
 

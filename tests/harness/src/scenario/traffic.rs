@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use proxy_model::{Capability, NodeState};
 
 use super::{
-    Outcome, Probe, Scenario,
+    Outcome, Probe, Scenario, Settings,
     judge::{self, Judge, Seen, keeper},
     objects,
     subject::{Subject, Under},
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     pod::{Attempt, Listen, Prober, Server},
     requires::{self, Need},
-    world::{Host, NODE_ADDRESSES, World},
+    world::{Host, NODE_ADDRESSES, World, on_wire},
 };
 
 /// Addresses of the pod that sends probes.
@@ -32,34 +32,71 @@ const ROUND: u32 = 16;
 /// endpoints and a fair choice, 640 requests miss one with a probability of 2⁻⁶³⁹.
 const ROUNDS_PER_ENDPOINT: usize = 20;
 
-/// Runs every step and its probes against `under`. `states` are the node-local states after each step: what the
-/// oracle judges by.
-pub fn run(scenario: &Scenario, states: &[NodeState], under: &Under) -> Result<()> {
-    let listen: BTreeSet<Listen> = objects::listeners(scenario)?;
-    let addresses: BTreeSet<IpAddr> = listen
-        .iter()
-        .map(|listener| listener.address.ip())
-        .collect();
+/// A node as a scenario needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ground {
+    settings: Settings,
+    /// Addresses of pods that nobody has a route to unless told.
+    extra: Vec<IpAddr>,
+}
+
+impl Ground {
+    /// The one that `scenario` needs.
+    pub fn of(scenario: &Scenario) -> Result<Self> {
+        let settings = scenario.settings.clone();
+        let extra = in_pods(&settings, &objects::listeners(scenario)?)
+            .into_iter()
+            .filter(|address| !on_wire(*address))
+            .collect();
+        Ok(Self { settings, extra })
+    }
+
+    /// Such a node, without pods.
+    pub fn world(&self) -> Result<World> {
+        World::of(&self.settings.node_addresses, &self.extra)
+    }
+}
+
+/// Addresses of pods among those that are listened on: what runs in the node's network is reached
+/// there.
+fn in_pods(settings: &Settings, listen: &BTreeSet<Listen>) -> BTreeSet<IpAddr> {
     let own = |address: &IpAddr| {
-        let further = &scenario.settings.node_addresses;
-        further.contains(address) || NODE_ADDRESSES.contains(address)
+        settings.node_addresses.contains(address) || NODE_ADDRESSES.contains(address)
     };
-    let (host, addresses): (Vec<IpAddr>, Vec<IpAddr>) = addresses.into_iter().partition(own);
-    let world = World::of(&scenario.settings.node_addresses, &addresses)?;
+    let addresses = listen.iter().map(|listener| listener.address.ip());
+    addresses.filter(|address| !own(address)).collect()
+}
+
+/// Runs every step and its probes against `under`. `states` are the node-local states after each
+/// step: what the oracle judges by.
+pub fn run(scenario: &Scenario, states: &[NodeState], under: &Under) -> Result<()> {
+    let world = Ground::of(scenario)?.world()?;
+    let subject = Subject::start(under, &world, scenario, &states[0])?;
+    play(scenario, states, &world, subject)?.finish()
+}
+
+/// Runs every step and its probes against `subject`, which has the first one in force, in a world
+/// that is as the scenario needs it, and without pods before and after.
+pub(super) fn play<'w>(
+    scenario: &Scenario,
+    states: &[NodeState],
+    world: &'w World,
+    mut subject: Subject<'w>,
+) -> Result<Subject<'w>> {
+    let listen: BTreeSet<Listen> = objects::listeners(scenario)?;
+    let addresses = in_pods(&scenario.settings, &listen);
     let client: Result<Vec<IpAddr>, _> = CLIENT.iter().map(|address| address.parse()).collect();
     let client = world.pod("client", &client?)?;
-    let endpoints = world.pod("endpoints", &addresses)?;
-    // What runs in the node's network is reached there.
-    let (on_host, in_pods): (Vec<Listen>, Vec<Listen>) = listen
+    let endpoints = world.pod("endpoints", &Vec::from_iter(addresses.iter().copied()))?;
+    let (in_pods, on_host): (Vec<Listen>, Vec<Listen>) = listen
         .iter()
         .copied()
-        .partition(|listener| host.contains(&listener.address.ip()));
+        .partition(|listener| addresses.contains(&listener.address.ip()));
     let _servers = [
         Server::start(&endpoints, &in_pods)?,
         Server::start(world.node(), &on_host)?,
     ];
 
-    let mut subject = Subject::start(under, &world, scenario, &states[0])?;
     let lacks = subject.lacks()?;
     let mut witness = Witness {
         probers: HashMap::new(),
@@ -101,7 +138,8 @@ pub fn run(scenario: &Scenario, states: &[NodeState], under: &Under) -> Result<(
             }
         }
     }
-    subject.finish()
+    world.detach_pods()?;
+    Ok(subject)
 }
 
 /// Whether the probe tells the loopback addresses of a test's node from those of its pods.

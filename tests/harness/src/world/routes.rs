@@ -77,7 +77,7 @@ const fn host_length(address: IpAddr) -> u8 {
 }
 
 /// Whether `address` lies in a prefix that every host has on its wire.
-pub(super) fn on_wire(address: IpAddr) -> bool {
+pub(crate) fn on_wire(address: IpAddr) -> bool {
     PREFIXES
         .iter()
         .any(|(prefix, length)| match (prefix, address) {
