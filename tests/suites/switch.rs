@@ -103,15 +103,19 @@ fn a_restart_with_another_backend_fails_no_connection() {
     start_loads(&mut pod);
     start_loads(&mut node);
     let mut from = "ebpf";
-    for (to, kill) in [
+    for (number, (to, kill)) in (1..).zip([
         ("nftables", false),
         ("ebpf", false),
         ("nftables", true),
         ("nftables", true),
         ("ebpf", true),
-    ] {
-        assert_loads_go_on(&mut pod, to);
-        assert_loads_go_on(&mut node, to);
+    ]) {
+        let (before, after) = (
+            format!("before restart {number}, from {from} to {to}"),
+            format!("after restart {number}, from {from} to {to}"),
+        );
+        assert_loads_go_on(&mut pod, &before);
+        assert_loads_go_on(&mut node, &before);
         if kill {
             agent.kill().unwrap();
         } else {
@@ -124,8 +128,8 @@ fn a_restart_with_another_backend_fails_no_connection() {
                 .wait_for("what another backend left is removed")
                 .unwrap();
         }
-        assert_loads_go_on(&mut pod, to);
-        assert_loads_go_on(&mut node, to);
+        assert_loads_go_on(&mut pod, &after);
+        assert_loads_go_on(&mut node, &after);
         assert_eq!(agent.serving().unwrap().text("backend"), Some(to));
         assert_eq!(agent.pins().entries().is_empty(), to == "nftables", "{to}");
         assert_eq!(has_table(&shop, "culvert"), to == "nftables", "{to}");

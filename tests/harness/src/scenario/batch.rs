@@ -14,7 +14,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use proxy_model::NodeState;
 
 use super::{
@@ -154,9 +154,8 @@ fn live(ground: &Ground, jobs: &Receiver<Job>) -> Result<()> {
 
 /// One scenario, after which all is as if it had not been, but for the agent.
 fn turn<'w>(world: &'w World, subject: Option<Subject<'w>>, job: &Job) -> Result<Subject<'w>> {
-    let (first, state) = match (job.scenario.steps.first(), job.states.first()) {
-        (Some(first), Some(state)) => (first, state),
-        _ => return Err(anyhow!("nothing happens in it")),
+    let (Some(first), Some(state)) = (job.scenario.steps.first(), job.states.first()) else {
+        bail!("nothing happens in it");
     };
     let subject = match subject {
         None => Subject::start(&Under::Agent, world, &job.scenario, state)?,

@@ -87,7 +87,7 @@ pub(super) fn play<'w>(
     let addresses = in_pods(&scenario.settings, &listen);
     let client: Result<Vec<IpAddr>, _> = CLIENT.iter().map(|address| address.parse()).collect();
     let client = world.pod("client", &client?)?;
-    let endpoints = world.pod("endpoints", &Vec::from_iter(addresses.iter().copied()))?;
+    let endpoints = world.pod("endpoints", &addresses.iter().copied().collect::<Vec<_>>())?;
     let (in_pods, on_host): (Vec<Listen>, Vec<Listen>) = listen
         .iter()
         .copied()
