@@ -103,15 +103,7 @@ fn advice(need: Need) -> &'static str {
             "It takes Linux 5.10 or later with BPF, and a mounted cgroup v2 hierarchy; containers \
              usually have neither: run it on the host, or in a virtual machine."
         }
-        Need::NetnsCookie => "It takes Linux 5.14 or later.",
-        Need::Tun => "It takes Linux with TUN devices.",
-        Need::Ipvs => "It takes Linux with IPVS, loaded.",
-        Need::Nfs => "It takes Linux with a client of NFS.",
-        Need::MemoryLimit => "It takes memory cgroups of version 1.",
-        Need::Nftables => "It takes Linux 5.13 or later.",
-        Need::Tool(_) | Need::Grpc => {
-            "Install it and try again; `cargo xtask setup` installs what is missing."
-        }
+        _ => "`cargo xtask setup` installs what is missing, unless it belongs to the kernel.",
     }
 }
 

@@ -28,6 +28,10 @@ pub enum Need {
     Ipvs,
     /// A kernel that the nftables backend can use (Linux 5.13).
     Nftables,
+    /// A kernel that gives a packet over IPv6 to the right socket of its own after it translated it
+    /// (Linux 6.7). Before, one that is looked up early may be that of an older connection, if
+    /// both have the same port: docs/ARCHITECTURE.md, "Choosing, and changing".
+    RightSocket,
     /// A kernel with a client of NFS, and what mounts with it.
     Nfs,
     /// Memory cgroups of version 1.
@@ -48,6 +52,7 @@ impl fmt::Display for Need {
             Self::NetnsCookie => f.pad("netns-cookie"),
             Self::Ipvs => f.pad("ipvs"),
             Self::Nftables => f.pad("nftables"),
+            Self::RightSocket => f.pad("right-socket"),
             Self::Nfs => f.pad("nfs"),
             Self::MemoryLimit => f.pad("memory-limit"),
             Self::Grpc => f.pad("python-grpc"),
@@ -109,6 +114,7 @@ fn missing(need: Need) -> Option<String> {
         Need::Ipvs if has_ipvs() => None,
         Need::Ipvs => Some("this kernel has no IPVS, or it is not loaded (ip_vs)".to_owned()),
         Need::Nftables => older_than((5, 13)),
+        Need::RightSocket => older_than((6, 7)),
         Need::Nfs if loads("nfsv4") => None,
         Need::Nfs => Some("this kernel has no module nfsv4".to_owned()),
         Need::MemoryLimit if MemoryLimit::is_possible() => None,
