@@ -1,13 +1,13 @@
 //! Scenarios as real traffic: the probes of every file, between real sockets, by the real agent.
 //! What happens must be what the file says, and what the oracle allows. Needs root and BPF.
 //!
-//! With `CULVERT_BATCH=1`, as on emulated kernels, scenarios share agents instead of each having one
-//! of its own.
+//! In emulation, scenarios share agents instead of each having one of its own.
 
 use std::sync::Arc;
 
 use libtest_mimic::Trial;
 use proxy_tests::{
+    emulated::is_emulated,
     requires::{Need, PRIVILEGED},
     scenario::{
         Scenario,
@@ -23,7 +23,7 @@ pub const NEEDS: &[&[Need]] = &[PRIVILEGED];
 
 pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     let prefix = "traffic::";
-    if batch::is_wanted() {
+    if is_emulated() {
         let batch = Arc::new(Batch::default());
         return trials::of_scenarios(prefix, scenarios, &batch, |scenario, states, batch| {
             batch::run(scenario, states, batch)

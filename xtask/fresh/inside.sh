@@ -12,8 +12,9 @@ mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 mount -t bpf bpf "$root/sys/fs/bpf"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
-# The second is where `mount` notes what it did.
+# The second is where `mount` notes what it did; the file is the lock of iptables, which stays.
 mkdir "$root/run/lock" "$root/run/mount"
+: >"$root/run/xtables.lock"
 # Where they are outside, too: toolchains may be links to others.
 for kept in "$rustup" "$proxies"; do
     mkdir -p "$root$kept"

@@ -14,7 +14,9 @@ use crate::progress::{quoted, seconds};
 use crate::setup::{self, Needs};
 use crate::suites;
 use crate::tally::Tally;
-use crate::test::{AGENT_ENV, BATCH_ENV, SUITES_DIR, build_agent, ensure_any, program, tests_of};
+use crate::test::{
+    AGENT_ENV, EMULATED_ENV, SUITES_DIR, build_agent, ensure_any, program, tests_of,
+};
 use crate::vm::{self, kernels};
 
 /// How long all suites may take on one kernel, in software emulation and beside compilers.
@@ -106,8 +108,10 @@ fn guest_script(runs: &[(PathBuf, Vec<String>)], agent: &Path) -> Result<String>
         lines.push(format!("[ -e {dir} ] || {{ {mount}; }}"));
     }
     lines.push(format!("cd {}/{SUITES_DIR} || exit 1", shell(root)));
-    // To start an agent takes seconds here.
-    lines.push(format!("export {AGENT_ENV}={} {BATCH_ENV}=1", shell(agent)));
+    lines.push(format!(
+        "export {AGENT_ENV}={} {EMULATED_ENV}=1",
+        shell(agent)
+    ));
     for (program, arguments) in runs {
         let program = shell(program);
         let mut command = vec![program.clone()];
@@ -135,7 +139,7 @@ mod tests {
             assert!(script.contains(&line), "{script}");
         }
         assert!(
-            script.contains("export CULVERT_AGENT=/t/debug/proxy-agent CULVERT_BATCH=1\n"),
+            script.contains("export CULVERT_AGENT=/t/debug/proxy-agent CULVERT_EMULATED=1\n"),
             "{script}"
         );
         assert!(script.ends_with("exit $failed\n"), "{script}");

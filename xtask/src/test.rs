@@ -22,8 +22,8 @@ pub(crate) const BLESS_ENV: &str = "CULVERT_BLESS";
 /// Names the agent that suites run.
 pub(crate) const AGENT_ENV: &str = "CULVERT_AGENT";
 
-/// Set to 1, has scenarios share agents.
-pub(crate) const BATCH_ENV: &str = "CULVERT_BATCH";
+/// Set to 1, tells suites that the processors are emulated.
+pub(crate) const EMULATED_ENV: &str = "CULVERT_EMULATED";
 
 /// Names the backend that the suite `conformance` runs.
 const BACKEND_ENV: &str = "CULVERT_BACKEND";

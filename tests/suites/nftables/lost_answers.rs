@@ -14,10 +14,10 @@ fn more_errors_than_the_socket_has_room_for_are_survived() {
         backend.sync(&few, &few.as_change_set()).unwrap();
         nft_done(&["delete", "table", "ip", "culvert"]);
         // Each chain and each rule of them is an error of its own.
-        let many = services(3000, true, 8080);
+        let many = services(300, true, 8080);
         backend.sync(&many, &few.changes_to(&many)).unwrap();
         assert!(has_chain("services"));
-        let other = services(3000, true, 8081);
+        let other = services(300, true, 8081);
         backend.sync(&other, &many.changes_to(&other)).unwrap();
         assert_eq!(backend.differences(&other), Ok(vec![]));
         nft_done(&["delete", "table", "ip", "culvert"]);

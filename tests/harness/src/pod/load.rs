@@ -17,6 +17,7 @@ use super::{
     probe::{self, Socket},
     wire::{Attempt, Load, LoadReport},
 };
+use crate::emulated;
 
 /// The loads of one prober, by name.
 #[derive(Debug, Default)]
@@ -142,6 +143,7 @@ impl Shared {
             self.count(&attempt, to, started);
             // The receiver may only be gone if the program is ending.
             first.take().map(|first| first.send(()).ok());
+            let pause = emulated::pause(pause);
             if !pause.is_zero() {
                 thread::sleep(pause);
             }

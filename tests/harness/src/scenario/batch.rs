@@ -6,7 +6,6 @@
 
 use std::{
     collections::VecDeque,
-    env,
     sync::{
         Mutex, PoisonError,
         mpsc::{Receiver, Sender, channel},
@@ -23,9 +22,6 @@ use super::{
     traffic::{Ground, play},
 };
 use crate::world::World;
-
-/// Set to 1 to have scenarios share agents.
-pub const VARIABLE: &str = "CULVERT_BATCH";
 
 /// How many nodes wait for another scenario. Nearly all scenarios are content with one of two kinds.
 const IDLE: usize = 4;
@@ -48,11 +44,6 @@ struct Job {
     scenario: Scenario,
     states: Vec<NodeState>,
     played: Sender<Result<()>>,
-}
-
-/// Whether scenarios are to share agents.
-pub fn is_wanted() -> bool {
-    env::var(VARIABLE).is_ok_and(|value| value == "1")
 }
 
 /// Plays a scenario on a node that others were played on before, if one waits that is as it needs it.
