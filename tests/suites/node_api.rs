@@ -47,8 +47,8 @@ impl Requests {
 
     /// Waits until each has gone on for a while.
     fn go_on(&mut self, when: &str) {
-        for (name, ..) in LOADS {
-            let report = self.0.load_wait(name, 25).unwrap();
+        let more = LOADS.map(|(name, ..)| (name, 25));
+        for (report, (name, _)) in self.0.loads_wait(&more).unwrap().iter().zip(more) {
             assert!(report.failures.is_empty(), "{when}, {name}: {report:?}");
         }
     }

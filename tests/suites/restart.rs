@@ -48,8 +48,9 @@ fn start_loads(prober: &mut Prober, number: u8) {
 
 /// Waits until each load has gone on for a while; none may have failed.
 fn assert_loads_go_on(prober: &mut Prober, when: &str) {
-    for (name, ..) in LOADS {
-        assert_no_failure(&prober.load_wait(name, 25).unwrap(), name, when);
+    let more = LOADS.map(|(name, ..)| (name, 25));
+    for (report, (name, _)) in prober.loads_wait(&more).unwrap().iter().zip(more) {
+        assert_no_failure(report, name, when);
     }
 }
 

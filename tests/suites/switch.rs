@@ -77,9 +77,9 @@ impl Traffic {
 
     /// Waits for more requests of each kind, of which none may fail.
     fn goes_on(&mut self, when: &str) {
-        for name in &self.names {
-            let report = self.prober.load_wait(name, 25).unwrap();
-            assert_none_failed(&report, name, when);
+        let more: Vec<_> = self.names.iter().map(|name| (*name, 25)).collect();
+        for (report, (name, _)) in self.prober.loads_wait(&more).unwrap().iter().zip(more) {
+            assert_none_failed(report, name, when);
         }
     }
 

@@ -173,10 +173,11 @@ impl Traffic {
 
     /// Waits for more requests of each kind, of which none may fail.
     fn goes_on(&mut self, when: &str) {
-        for load in &self.loads {
-            let more = if load.keep { 8 * KEPT } else { 40 };
-            let report = self.prober.load_wait(&load.name, more.into()).unwrap();
-            assert_none_failed(&report, self.of, &load.name, when);
+        let more = |load: &Load| if load.keep { 8 * KEPT } else { 40 };
+        let loads = self.loads.iter();
+        let all: Vec<_> = loads.map(|load| (&*load.name, more(load).into())).collect();
+        for (report, (name, _)) in self.prober.loads_wait(&all).unwrap().iter().zip(all) {
+            assert_none_failed(report, self.of, name, when);
         }
     }
 }

@@ -185,8 +185,20 @@ impl Prober {
     /// Waits until the load called `name` has finished `requests` more, then says what it has
     /// seen so far.
     pub fn load_wait(&mut self, name: &str, requests: u64) -> Result<LoadReport> {
-        let name = name.to_owned();
-        self.report(&Request::LoadWait { name, requests })
+        let mut reports = self.loads_wait(&[(name, requests)])?;
+        reports.pop().context("the prober told nothing of the load")
+    }
+
+    /// The same of several loads, each with a number of its own, all at the same time.
+    pub fn loads_wait(&mut self, more: &[(&str, u64)]) -> Result<Vec<LoadReport>> {
+        let more = more.iter().map(|(name, more)| ((*name).to_owned(), *more));
+        let request = Request::LoadWait {
+            more: more.collect(),
+        };
+        match self.ask(&request)? {
+            Reply::Loads(reports) => Ok(reports),
+            other => Err(anyhow!("the prober answered {other:?} to {request:?}")),
+        }
     }
 
     /// Lets the requests under way end, stops the load called `name` and says what it has seen.

@@ -98,8 +98,8 @@ fn no_request_fails_while_the_pin_directory_is_lost_and_comes_back() {
             .unwrap();
     }
     let go_on = |rig: &mut Rig, when: &str| {
-        for name in ["http", "udp", "udp-kept"] {
-            let report = rig.prober.load_wait(name, 25).unwrap();
+        let more = ["http", "udp", "udp-kept"].map(|name| (name, 25));
+        for (report, (name, _)) in rig.prober.loads_wait(&more).unwrap().iter().zip(more) {
             assert!(report.failures.is_empty(), "{when}, {name}: {report:?}");
         }
     };

@@ -74,32 +74,31 @@ impl Loads {
     }
 
     pub(super) fn report(&self, name: &str) -> Result<LoadReport, String> {
-        let running = self
-            .0
-            .get(name)
-            .ok_or_else(|| format!("no load is called {name}"))?;
-        let report = running.shared.report().clone();
-        Ok(LoadReport {
-            elapsed: running.started.elapsed(),
-            ..report
-        })
+        let running = self.find(name)?;
+        Ok(running.with_time(running.shared.report().clone()))
     }
 
-    pub(super) fn wait(&self, name: &str, requests: u64) -> Result<LoadReport, String> {
-        let running = self
-            .0
-            .get(name)
-            .ok_or_else(|| format!("no load is called {name}"))?;
-        let report = running.shared.report();
-        let target = report.finished() + requests;
-        let unfinished = |report: &mut LoadReport| report.finished() < target;
-        // Each request ends, at the latest after its time limit.
-        let report = running.shared.counted.wait_while(report, unfinished);
-        let report = report.unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(LoadReport {
-            elapsed: running.started.elapsed(),
-            ..report
-        })
+    /// Waits until each has finished so many more, counted from now.
+    pub(super) fn wait(&self, more: &[(String, u64)]) -> Result<Vec<LoadReport>, String> {
+        let mut targets = Vec::new();
+        for (name, requests) in more {
+            let running = self.find(name)?;
+            let target = running.shared.report().finished() + requests;
+            targets.push((running, target));
+        }
+        let reached = |(running, target): (&Running, u64)| {
+            let unfinished = |report: &mut LoadReport| report.finished() < target;
+            // Each request ends, at the latest after its time limit.
+            let shared = &running.shared;
+            let report = shared.counted.wait_while(shared.report(), unfinished);
+            running.with_time(report.unwrap_or_else(PoisonError::into_inner).clone())
+        };
+        Ok(targets.into_iter().map(reached).collect())
+    }
+
+    fn find(&self, name: &str) -> Result<&Running, String> {
+        let running = self.0.get(name);
+        running.ok_or_else(|| format!("no load is called {name}"))
     }
 
     pub(super) fn stop(&mut self, name: &str) -> Result<LoadReport, String> {
@@ -116,6 +115,15 @@ impl Loads {
         }
         let report = running.shared.report().clone();
         Ok(LoadReport { elapsed, ..report })
+    }
+}
+
+impl Running {
+    fn with_time(&self, report: LoadReport) -> LoadReport {
+        LoadReport {
+            elapsed: self.started.elapsed(),
+            ..report
+        }
     }
 }
 

@@ -63,9 +63,7 @@ fn answer(request: Request, sockets: &mut HashMap<String, Socket>, loads: &mut L
             .start(load)
             .map_or_else(Reply::Failed, |()| Reply::Done),
         Request::LoadReport { name } => loads.report(&name).map_or_else(Reply::Failed, Reply::Load),
-        Request::LoadWait { name, requests } => loads
-            .wait(&name, requests)
-            .map_or_else(Reply::Failed, Reply::Load),
+        Request::LoadWait { more } => loads.wait(&more).map_or_else(Reply::Failed, Reply::Loads),
         Request::LoadStop { name } => loads.stop(&name).map_or_else(Reply::Failed, Reply::Load),
     }
 }

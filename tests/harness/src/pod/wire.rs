@@ -168,12 +168,11 @@ pub enum Request {
         /// Which.
         name: String,
     },
-    /// Waits until a load has finished further requests, then asks for its counts.
+    /// Waits until loads have finished further requests, all of them at the same time, then asks for
+    /// their counts.
     LoadWait {
-        /// Which.
-        name: String,
-        /// How many more, answered or failed.
-        requests: u64,
+        /// Which, and how many more each, answered or failed.
+        more: Vec<(String, u64)>,
     },
     /// Stops a load.
     LoadStop {
@@ -227,8 +226,10 @@ impl LoadReport {
 pub enum Reply {
     /// To [`Request::Send`].
     Attempts(Vec<Attempt>),
-    /// To [`Request::LoadReport`], [`Request::LoadWait`] and [`Request::LoadStop`].
+    /// To [`Request::LoadReport`] and [`Request::LoadStop`].
     Load(LoadReport),
+    /// To [`Request::LoadWait`], in the same order.
+    Loads(Vec<LoadReport>),
     /// To the others.
     Done,
     /// The request made no sense.

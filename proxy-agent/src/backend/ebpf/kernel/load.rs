@@ -7,7 +7,7 @@ use std::{
 };
 
 use aya::{
-    Ebpf, EbpfLoader,
+    Ebpf, EbpfLoader, VerifierLogLevel,
     maps::{HashMap, Map, MapData, MapError, MapInfo},
 };
 use proxy_common::{
@@ -154,6 +154,9 @@ fn load_object(
     let level = if kernel_log { LOG_DEBUG } else { LOG_OFF };
     let host_netns = netns::host();
     let mut loader = EbpfLoader::new();
+    // The reason of a refusal, without the way to it: that has megabytes, for which the verifier is
+    // run again and again, and names each helper that is called.
+    loader.verifier_log_level(VerifierLogLevel::STATS);
     loader
         .override_global(HAS_SET_RETVAL, &variant.has_set_retval, true)
         .override_global(TASK_FLAGS, &variant.task_flags, true)
