@@ -54,7 +54,7 @@ fn its_json_holds_every_figure() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("figures.json");
     let file = path.to_str().unwrap();
-    let command = bench(&["--runs", "1", "--json", file]);
+    let command = bench(&["--quick", "--json", file]);
     let process = Process::spawn("bench", command).unwrap();
     let pid = process.pid().as_raw();
     let done = process.finish(LIMIT).unwrap();

@@ -37,7 +37,7 @@ struct Outcome {
 /// Options of `ci`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Every scenario on every kernel, also where that can make no difference
+    /// Every suite and scenario on every kernel, also where that can make no difference
     #[arg(long)]
     full: bool,
 }

@@ -28,7 +28,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) suites: &'a [String],
     /// Arguments for the test programs.
     pub(crate) arguments: &'a [String],
-    /// Every scenario, also where that kernel can make no difference.
+    /// Every suite and scenario, also where that kernel can make no difference.
     pub(crate) full: bool,
     /// Processors of the virtual machine.
     pub(crate) cpus: usize,
@@ -43,7 +43,7 @@ pub(crate) fn on_kernel(
     setup::ensure(Needs::VM)?;
     let packages = suites::packages()?;
     let parts = match wanted.suites {
-        [] => suites::parts(&packages, matrix::ON_OTHER_KERNELS),
+        [] => suites::parts(&packages, &matrix::suites(line, wanted.full)),
         names => suites::selection(&packages, names)?.parts,
     };
     let mut choice = Choice::of(wanted.arguments)?;

@@ -1,22 +1,33 @@
 //! What is run on which kernel.
 //!
 //! Everything runs on the machine's own. Emulated ones take many times as long, so that they run what
-//! a kernel can make a difference to: suites that load programs, and of the scenarios all on the
+//! that kernel can make a difference to: suites by what they ask of it, and of the scenarios all on the
 //! oldest one, where most is missing, and elsewhere those that reach what kernels differ in.
 
 use crate::vm::kernels::Line;
 
-/// Suites that depend on the kernel: loading, traffic through the socket hooks, and conntrack.
-pub(crate) const ON_OTHER_KERNELS: &[&str] = &[
-    "adopt",
-    "conntrack",
-    "leftovers",
-    "load",
-    "nftables",
-    "repair",
-    "restart",
-    "traffic",
+/// What depends on the kernel, and where it is run.
+const SUITES: &[(&str, &[Line])] = &[
+    // Links, pins and batches of map entries: the oldest has them all, and none changed since.
+    ("adopt", &[Line::V5_10]),
+    ("repair", &[Line::V5_10]),
+    // What an agent leaves and the next one takes over, under load: at both ends.
+    ("restart", &[Line::V5_10, Line::V6_12]),
+    // Which helpers there are, and what the verifier understands.
+    ("load", &Line::ALL),
+    ("traffic", &Line::ALL),
+    // Netfilter. The backend needs 5.13, and few kernels have virtual servers.
+    ("conntrack", &[Line::V6_1]),
+    ("leftovers", &[Line::V6_1]),
+    ("nftables", &[Line::V6_1]),
+    ("switch", &[Line::V6_1]),
 ];
+
+/// The suites to run on this kernel; with `full`, all that depend on one.
+pub(crate) fn suites(line: Line, full: bool) -> Vec<&'static str> {
+    let here = SUITES.iter().filter(|(_, on)| full || on.contains(&line));
+    here.map(|(name, _)| *name).collect()
+}
 
 /// The suite whose tests are scenarios.
 const SCENARIOS: &str = "traffic::";
@@ -70,6 +81,16 @@ mod tests {
             assert!(!left_out(line)("traffic::udp/connected"));
             assert!(!left_out(line)("restart::topology/x"), "another suite");
         }
+    }
+
+    #[test]
+    fn every_kernel_loads_the_programs_and_full_runs_all_suites() {
+        for line in Line::ALL {
+            let some = suites(line, false);
+            assert!(some.contains(&"load") && some.contains(&"traffic"));
+            assert_eq!(suites(line, true).len(), SUITES.len());
+        }
+        assert!(!suites(Line::V5_10, false).contains(&"nftables"));
     }
 
     #[test]

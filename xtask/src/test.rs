@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// Run the kernel-dependent suites on this kernel in a virtual machine: 5.10, 6.1 or 6.12
     #[arg(long, value_name = "VERSION")]
     kernel: Vec<kernels::Line>,
-    /// With --kernel: every scenario, also where that kernel can make no difference
+    /// With --kernel: every suite and scenario, also where that kernel can make no difference
     #[arg(long, requires = "kernel")]
     full: bool,
     /// Rewrite the expectations of scenario files and reference pages

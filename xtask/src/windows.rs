@@ -91,9 +91,6 @@ fn build(toolchain: &WindowsToolchain) -> Result<PathBuf> {
         .args(toolchain.target_args())
         .arg("--target-dir")
         .arg(target_dir())
-        // Nothing here is measured: what compiles fastest is best, and no optimisation halves
-        // the time of the first build.
-        .args(["--config", "profile.dev.package.\"*\".opt-level=0"])
         .args(["--config", "profile.dev.debug=0"])
         .env("CARGO_ENCODED_RUSTFLAGS", "-Dwarnings");
     let built = cargo::build(&mut command)
