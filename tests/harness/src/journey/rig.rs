@@ -175,16 +175,15 @@ impl Rig {
     /// Sends all of `sent` and gives what was seen, by number.
     fn fly(&mut self, sent: &[(Entry, Datagram)]) -> Result<HashMap<u32, Vec<Sighting>>> {
         let here = Here::pin()?;
-        let mut devices = BTreeSet::new();
+        let mut entries = BTreeSet::new();
         for (entry, datagram) in sent {
             self.send(entry, datagram)?;
-            if *entry != Entry::Node {
-                devices.insert(entry.clone());
-            }
+            entries.insert(entry.clone());
         }
-        // One behind the packets of each device, and one behind what the node sends to itself.
+        // One behind the packets of each device, and of the node: what leaves may stand in a queue that
+        // another processor empties. And one behind what the node sends to itself.
         let mut canaries = BTreeSet::new();
-        for (entry, [source, destination]) in devices
+        for (entry, [source, destination]) in entries
             .into_iter()
             .map(|entry| (entry, ABROAD))
             .chain([(Entry::Node, AT_HOME)])

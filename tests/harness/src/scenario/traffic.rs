@@ -92,10 +92,12 @@ pub(super) fn play<'w>(
         .iter()
         .copied()
         .partition(|listener| addresses.contains(&listener.address.ip()));
-    let _servers = [
-        Server::start(&endpoints, &in_pods)?,
-        Server::start(world.node(), &on_host)?,
-    ];
+    let mut servers = Vec::new();
+    for (host, listen) in [(&endpoints, in_pods), (world.node(), on_host)] {
+        if !listen.is_empty() {
+            servers.push(Server::start(host, &listen)?);
+        }
+    }
 
     let lacks = subject.lacks()?;
     let mut witness = Witness {
