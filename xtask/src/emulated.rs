@@ -14,7 +14,7 @@ use crate::progress::{quoted, seconds};
 use crate::setup::{self, Needs};
 use crate::suites;
 use crate::tally::Tally;
-use crate::test::{
+use crate::test_programs::{
     AGENT_ENV, EMULATED_ENV, SUITES_DIR, build_agent, ensure_any, program, tests_of,
 };
 use crate::vm::{self, kernels};

@@ -25,6 +25,7 @@ mod stop;
 mod suites;
 mod tally;
 mod test;
+mod test_programs;
 mod tidy;
 mod vm;
 mod windows;

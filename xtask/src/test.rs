@@ -1,29 +1,23 @@
 //! `cargo xtask test`: the quick tests, all tests, or the kernel-dependent ones on other kernels.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use xtask::paths;
+use anyhow::{Result, ensure};
 
 use crate::cargo::{self, Object, cargo};
 use crate::choice::Choice;
 use crate::emulated::{self, Wanted};
-use crate::progress::{seconds, shell_line};
+use crate::progress::seconds;
 use crate::setup::{self, Needs, apt};
-use crate::suites::{self, Part};
+use crate::suites;
 use crate::tally::Tally;
+use crate::test_programs::{AGENT_ENV, build_agent, ensure_any, program, tests_of};
 use crate::vm::{self, kernels};
 
 /// Makes suites rewrite their expectations in place of comparing with them.
 pub(crate) const BLESS_ENV: &str = "CULVERT_BLESS";
-
-/// Names the agent that suites run.
-pub(crate) const AGENT_ENV: &str = "CULVERT_AGENT";
-
-/// Set to 1, tells suites that the processors are emulated.
-pub(crate) const EMULATED_ENV: &str = "CULVERT_EMULATED";
 
 /// Names the backend that the suite `conformance` runs.
 const BACKEND_ENV: &str = "CULVERT_BACKEND";
@@ -33,12 +27,6 @@ const RANDOM_ENV: &str = "CULVERT_RANDOM";
 
 /// The number of the first walk through them.
 const SEED_ENV: &str = "CULVERT_SEED";
-
-/// Where cargo runs the suites.
-pub(crate) const SUITES_DIR: &str = "tests";
-
-/// The program that runs in the pods of tests.
-pub(crate) const POD: &str = "culvert-pod";
 
 /// Options of `test`.
 #[derive(clap::Args)]
@@ -173,50 +161,6 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
     Ok(passed)
 }
 
-pub(crate) fn ensure_any(chose_any: bool, arguments: &[String]) -> Result<()> {
-    ensure!(
-        chose_any,
-        "no test of those suites is called so: {}",
-        arguments.join(" ")
-    );
-    Ok(())
-}
-
-/// Builds a test program.
-pub(crate) fn program(part: &Part<'_>, object: Object) -> Result<PathBuf> {
-    let name = &part.program.name;
-    let built = cargo::build(cargo("test", object).args(["--no-run", "--test", name]))?;
-    Ok(cargo::the(name, &built)?.path.clone())
-}
-
-/// The arguments that have a program run the tests that are meant; `None` if there is none.
-pub(crate) fn tests_of(
-    part: &Part<'_>,
-    program: &Path,
-    choice: &Choice,
-) -> Result<Option<Vec<String>>> {
-    let mut command = Command::new(program);
-    command
-        .args(["--list", "--format", "terse"])
-        .current_dir(paths::workspace_root().join(SUITES_DIR));
-    let line = shell_line(&command);
-    let output = command.stderr(Stdio::inherit()).output();
-    let output = output.with_context(|| format!("starting `{line}`"))?;
-    ensure!(
-        output.status.success(),
-        "`{line}` failed ({})",
-        output.status
-    );
-    let listed = String::from_utf8(output.stdout).with_context(|| format!("reading `{line}`"))?;
-    let names = choice.among(&listed, &part.suites);
-    if names.is_empty() {
-        return Ok(None);
-    }
-    let options = choice.options.iter().map(String::as_str);
-    let arguments = ["--exact"].into_iter().chain(options).chain(names);
-    Ok(Some(arguments.map(str::to_owned).collect()))
-}
-
 /// All tests on this machine's kernel, for CI.
 pub(crate) fn all(tally: &mut Tally) -> Result<bool> {
     let agent = prepare_full_run()?;
@@ -237,20 +181,4 @@ fn prepare_full_run() -> Result<PathBuf> {
     );
     setup::ensure(Needs::HOST)?;
     build_agent(Object::Embedded)
-}
-
-/// Builds the agent, and what runs in pods. As tests are built, which is what the smallest of them is
-/// for: with the features that all packages and their tests ask for, so that cargo compiles what they
-/// stand on once.
-pub(crate) fn build_agent(object: Object) -> Result<PathBuf> {
-    let programs = [
-        "--bin",
-        "proxy-agent",
-        "--bin",
-        POD,
-        "--test",
-        "dependencies",
-    ];
-    let built = cargo::build(cargo("build", object).args(programs))?;
-    Ok(cargo::the("proxy-agent", &built)?.path.clone())
 }

@@ -19,7 +19,7 @@ use crate::progress::{self, seconds};
 use crate::setup::{self, Needs};
 use crate::skips;
 use crate::tally::Tally;
-use crate::test;
+use crate::test_programs;
 
 mod compare;
 mod inputs;
@@ -63,7 +63,7 @@ pub(crate) fn check(tally: &mut Tally) -> Result<bool> {
         Ok(_) => Object::Embedded,
         Err(_) => Object::Skipped,
     };
-    let native = test::build_agent(object)?;
+    let native = test_programs::build_agent(object)?;
     let started = Instant::now();
     wine.start()?;
     println!("wine is ready after {}", seconds(started.elapsed()));

@@ -8,7 +8,7 @@ use anyhow::{Error, Result};
 
 use crate::cargo::{self, Object, cargo};
 use crate::setup::{self, Needs};
-use crate::test::{AGENT_ENV, POD};
+use crate::test_programs::{AGENT_ENV, POD};
 
 /// Options of `demo` and `bench`.
 #[derive(clap::Args)]
