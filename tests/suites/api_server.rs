@@ -2,6 +2,8 @@
 //! BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "api_server/absent.rs"]
+mod absent;
 #[path = "api_server/partition.rs"]
 mod partition;
 
@@ -16,10 +18,8 @@ use std::{
 
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
-    api_server::{
-        ApiServer, Authority, Credentials, Fault, Kind, On, Options, Request, Verb, Versions,
-    },
-    pod::{Load, Transport},
+    api_server::{ApiServer, Authority, Credentials, Fault, Kind, On, Options, Request},
+    pod::Transport,
     process::Process,
     requires::{self, PRIVILEGED},
     shop::{dns6, frontend, frontend6, http, service},
@@ -127,28 +127,6 @@ fn until_http(agent: &mut Agent<'_>, prober: &mut Prober, numbers: &[u8]) {
     until_answers(agent, prober, Transport::Tcp, frontend(1, 80), &expected);
 }
 
-fn start_load(prober: &mut Prober) {
-    prober
-        .load_start(Load {
-            name: "load".to_owned(),
-            transport: Transport::Http,
-            to: frontend(1, 80),
-            threads: 1,
-            pause: Duration::from_micros(500),
-            keep: false,
-        })
-        .unwrap();
-}
-
-/// The load has gone on, and not one request has failed.
-fn assert_goes_on(prober: &mut Prober, when: &str) {
-    let report = prober.load_wait("load", 25).unwrap();
-    assert!(
-        report.failures.is_empty() && report.answered > 0,
-        "{when}: {report:?}"
-    );
-}
-
 fn state(agent: &Agent<'_>) -> Value {
     let mut command = agent.command("state").unwrap();
     command.args(["--output", "json"]);
@@ -219,81 +197,6 @@ fn nothing_is_programmed_before_every_kind_was_listed() {
     cluster.server.drop_connections().unwrap();
     agent.wait_for("serving").unwrap();
     until_http(&mut agent, &mut prober, &[1]);
-}
-
-#[test]
-fn no_request_fails_while_the_api_server_restarts() {
-    if !requires::met("api_server", PRIVILEGED) {
-        return;
-    }
-    let cluster = Cluster::serving(&[1]);
-    let (mut agent, mut prober) = cluster.launch();
-    start_load(&mut prober);
-    for (versions, endpoint) in [
-        (Versions::GoOn, 2),
-        (Versions::Forget, 3),
-        (Versions::GoOn, 4),
-    ] {
-        assert_goes_on(&mut prober, "before the restart");
-        cluster.server.stop().unwrap();
-        // Both at once: a change to an endpoint that is not there would be a failure of ours.
-        cluster.server.apply_yaml(&service(1, &[endpoint])).unwrap();
-        assert_goes_on(&mut prober, "without an API server");
-        cluster.server.restart(versions).unwrap();
-        let mut other = cluster.prober();
-        until_http(&mut agent, &mut other, &[endpoint]);
-    }
-    let report = prober.load_stop("load").unwrap();
-    assert!(report.failures.is_empty(), "{report:?}");
-}
-
-#[test]
-fn an_agent_that_starts_without_an_api_server_leaves_what_is_served() {
-    if !requires::met("api_server", PRIVILEGED) {
-        return;
-    }
-    let cluster = Cluster::serving(&[1]);
-    let (mut agent, mut prober) = cluster.launch();
-    start_load(&mut prober);
-    cluster.server.stop().unwrap();
-    agent.wait_for("API server lost").unwrap();
-    assert_goes_on(&mut prober, "without an API server");
-    agent.kill().unwrap();
-    assert_goes_on(&mut prober, "without an agent");
-    agent.spawn().unwrap();
-    agent.wait_for("API server not reached").unwrap();
-    assert_goes_on(&mut prober, "with an agent that knows nothing");
-    cluster.server.apply_yaml(&service(1, &[1, 2])).unwrap();
-    cluster.server.accept().unwrap();
-    let serving = agent.wait_for("serving").unwrap();
-    assert_eq!(serving.flag("adopted"), Some(true));
-    let mut other = cluster.prober();
-    until_http(&mut agent, &mut other, &[1, 2]);
-    let report = prober.load_stop("load").unwrap();
-    assert!(report.failures.is_empty(), "{report:?}");
-}
-
-#[test]
-fn an_agent_that_gets_only_half_of_the_lists_leaves_what_is_served() {
-    if !requires::met("api_server", PRIVILEGED) {
-        return;
-    }
-    let cluster = Cluster::serving(&[1]);
-    let (mut agent, mut prober) = cluster.launch();
-    start_load(&mut prober);
-    agent.terminate().unwrap();
-    cluster
-        .server
-        .inject(Fault::Silent, On::any().kind(Kind::EndpointSlice));
-    agent.spawn().unwrap();
-    let watched = |seen: &proxy_tests::api_server::Sight| {
-        let asked = seen.count(Verb::StreamingList, Kind::EndpointSlice);
-        (asked > 1 && seen.open(Kind::Service) > 0).then_some(())
-    };
-    cluster.server.wait("a watch", watched).unwrap();
-    assert_goes_on(&mut prober, "with an agent that knows no endpoints");
-    let report = prober.load_stop("load").unwrap();
-    assert!(report.failures.is_empty(), "{report:?}");
 }
 
 #[test]
