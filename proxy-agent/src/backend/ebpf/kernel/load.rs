@@ -154,8 +154,8 @@ fn load_object(
     let level = if kernel_log { LOG_DEBUG } else { LOG_OFF };
     let host_netns = netns::host();
     let mut loader = EbpfLoader::new();
-    // The reason of a refusal, without the way to it: that has megabytes, for which the verifier is
-    // run again and again, and names each helper that is called.
+    // The reason of a refusal, without the way to it: for that the verifier is run again with ever
+    // more room, and it names each helper that is called, refused or not.
     loader.verifier_log_level(VerifierLogLevel::STATS);
     loader
         .override_global(HAS_SET_RETVAL, &variant.has_set_retval, true)
