@@ -8,7 +8,8 @@ use crate::vm::kernels::Line;
 
 /// What depends on the kernel, and where it is run.
 const SUITES: &[(&str, &[Line])] = &[
-    // Links, pins and batches of map entries: the oldest has them all, and none changed since.
+    // Links, pins and batches of map entries: the oldest has them all, and the machine's own is newer
+    // than any here.
     ("adopt", &[Line::V5_10]),
     ("repair", &[Line::V5_10]),
     // What an agent leaves and the next one takes over, under load: at both ends.
