@@ -65,7 +65,7 @@ pub(crate) fn check(tally: &mut Tally) -> Result<bool> {
     };
     let native = test_programs::build_agent(object)?;
     let started = Instant::now();
-    wine.start()?;
+    let _server = wine.start()?;
     println!("wine is ready after {}", seconds(started.elapsed()));
     let inputs = tempfile::tempdir().context("making a directory for manifests")?;
     let cases = inputs::cases(paths::workspace_root(), inputs.path())?;

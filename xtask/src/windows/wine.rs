@@ -16,11 +16,19 @@ const OFF_PATH: &str = "/usr/lib/wine/wine64";
 /// where a machine allows less than it expects.
 const LIMIT: &str = "180";
 
+/// How long wine's server stays without a program to serve, in seconds, should this process be
+/// killed.
+const SERVER_STAYS: &str = "-p60";
+
 /// A wine, and what it takes for drive C.
 pub(crate) struct Wine {
     program: PathBuf,
     prefix: PathBuf,
 }
+
+/// Wine's server, which ends with this value. Left to itself it goes three seconds after the last
+/// program, and a program that is started while it goes is killed: exit code 1, not a word.
+pub(super) struct Server<'a>(&'a Wine);
 
 /// Where the program is.
 pub(crate) fn program() -> Option<PathBuf> {
@@ -37,16 +45,27 @@ impl Wine {
         })
     }
 
-    /// Makes the prefix, which takes ten seconds, unless it is there.
-    pub(super) fn start(&self) -> Result<()> {
-        // Written last.
-        if self.prefix.join("system.reg").is_file() {
-            return Ok(());
-        }
+    /// Starts the server, and makes the prefix unless it is there, which takes ten seconds.
+    pub(super) fn start(&self) -> Result<Server<'_>> {
         fs::create_dir_all(&self.prefix)
             .with_context(|| format!("making {}", self.prefix.display()))?;
-        let mut boot = self.command(Path::new("wineboot"), &["--update".to_owned()]);
-        progress::run_quietly("starting wine", &mut boot)
+        // One that is about to go would not become one that stays.
+        self.server("-k").status().ok();
+        progress::run(&mut self.server(SERVER_STAYS))?;
+        let server = Server(self);
+        // Written last.
+        if !self.prefix.join("system.reg").is_file() {
+            let mut boot = self.command(Path::new("wineboot"), &["--update".to_owned()]);
+            progress::run_quietly("starting wine", &mut boot)?;
+        }
+        Ok(server)
+    }
+
+    /// Asks something of the server. It is installed beside the program.
+    fn server(&self, what: &str) -> Command {
+        let mut command = Command::new(self.program.with_file_name("wineserver"));
+        command.arg(what).env("WINEPREFIX", &self.prefix);
+        command
     }
 
     /// Runs a program for Windows with these arguments.
@@ -58,11 +77,18 @@ impl Wine {
             .arg(program)
             .args(arguments)
             .env("WINEPREFIX", &self.prefix)
-            .env("WINEDEBUG", "-all")
+            // What it cannot do is worth a line; what it has not got is not.
+            .env("WINEDEBUG", "fixme-all")
             // No offers to download what we do not use, and no entries in anybody's menus.
             .env("WINEDLLOVERRIDES", "mscoree,mshtml=;winemenubuilder.exe=d")
             .env_remove("DISPLAY")
             .env_remove("WAYLAND_DISPLAY");
         command
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        self.0.server("-k").status().ok();
     }
 }
