@@ -2,63 +2,31 @@
 //! becomes of either. Needs root and BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use proxy_tests::{
-    Agent, AgentOptions, BrainProcess, Prober, Shop,
+    Agent, AgentOptions, BrainProcess, Prober, Shop, Traffic,
     agent::LIMIT,
-    pod::{Load, Transport},
+    pod::Transport,
     process::Process,
     requires::{self, PRIVILEGED},
-    shop::{answers, frontend, http, service},
+    shop::{LoadKind, answers, frontend, http, loads, service},
 };
 use serde_json::{Value, json};
 
 const SUITE: &str = "node_api";
-const LOADS: [(&str, Transport, u16, bool); 3] = [
-    ("http", Transport::Http, 80, false),
-    ("tcp-kept", Transport::Tcp, 80, true),
-    ("udp", Transport::Udp, 53, false),
+const LOADS: [LoadKind; 3] = [
+    ("http", Transport::Http, false, false),
+    ("tcp-kept", Transport::Tcp, true, false),
+    ("udp", Transport::Udp, false, false),
 ];
 
-/// Requests that go on all the time, none of which may fail.
-struct Requests(Prober);
-
-impl Requests {
-    fn start(shop: &Shop) -> Self {
-        let mut prober = Prober::start(&shop.client).unwrap();
-        for (name, transport, port, keep) in LOADS {
-            let load = Load {
-                name: name.to_owned(),
-                transport,
-                to: frontend(1, port),
-                threads: 1,
-                pause: Duration::from_micros(500),
-                keep,
-            };
-            prober.load_start(load).unwrap();
-        }
-        Self(prober)
-    }
-
-    /// Waits until each has gone on for a while.
-    fn go_on(&mut self, when: &str) {
-        let more = LOADS.map(|(name, ..)| (name, 25));
-        for (report, (name, _)) in self.0.loads_wait(&more).unwrap().iter().zip(more) {
-            assert!(report.failures.is_empty(), "{when}, {name}: {report:?}");
-        }
-    }
-
-    fn end(mut self) {
-        for (name, ..) in LOADS {
-            let report = self.0.load_stop(name).unwrap();
-            assert!(report.failures.is_empty(), "{name}: {report:?}");
-        }
-    }
+fn requests(shop: &Shop) -> Traffic {
+    Traffic::start("pod", &shop.client, loads(1, &LOADS)).unwrap()
 }
 
 fn brain<'w>(shop: &'w Shop, cluster: &str) -> BrainProcess<'w> {
@@ -113,8 +81,8 @@ fn a_brain_that_goes_away_leaves_the_last_state_in_force_and_the_next_one_goes_o
     let mut brain = brain(&shop, &service(1, &[1, 2, 3]));
     let mut agent = follower(&shop, &brain);
     agent.launch().unwrap();
-    let mut requests = Requests::start(&shop);
-    requests.go_on("with a brain");
+    let mut requests = requests(&shop);
+    requests.goes_on("with a brain").unwrap();
     let before = facts(&agent);
     assert_eq!(before["source"], format!("brain {}", brain.target()));
     assert_eq!(before["stale"], Value::Null);
@@ -122,7 +90,7 @@ fn a_brain_that_goes_away_leaves_the_last_state_in_force_and_the_next_one_goes_o
     brain.kill().unwrap();
     let lost = agent.wait_for("brain lost").unwrap();
     let reason = lost.text("reason").unwrap().to_owned();
-    requests.go_on("without a brain");
+    requests.goes_on("without a brain").unwrap();
     let alone = facts(&agent);
     assert_eq!(alone["inForce"], true);
     assert_eq!(alone["revision"], before["revision"]);
@@ -135,7 +103,7 @@ fn a_brain_that_goes_away_leaves_the_last_state_in_force_and_the_next_one_goes_o
     brain.start("node-a").unwrap();
     agent.wait_for("brain connected").unwrap();
     agent.wait_for("synced").unwrap();
-    requests.go_on("with the next brain");
+    requests.goes_on("with the next brain").unwrap();
     let client = until_in_force(&brain);
     assert_eq!(client["name"], "ebpf");
     assert_eq!(client["connected"], true);
@@ -145,9 +113,9 @@ fn a_brain_that_goes_away_leaves_the_last_state_in_force_and_the_next_one_goes_o
     let reached = |prober: &mut Prober, number| {
         answers(prober, Transport::Tcp, frontend(number, 80)).unwrap()
     };
-    assert_eq!(reached(&mut requests.0, 1), [2, 3].map(http).into());
-    assert_eq!(reached(&mut requests.0, 2), [http(4)].into());
-    requests.end();
+    assert_eq!(reached(&mut requests.prober, 1), [2, 3].map(http).into());
+    assert_eq!(reached(&mut requests.prober, 2), [http(4)].into());
+    requests.stop().unwrap();
 }
 
 #[test]
@@ -212,27 +180,33 @@ fn no_request_fails_while_the_node_side_is_killed_and_starts_again_with_and_with
     let mut brain = brain(&shop, &service(1, &[1, 2, 3]));
     let mut agent = follower(&shop, &brain);
     agent.launch().unwrap();
-    let mut requests = Requests::start(&shop);
+    let mut requests = requests(&shop);
     for round in 0..3 {
         agent.kill().unwrap();
-        requests.go_on(&format!("round {round}, without the node side"));
+        requests
+            .goes_on(&format!("round {round}, without the node side"))
+            .unwrap();
         let serving = agent.launch().unwrap();
         assert_eq!(serving.flag("adopted"), Some(true));
-        requests.go_on(&format!("round {round}, with the node side again"));
+        requests
+            .goes_on(&format!("round {round}, with the node side again"))
+            .unwrap();
     }
     brain.kill().unwrap();
     agent.kill().unwrap();
     agent.spawn().unwrap();
     agent.wait_for("brain not reached").unwrap();
-    requests.go_on("without anybody who knows what to do");
+    requests
+        .goes_on("without anybody who knows what to do")
+        .unwrap();
     // What the brain said to the last one is not known here: there is no state to be asked for.
     let unknown = Process::run("state", agent.command("state").unwrap(), LIMIT).unwrap();
     assert_ne!(unknown.code, Some(0), "{unknown:?}");
     brain.start("node-a").unwrap();
     let serving = agent.wait_for("serving").unwrap();
     assert_eq!(serving.flag("adopted"), Some(true));
-    requests.go_on("with everybody again");
-    requests.end();
+    requests.goes_on("with everybody again").unwrap();
+    requests.stop().unwrap();
 }
 
 #[test]
@@ -270,7 +244,7 @@ fn the_brain_of_another_node_is_refused_and_what_is_in_force_stays() {
     let mut brain = brain(&shop, &service(1, &[1]));
     let mut agent = follower(&shop, &brain);
     agent.launch().unwrap();
-    let mut requests = Requests::start(&shop);
+    let mut requests = requests(&shop);
     brain.kill().unwrap();
     agent.wait_for("brain lost").unwrap();
     brain.apply(&service(1, &[2])).unwrap();
@@ -284,11 +258,11 @@ fn the_brain_of_another_node_is_refused_and_what_is_in_force_stays() {
                     .is_some_and(|text| text.contains(refusal))
         })
         .unwrap();
-    requests.go_on("with the brain of another node");
+    requests.goes_on("with the brain of another node").unwrap();
     let facts = facts(&agent);
     let reason = facts["stale"]["reason"].as_str().unwrap();
     assert!(reason.contains(refusal), "{reason}");
-    let reached = answers(&mut requests.0, Transport::Tcp, frontend(1, 80)).unwrap();
+    let reached = answers(&mut requests.prober, Transport::Tcp, frontend(1, 80)).unwrap();
     assert_eq!(reached, [http(1)].into());
-    requests.end();
+    requests.stop().unwrap();
 }

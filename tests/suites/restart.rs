@@ -2,19 +2,19 @@
 //! and BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::{collections::BTreeSet, fs, net::SocketAddr, time::Duration};
+use std::{collections::BTreeSet, fs, net::SocketAddr};
 
 use proxy_tests::{
-    Agent, AgentOptions, Prober, Shop,
-    pod::{Load, LoadReport, Transport},
+    Agent, AgentOptions, Prober, Shop, Traffic,
+    pod::Transport,
     requires::{self, PRIVILEGED},
-    shop::{answers, frontend, frontend6, http, service},
+    shop::{LoadKind, answers, frontend, frontend6, http, loads, service},
 };
 
 const FILE: &str = "cluster.yaml";
 
 /// Loads over every kind of socket, new ones and kept ones.
-const LOADS: [(&str, Transport, bool, bool); 7] = [
+const LOADS: [LoadKind; 7] = [
     ("http", Transport::Http, false, false),
     ("tcp-mapped", Transport::TcpMapped, false, false),
     ("tcp6-kept", Transport::Tcp, true, true),
@@ -24,45 +24,8 @@ const LOADS: [(&str, Transport, bool, bool); 7] = [
     ("udp-mapped-kept", Transport::UdpMapped, true, false),
 ];
 
-fn start_loads(prober: &mut Prober, number: u8) {
-    for (name, transport, keep, v6) in LOADS {
-        let port = if transport.is_udp() { 53 } else { 80 };
-        let to = if v6 {
-            frontend6(number, port)
-        } else {
-            frontend(number, port)
-        };
-        let (name, pause) = (name.to_owned(), Duration::from_micros(500));
-        prober
-            .load_start(Load {
-                name,
-                transport,
-                to,
-                threads: 1,
-                pause,
-                keep,
-            })
-            .unwrap();
-    }
-}
-
-/// Waits until each load has gone on for a while; none may have failed.
-fn assert_loads_go_on(prober: &mut Prober, when: &str) {
-    let more = LOADS.map(|(name, ..)| (name, 25));
-    for (report, (name, _)) in prober.loads_wait(&more).unwrap().iter().zip(more) {
-        assert_no_failure(report, name, when);
-    }
-}
-
-fn stop_loads(prober: &mut Prober) {
-    for (name, ..) in LOADS {
-        assert_no_failure(&prober.load_stop(name).unwrap(), name, "at the end");
-    }
-}
-
-fn assert_no_failure(report: &LoadReport, load: &str, when: &str) {
-    assert!(report.failures.is_empty(), "{when}, {load}: {report:?}");
-    assert!(report.answered > 0, "{when}, {load}: {report:?}");
+fn traffic(shop: &Shop) -> Traffic {
+    Traffic::start("pod", &shop.client, loads(1, &LOADS)).unwrap()
 }
 
 #[test]
@@ -75,8 +38,7 @@ fn no_request_fails_while_the_agent_is_killed_and_restarted() {
     let options = AgentOptions::default();
     let mut agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
     assert_eq!(agent.serving().unwrap().flag("adopted"), Some(false));
-    let mut prober = Prober::start(&shop.client).unwrap();
-    start_loads(&mut prober, 1);
+    let mut traffic = traffic(&shop);
     for round in 0..6 {
         let how = if round % 2 == 0 { "SIGKILL" } else { "SIGTERM" };
         if how == "SIGKILL" {
@@ -85,32 +47,30 @@ fn no_request_fails_while_the_agent_is_killed_and_restarted() {
             agent.terminate()
         }
         .unwrap();
-        assert_loads_go_on(
-            &mut prober,
-            &format!("round {round}, without an agent after {how}"),
-        );
+        traffic
+            .goes_on(&format!("round {round}, without an agent after {how}"))
+            .unwrap();
         agent.launch().unwrap();
         assert_eq!(
             agent.serving().unwrap().flag("adopted"),
             Some(true),
             "after {how}"
         );
-        assert_loads_go_on(
-            &mut prober,
-            &format!("round {round}, restarted after {how}"),
-        );
+        traffic
+            .goes_on(&format!("round {round}, restarted after {how}"))
+            .unwrap();
     }
     // Killed again and again while it starts, at whatever it is just doing.
     agent.kill().unwrap();
     for requests in [0, 5, 10, 15, 20, 25, 30, 40, 60, 80] {
         agent.spawn().unwrap();
-        prober.load_wait("http", requests).unwrap();
+        traffic.prober.load_wait("http", requests).unwrap();
         agent.kill().unwrap();
     }
-    assert_loads_go_on(&mut prober, "killed while starting");
+    traffic.goes_on("killed while starting").unwrap();
     agent.launch().unwrap();
-    assert_loads_go_on(&mut prober, "restarted for good");
-    stop_loads(&mut prober);
+    traffic.goes_on("restarted for good").unwrap();
+    traffic.stop().unwrap();
 }
 
 #[test]
@@ -122,8 +82,7 @@ fn no_request_fails_while_endpoints_are_replaced() {
     let options = AgentOptions::default();
     let cluster = service(1, &[1, 2]);
     let mut agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
-    let mut prober = Prober::start(&shop.client).unwrap();
-    start_loads(&mut prober, 1);
+    let mut traffic = traffic(&shop);
     for endpoints in [
         &[2, 3][..],
         &[3, 4],
@@ -134,15 +93,15 @@ fn no_request_fails_while_endpoints_are_replaced() {
     ] {
         agent.apply_and_sync(FILE, &service(1, endpoints)).unwrap();
         let when = format!("endpoints {endpoints:?}");
-        assert_loads_go_on(&mut prober, &when);
+        traffic.goes_on(&when).unwrap();
         let expected = endpoints.iter().map(|number| http(*number)).collect();
         assert_eq!(
-            answers(&mut prober, Transport::Tcp, frontend(1, 80)).unwrap(),
+            answers(&mut traffic.prober, Transport::Tcp, frontend(1, 80)).unwrap(),
             expected,
             "{when}"
         );
     }
-    stop_loads(&mut prober);
+    traffic.stop().unwrap();
 }
 
 #[test]
@@ -203,8 +162,7 @@ fn maps_of_another_shape_are_rebuilt_and_no_request_fails() {
     let cluster = [service(1, &[1, 2, 3]), service(2, &[4])].concat();
     let options = AgentOptions::default();
     let mut agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
-    let mut prober = Prober::start(&shop.client).unwrap();
-    start_loads(&mut prober, 1);
+    let mut traffic = traffic(&shop);
     let services = agent.pins().path().join("services-v1");
 
     // Another size.
@@ -212,7 +170,7 @@ fn maps_of_another_shape_are_rebuilt_and_no_request_fails() {
     agent.options().arguments = vec!["--map-size=SLOTS=5000".into(), "--map-size=SETS=900".into()];
     agent.launch().unwrap();
     assert_eq!(agent.serving().unwrap().flag("adopted"), Some(false));
-    assert_loads_go_on(&mut prober, "another size");
+    traffic.goes_on("another size").unwrap();
 
     // Another key size under a known name.
     agent.kill().unwrap();
@@ -221,16 +179,16 @@ fn maps_of_another_shape_are_rebuilt_and_no_request_fails() {
     fs::rename(&slots, &sets).unwrap();
     fs::rename(&aside, &slots).unwrap();
     agent.launch().unwrap();
-    assert_loads_go_on(&mut prober, "another key size");
+    traffic.goes_on("another key size").unwrap();
 
     // Pins of another ABI version, older or newer.
     for version in ["services-v0", "services-v77"] {
         agent.kill().unwrap();
         fs::rename(&services, agent.pins().path().join(version)).unwrap();
-        assert_loads_go_on(&mut prober, "without an agent");
+        traffic.goes_on("without an agent").unwrap();
         agent.launch().unwrap();
         assert_eq!(agent.serving().unwrap().flag("adopted"), Some(false));
-        assert_loads_go_on(&mut prober, version);
+        traffic.goes_on(version).unwrap();
         let left: Vec<_> = agent.pins().entries();
         assert!(
             !left.iter().any(|path| path.starts_with(version)),
@@ -238,8 +196,8 @@ fn maps_of_another_shape_are_rebuilt_and_no_request_fails() {
         );
     }
     assert_eq!(
-        answers(&mut prober, Transport::Tcp, frontend(2, 80)).unwrap(),
+        answers(&mut traffic.prober, Transport::Tcp, frontend(2, 80)).unwrap(),
         [http(4)].into()
     );
-    stop_loads(&mut prober);
+    traffic.stop().unwrap();
 }

@@ -2,27 +2,23 @@
 //! fails, and nothing of the first one is left. Needs root and BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::{process::Command, time::Duration};
+use std::process::Command;
 
 use proxy_tests::{
-    Agent, AgentOptions, Prober, Shop,
+    Agent, AgentOptions, Shop, Traffic,
     agent::LIMIT,
-    pod::{Load, LoadReport, Transport},
+    pod::{Load, Transport},
     process::Process,
     requires::{self, NFTABLES, Need, PRIVILEGED},
-    shop::{frontend, frontend6, service},
-    world::Host,
+    shop::{LoadKind, loads, service},
 };
 use serde_json::Value;
 
 const SUITE: &str = "switch";
 const FILE: &str = "cluster.yaml";
 
-/// Its name, what is sent, whether always from the same socket, and whether over IPv6.
-type TheLoad = (&'static str, Transport, bool, bool);
-
 /// New connections all the time, and such that stay.
-const LOADS: [TheLoad; 7] = [
+const LOADS: [LoadKind; 7] = [
     ("http", Transport::Http, false, false),
     ("tcp6", Transport::Tcp, false, true),
     ("tcp-mapped", Transport::TcpMapped, false, false),
@@ -32,63 +28,17 @@ const LOADS: [TheLoad; 7] = [
     ("udp6", Transport::Udp, false, true),
 ];
 
-/// A prober under load.
-struct Traffic {
-    prober: Prober,
-    names: Vec<&'static str>,
+fn from_a_pod(shop: &Shop) -> Traffic {
+    let traffic = Traffic::start("pod", &shop.client, loads(1, &LOADS)).unwrap();
+    traffic.excusing(excused)
 }
 
-impl Traffic {
-    /// From a pod.
-    fn of_pod(shop: &Shop) -> Self {
-        Self::start(&shop.client, &LOADS)
-    }
-
-    /// From the node itself.
-    fn of_node(shop: &Shop) -> Self {
-        let whole = requires::met(SUITE, &[Need::RightSocket]);
-        let loads = LOADS.iter().filter(|(name, ..)| whole || *name != "tcp6");
-        Self::start(shop.world.node(), loads)
-    }
-
-    fn start<'a>(host: &Host, loads: impl IntoIterator<Item = &'a TheLoad>) -> Self {
-        let mut prober = Prober::start(host).unwrap();
-        let mut names = Vec::new();
-        for (name, transport, keep, v6) in loads.into_iter().copied() {
-            let port = if transport.is_udp() { 53 } else { 80 };
-            let to = if v6 {
-                frontend6(1, port)
-            } else {
-                frontend(1, port)
-            };
-            let load = Load {
-                name: name.to_owned(),
-                transport,
-                to,
-                threads: 1,
-                pause: Duration::from_micros(500),
-                keep,
-            };
-            prober.load_start(load).unwrap();
-            names.push(name);
-        }
-        Self { prober, names }
-    }
-
-    /// Waits for more requests of each kind, of which none may fail.
-    fn goes_on(&mut self, when: &str) {
-        let more: Vec<_> = self.names.iter().map(|name| (*name, 25)).collect();
-        for (report, (name, _)) in self.prober.loads_wait(&more).unwrap().iter().zip(more) {
-            assert_none_failed(report, name, when);
-        }
-    }
-
-    fn stop(mut self) {
-        for name in self.names {
-            let report = self.prober.load_stop(name).unwrap();
-            assert_none_failed(&report, name, "at the end");
-        }
-    }
+fn from_the_node(shop: &Shop) -> Traffic {
+    let mut loads = loads(1, &LOADS);
+    let whole = requires::met(SUITE, &[Need::RightSocket]);
+    loads.retain(|load| whole || load.name != "tcp6");
+    let traffic = Traffic::start("node", shop.world.node(), loads).unwrap();
+    traffic.excusing(excused)
 }
 
 /// An answer that is under way while the eBPF programs are taken away is not given the address that
@@ -97,13 +47,9 @@ const UNDER_WAY: &str = "recvfrom shows ";
 /// Nobody is left then to say what a socket dialled that stays connected.
 const PEER: &str = "getpeername shows ";
 
-fn assert_none_failed(report: &LoadReport, name: &str, when: &str) {
-    let mut failures = report.failures.iter();
-    let excused = failures.all(|(what, count)| {
-        let under_way = name.starts_with("udp") && what.starts_with(UNDER_WAY) && *count <= 3;
-        under_way || name.starts_with("kept") && what.starts_with(PEER)
-    });
-    assert!(excused, "{name}, {when}: {report:?}");
+fn excused(load: &Load, what: &str, count: u64) -> bool {
+    let under_way = load.transport.is_udp() && what.starts_with(UNDER_WAY) && count <= 3;
+    under_way || load.keep && what.starts_with(PEER)
 }
 
 fn mode(name: &str) -> AgentOptions {
@@ -131,7 +77,7 @@ fn a_restart_with_another_backend_fails_no_connection() {
     let shop = Shop::routed().unwrap();
     let files = [(FILE, &*service(1, &[1, 2, 3]))];
     let mut agent = Agent::start(&shop.world, mode("ebpf"), &files).unwrap();
-    let (mut pod, mut node) = (Traffic::of_pod(&shop), Traffic::of_node(&shop));
+    let (mut pod, mut node) = (from_a_pod(&shop), from_the_node(&shop));
     let mut from = "ebpf";
     for (number, (to, kill)) in (1..).zip([
         ("nftables", false),
@@ -144,8 +90,8 @@ fn a_restart_with_another_backend_fails_no_connection() {
             format!("before restart {number}, from {from} to {to}"),
             format!("after restart {number}, from {from} to {to}"),
         );
-        pod.goes_on(&before);
-        node.goes_on(&before);
+        pod.goes_on(&before).unwrap();
+        node.goes_on(&before).unwrap();
         if kill {
             agent.kill().unwrap();
         } else {
@@ -158,14 +104,14 @@ fn a_restart_with_another_backend_fails_no_connection() {
                 .wait_for("what another backend left is removed")
                 .unwrap();
         }
-        pod.goes_on(&after);
-        node.goes_on(&after);
+        pod.goes_on(&after).unwrap();
+        node.goes_on(&after).unwrap();
         assert_eq!(agent.serving().unwrap().text("backend"), Some(to));
         assert_eq!(agent.pins().entries().is_empty(), to == "nftables", "{to}");
         assert_eq!(has_table(&shop, "culvert"), to == "nftables", "{to}");
     }
-    pod.stop();
-    node.stop();
+    pod.stop().unwrap();
+    node.stop().unwrap();
     // The one that stays was begun with the first backend, or led on by the last.
     assert!(!has_table(&shop, "culvert"));
 }
@@ -179,8 +125,8 @@ fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
     let files = [(FILE, &*service(1, &[1, 2]))];
     let mut agent = Agent::start(&shop.world, mode("auto"), &files).unwrap();
     assert_eq!(agent.serving().unwrap().text("backend"), Some("ebpf"));
-    let mut pod = Traffic::of_pod(&shop);
-    pod.goes_on("before");
+    let mut pod = from_a_pod(&shop);
+    pod.goes_on("before").unwrap();
 
     let node_port = service(2, &[3]).replace(
         "{name: http, port: 80, protocol: TCP}",
@@ -203,7 +149,7 @@ fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
     agent
         .wait_for("what another backend left is removed")
         .unwrap();
-    pod.goes_on("after");
+    pod.goes_on("after").unwrap();
     assert!(agent.pins().entries().is_empty());
     let mut command = agent.command("state").unwrap();
     command.args(["-o", "json"]);
@@ -215,6 +161,6 @@ fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
     // It stays: one change of the dataplane is enough.
     agent.delete("more.yaml").unwrap();
     agent.wait_for("synced").unwrap();
-    pod.goes_on("in the end");
-    pod.stop();
+    pod.goes_on("in the end").unwrap();
+    pod.stop().unwrap();
 }

@@ -12,8 +12,8 @@ use std::{
 
 use proxy_agent::backend::nftables;
 use proxy_tests::{
-    Agent, AgentOptions, Prober, Server, World,
-    pod::{Listen, Load, LoadReport, Transport},
+    Agent, AgentOptions, Prober, Server, Traffic, World,
+    pod::{Listen, Load, Transport},
     requires::{self, NFTABLES, Need, PRIVILEGED},
     world::Host,
 };
@@ -157,46 +157,20 @@ fn loads() -> Vec<Load> {
 /// The node itself, as a client.
 const NODE: &str = "node";
 
-/// A prober under load.
-struct Traffic {
-    of: &'static str,
-    prober: Prober,
-    loads: Vec<Load>,
-}
-
-impl Traffic {
-    fn start(of: &'static str, host: &Host) -> Self {
-        let mut prober = Prober::start(host).unwrap();
-        let whole = of != NODE || requires::met(SUITE, &[Need::RightSocket]);
-        let loads = loads().into_iter();
-        let loads: Vec<_> = loads.filter(|load| whole || load.name != "tcp6").collect();
-        for load in &loads {
-            prober.load_start(load.clone()).unwrap();
-        }
-        Self { of, prober, loads }
-    }
-
-    /// Waits for more requests of each kind, of which none may fail.
-    fn goes_on(&mut self, when: &str) {
-        let more = |load: &Load| if load.keep { 8 * KEPT } else { 40 };
-        let loads = self.loads.iter();
-        let all: Vec<_> = loads.map(|load| (&*load.name, more(load).into())).collect();
-        for (report, (name, _)) in self.prober.loads_wait(&all).unwrap().iter().zip(all) {
-            assert_none_failed(report, self.of, name, when);
-        }
-    }
-}
-
 /// An answer that is under way while the eBPF programs are taken away is not given the address that
 /// was dialled: one for each socket at most.
 const UNDER_WAY: &str = "recvfrom shows ";
 
-fn assert_none_failed(report: &LoadReport, of: &str, name: &str, when: &str) {
-    let is_udp = name.starts_with("udp");
-    let mut failures = report.failures.iter();
-    let excused = failures
-        .all(|(what, count)| is_udp && what.starts_with(UNDER_WAY) && *count <= KEPT.into());
-    assert!(excused, "{of}, {name}, {when}: {report:?}");
+fn excused(load: &Load, what: &str, count: u64) -> bool {
+    load.transport.is_udp() && what.starts_with(UNDER_WAY) && count <= KEPT.into()
+}
+
+fn traffic(of: &'static str, host: &Host) -> Traffic {
+    let mut loads = loads();
+    let whole = of != NODE || requires::met(SUITE, &[Need::RightSocket]);
+    loads.retain(|load| whole || load.name != "tcp6");
+    let traffic = Traffic::start(of, host, loads).unwrap();
+    traffic.excusing(excused)
 }
 
 fn there_and_back(rules: Rules, to: &str) {
@@ -213,10 +187,14 @@ fn there_and_back(rules: Rules, to: &str) {
     let node = Node::new();
     node.kube_proxy(rules);
     let mut traffic = [
-        Traffic::start("pod", &node.client),
-        Traffic::start(NODE, node.world.node()),
+        traffic("pod", &node.client),
+        traffic(NODE, node.world.node()),
     ];
-    let mut all_go_on = |when: &str| traffic.iter_mut().for_each(|one| one.goes_on(when));
+    let mut all_go_on = |when: &str| {
+        for one in &mut traffic {
+            one.goes_on(when).unwrap();
+        }
+    };
     all_go_on("by kube-proxy");
     let options = AgentOptions {
         arguments: vec![format!("--proxy-mode={to}"), "--take-over".to_owned()],

@@ -36,10 +36,12 @@ pub mod process;
 pub mod requires;
 pub mod scenario;
 pub mod shop;
+pub mod traffic;
 pub mod world;
 
 pub use agent::{Agent, AgentOptions, BrainProcess};
 pub use pod::{Prober, Server};
 pub use scenario::Scenario;
 pub use shop::Shop;
+pub use traffic::Traffic;
 pub use world::{Host, World};

@@ -7,12 +7,13 @@ use std::{
     collections::BTreeSet,
     fmt::Write as _,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
 };
 
 use anyhow::{Result, anyhow};
 
 use crate::{
-    pod::{Listen, Prober, Server, Transport},
+    pod::{Listen, Load, Prober, Server, Transport},
     world::{Host, World},
 };
 
@@ -100,6 +101,26 @@ pub fn frontend6(number: u8, port: u16) -> SocketAddr {
         port,
     )
         .into()
+}
+
+/// The name of a load, what it sends, whether always from the same socket, and whether over IPv6.
+pub type LoadKind = (&'static str, Transport, bool, bool);
+
+/// Such loads, of one thread each, to the Service `number`.
+pub fn loads(number: u8, kinds: &[LoadKind]) -> Vec<Load> {
+    let one = |(name, transport, keep, over_v6): &LoadKind| {
+        let port = if transport.is_udp() { 53 } else { 80 };
+        let frontend = if *over_v6 { frontend6 } else { frontend };
+        Load {
+            name: (*name).to_owned(),
+            transport: *transport,
+            to: frontend(number, port),
+            threads: 1,
+            pause: Duration::from_micros(500),
+            keep: *keep,
+        }
+    };
+    kinds.iter().map(one).collect()
 }
 
 /// So many that one of eight endpoints, chosen at random, is missed once in 10^13 times.

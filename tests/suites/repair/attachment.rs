@@ -4,19 +4,18 @@ use std::{
     fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use proxy_agent::backend::ebpf::EbpfBackend;
 use proxy_common::names::{MAPS, SOCKET_PROGRAMS};
 use proxy_model::{Backend as _, DifferenceKind, RepairReport};
 use proxy_tests::{
-    Shop,
+    Shop, Traffic,
     bpf::{self, Pinned},
     bpffs::PinDir,
-    pod::{Load, Transport},
+    pod::Transport,
     requires::{self, PRIVILEGED},
-    shop::{frontend, service},
+    shop::{loads, service},
 };
 
 use super::rig::{Rig, options, shape, state};
@@ -80,33 +79,16 @@ fn no_request_fails_while_the_pin_directory_is_lost_and_comes_back() {
         return;
     }
     let mut rig = Rig::new(&service(1, &[1, 2]));
-    for (name, transport, keep) in [
-        ("http", Transport::Http, false),
-        ("udp", Transport::Udp, false),
-        ("udp-kept", Transport::Udp, true),
-    ] {
-        let port = if transport.is_udp() { 53 } else { 80 };
-        rig.prober
-            .load_start(Load {
-                name: name.to_owned(),
-                transport,
-                to: frontend(1, port),
-                threads: 1,
-                pause: Duration::from_micros(500),
-                keep,
-            })
-            .unwrap();
-    }
-    let go_on = |rig: &mut Rig, when: &str| {
-        let more = ["http", "udp", "udp-kept"].map(|name| (name, 25));
-        for (report, (name, _)) in rig.prober.loads_wait(&more).unwrap().iter().zip(more) {
-            assert!(report.failures.is_empty(), "{when}, {name}: {report:?}");
-        }
-    };
+    let kinds = [
+        ("http", Transport::Http, false, false),
+        ("udp", Transport::Udp, false, false),
+        ("udp-kept", Transport::Udp, true, false),
+    ];
+    let mut traffic = Traffic::start("pod", &rig.shop.client, loads(1, &kinds)).unwrap();
     let before = rig.pins.entries();
-    go_on(&mut rig, "before");
+    traffic.goes_on("before").unwrap();
     fs::remove_dir_all(rig.pins.path()).unwrap();
-    go_on(&mut rig, "without pins");
+    traffic.goes_on("without pins").unwrap();
     let directory = format!("pin directory {}", rig.pins.path().display());
     let objects: Vec<String> = MAPS
         .iter()
@@ -116,7 +98,7 @@ fn no_request_fails_while_the_pin_directory_is_lost_and_comes_back() {
     let mut expected = vec![(&*directory, DifferenceKind::Missing)];
     expected.extend(objects.iter().map(|one| (&**one, DifferenceKind::Unpinned)));
     rig.mend(&expected);
-    go_on(&mut rig, "with pins again");
+    traffic.goes_on("with pins again").unwrap();
     assert_eq!(rig.pins.entries(), before);
 
     // The directory is locked again: no second agent gets in.
@@ -129,9 +111,8 @@ fn no_request_fails_while_the_pin_directory_is_lost_and_comes_back() {
     map.delete_some(frontends.key_size as usize, 4).unwrap();
     rig.link("culvert_conn4").detach().unwrap();
     rig.repair();
-    for name in ["http", "udp", "udp-kept"] {
-        rig.prober.load_stop(name).unwrap();
-    }
+    // What it met meanwhile may have failed.
+    drop(traffic);
     rig.assert_whole();
 }
 
