@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use xtask::paths;
 
 mod links;
+mod locked;
 mod manifests;
 mod places;
 mod programs;
@@ -80,6 +81,7 @@ pub(crate) fn check() -> Result<bool> {
             &home,
         ));
         said.extend(manifests::check(&file));
+        said.extend(locked::check(&file));
         said.extend(programs::check(&file, &installed));
         if path == semantics::PAGE {
             said.extend(semantics::check(&file, &paths));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! proxy-agent brain --node-name node-a --manifests cluster.yaml --listen unix:///run/x.sock
-//! cargo run -p proxy-api --example print_state -- --target unix:///run/x.sock --once
+//! cargo run --locked -p proxy-api --example print_state -- --target unix:///run/x.sock --once
 //! ```
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Prints what the model costs: time per change, and memory. `cargo run --release -p proxy-model
+//! Prints what the model costs: time per change, and memory. `cargo run --locked --release -p proxy-model
 //! --example figures`.
 #![expect(
     clippy::disallowed_types,
