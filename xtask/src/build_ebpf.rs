@@ -9,6 +9,7 @@ use xtask::ebpf::{self, elf};
 use xtask::paths;
 
 use crate::progress::{self, seconds};
+use crate::setup::{self, Needs};
 
 /// Options of `build-ebpf`.
 #[derive(clap::Args)]
@@ -18,8 +19,16 @@ pub(crate) struct Args {
     dump: bool,
 }
 
+impl Args {
+    /// What this command needs.
+    pub(crate) fn needs(&self) -> Needs {
+        Needs::TOOLCHAIN.and_if(self.dump, Needs::DISASSEMBLER)
+    }
+}
+
 /// Builds, then lists the programs.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    setup::ensure(args.needs())?;
     let root = paths::workspace_root();
     let built = ebpf::build(root, std::env::consts::ARCH)?;
     let object = &built.object;

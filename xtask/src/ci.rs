@@ -24,6 +24,9 @@ use crate::{fuzz, test, tidy, windows};
 /// How long each fuzz target runs, in seconds.
 const FUZZING: u32 = 20;
 
+/// What this command needs.
+pub(crate) const NEEDS: Needs = Needs::ALL;
+
 /// A named part of the run. The action says whether it passed, and counts tests.
 type Step = (String, Box<dyn FnOnce(&mut Tally) -> Result<bool>>);
 
@@ -82,7 +85,7 @@ fn steps(full: bool) -> Vec<Step> {
         (name.to_owned(), Box::new(action))
     };
     let mut steps = vec![
-        step("set-up", |_| setup::ensure(Needs::ALL).map(|()| true)),
+        step("set-up", |_| setup::ensure(NEEDS).map(|()| true)),
         step("house rules", |_| tidy::check()),
         step("formatting", |_| done(&mut formatting())),
         step("tests", test::all),

@@ -11,7 +11,6 @@ use crate::cargo::Object;
 use crate::choice::Choice;
 use crate::matrix;
 use crate::progress::{quoted, seconds};
-use crate::setup::{self, Needs};
 use crate::suites;
 use crate::tally::Tally;
 use crate::test_programs::{
@@ -40,7 +39,6 @@ pub(crate) fn on_kernel(
     wanted: &Wanted<'_>,
     tally: &mut Tally,
 ) -> Result<bool> {
-    setup::ensure(Needs::VM)?;
     let packages = suites::packages()?;
     let parts = match wanted.suites {
         [] => suites::parts(&packages, &matrix::suites(line, wanted.full)),

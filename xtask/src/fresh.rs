@@ -28,6 +28,9 @@ use cgroup::Cgroup;
 use machine::Machine;
 use root::Root;
 
+/// What this command needs.
+pub(crate) const NEEDS: Needs = Needs::FRESH;
+
 /// Options of `fresh`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -67,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         apt::is_root(),
         "making a bare root takes mounts and namespaces: run it as root"
     );
-    setup::ensure(Needs::FRESH)?;
+    setup::ensure(NEEDS)?;
     let machine = Machine::look()?;
     // Held back from here on, so that a signal leaves neither a root nor a cgroup behind.
     let stop = StopSignals::block()?;

@@ -35,6 +35,9 @@ const LONGEST_INPUT: &str = "-max_len=8192";
 /// An input that takes longer is a finding, in seconds: the slowest seed takes a hundredth.
 const SLOW: &str = "-timeout=10";
 
+/// What this command needs.
+pub(crate) const NEEDS: Needs = Needs::FUZZER;
+
 /// A fuzz target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Target {
@@ -116,7 +119,7 @@ pub(crate) fn all(seconds: u32) -> Result<bool> {
 /// Builds the targets. For a named platform, so that build scripts and macros, which run during
 /// the build, are not instrumented.
 pub(crate) fn build() -> Result<Vec<Executable>> {
-    setup::ensure(Needs::FUZZER)?;
+    setup::ensure(NEEDS)?;
     let mut command = cargo("build", Object::Skipped);
     command
         .args(["--package", PACKAGE, "--bins", "--features", "fuzzer"])

@@ -8,6 +8,9 @@ use anyhow::Result;
 use crate::setup::{self, Needs};
 use crate::vm::{self, kernels};
 
+/// What this command needs.
+pub(crate) const NEEDS: Needs = Needs::GUESTS;
+
 /// Options of `vm`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -24,7 +27,7 @@ pub(crate) struct Args {
 
 /// Runs the command and ends with its exit code.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    setup::ensure(Needs::GUESTS)?;
+    setup::ensure(NEEDS)?;
     let job = vm::Job {
         line: args.kernel,
         script: &args.command.join(" "),

@@ -71,13 +71,15 @@ enum Command {
     Vm(guest::Args),
 }
 
+use workload::Workload;
+
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args),
         Command::BuildEbpf(args) => build_ebpf::run(&args),
-        Command::Demo(args) => workload::run("demo", &args),
+        Command::Demo(args) => workload::run(Workload::Demo, &args),
         Command::Test(args) => test::run(&args),
-        Command::Bench(args) => workload::run("bench", &args),
+        Command::Bench(args) => workload::run(Workload::Bench, &args),
         Command::Fresh(args) => fresh::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Windows => windows::run(),
@@ -92,4 +94,104 @@ fn main() -> ExitCode {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use setup::provisions::packages;
+    use setup::{Needs, needs};
+
+    use super::*;
+
+    /// What the command sees to before it does anything.
+    fn needs_of(line: &str) -> Needs {
+        let words = ["cargo xtask"].into_iter().chain(line.split_whitespace());
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Setup(args) => args.needs(),
+            Command::BuildEbpf(args) => args.needs(),
+            Command::Demo(args) => Workload::Demo.needs(&args),
+            Command::Bench(args) => Workload::Bench.needs(&args),
+            Command::Test(args) => args.needs(),
+            Command::Fresh(_) => fresh::NEEDS,
+            Command::Fuzz(_) => fuzz::NEEDS,
+            Command::Windows => windows::NEEDS,
+            Command::Ci(_) => ci::NEEDS,
+            Command::Tidy | Command::Docs(_) => Needs::NONE,
+            Command::Vm(_) => guest::NEEDS,
+        }
+    }
+
+    const LOOKING: &[&str] = &["bpftool", "curl"];
+    const RULES: &[&str] = &["ipset", "iptables", "nftables"];
+    const PYTHON: &[&str] = &[
+        "libprotobuf-dev",
+        "protobuf-compiler",
+        "protobuf-compiler-grpc",
+        "python3-grpcio",
+        "python3-minimal",
+    ];
+    const GUESTS: &[&str] = &["ipvsadm", "kmod", "qemu-system-x86", "xz-utils"];
+
+    #[test]
+    fn each_command_sees_to_what_it_uses_and_to_no_more() {
+        let node: &[&str] = &["iproute2"];
+        let suites = [node, LOOKING, RULES].concat();
+        let host = [&suites[..], PYTHON].concat();
+        let emulated = [&suites[..], GUESTS].concat();
+        let expected: &[(&str, &[&[&str]])] = &[
+            ("demo", &[node]),
+            ("demo --seconds 4", &[node]),
+            ("demo --keep", &[node, LOOKING]),
+            ("bench", &[node]),
+            ("build-ebpf", &[]),
+            ("build-ebpf --dump", &[&["llvm"]]),
+            ("test --quick", &[]),
+            ("test", &[&host]),
+            ("test restart", &[&suites]),
+            ("test outside", &[PYTHON]),
+            ("test demo", &[node, LOOKING]),
+            ("test --kernel 6.1", &[&emulated]),
+            ("setup", &[&host]),
+            ("setup --vm", &[&host, GUESTS]),
+            ("fuzz", &[&["g++"]]),
+            ("vm true", &[GUESTS]),
+            ("windows", &[]),
+            ("tidy", &[]),
+            ("docs", &[]),
+            ("fresh", &[&["debootstrap"]]),
+            ("ci", &[&host, GUESTS, &["g++"]]),
+        ];
+        for (line, wanted) in expected {
+            let wanted = wanted.concat().into_iter().collect();
+            assert_eq!(packages(needs_of(line)), wanted, "cargo xtask {line}");
+        }
+    }
+
+    #[test]
+    fn compilers_are_for_those_that_compile_with_them() {
+        for line in ["demo", "bench", "build-ebpf", "test", "test restart", "ci"] {
+            assert!(needs_of(line).has(Needs::TOOLCHAIN), "{line}");
+        }
+        for line in ["test --quick", "tidy", "docs", "fuzz", "fresh", "vm true"] {
+            assert!(!needs_of(line).has(Needs::TOOLCHAIN), "{line}");
+        }
+        for line in ["demo", "test", "setup"] {
+            assert!(!needs_of(line).has(Needs::LINTER), "{line}");
+        }
+        assert!(needs_of("ci").has(Needs::LINTER.and(Needs::WINDOWS)));
+    }
+
+    #[test]
+    fn suites_with_needs_of_their_own_are_there() {
+        let packages = suites::packages().unwrap();
+        let programs = packages.iter().flat_map(|package| &package.programs);
+        let names: Vec<_> = programs.flat_map(|program| &program.suites).collect();
+        for suite in ["outside", "demo", "bench"] {
+            assert!(
+                names.iter().any(|name| *name == suite),
+                "{suite} is no suite"
+            );
+            assert_ne!(needs::of_suite(suite), needs::of_suite("any other"));
+        }
+    }
 }

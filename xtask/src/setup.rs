@@ -14,12 +14,15 @@ use xtask::toolchain::BpfToolchain;
 use crate::progress::seconds;
 
 pub(crate) mod apt;
+mod guests;
 mod linker;
 mod look;
+pub(crate) mod needs;
 mod plan;
 pub(crate) mod provisions;
 
 pub(crate) use look::look;
+pub(crate) use needs::Needs;
 pub(crate) use plan::Plan;
 
 /// Options of `setup`.
@@ -43,53 +46,18 @@ pub(crate) struct Args {
     windows: bool,
 }
 
-/// What a command needs from the machine: a set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs(u8);
-
-impl Needs {
-    /// A toolchain for the BPF target, with its clippy.
-    pub(crate) const TOOLCHAIN: Self = Self(1);
-    /// Programs that tests and the demo run with real traffic.
-    pub(crate) const TRAFFIC: Self = Self(1 << 1);
-    /// What a client of the node API in Python takes.
-    pub(crate) const PYTHON: Self = Self(1 << 2);
-    /// qemu and kernels.
-    pub(crate) const GUESTS: Self = Self(1 << 3);
-    /// A toolchain for Windows, and wine where it can be installed: what building for it takes,
-    /// and running that.
-    pub(crate) const WINDOWS: Self = Self(1 << 4);
-    /// A C++ compiler.
-    pub(crate) const FUZZER: Self = Self(1 << 5);
-    /// What makes a bare root.
-    pub(crate) const FRESH: Self = Self(1 << 6);
-
-    /// Everything that is done on this machine's own kernel.
-    pub(crate) const HOST: Self = Self::TOOLCHAIN.and(Self::TRAFFIC).and(Self::PYTHON);
-    /// That, and other kernels.
-    pub(crate) const VM: Self = Self::HOST.and(Self::GUESTS);
-    /// Everything that CI needs.
-    pub(crate) const ALL: Self = Self::VM.and(Self::WINDOWS).and(Self::FUZZER);
-
-    /// Both sets.
-    pub(crate) const fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Whether all of `other` is in this set.
-    const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
+impl Args {
+    /// What this command needs.
+    pub(crate) fn needs(&self) -> Needs {
+        Needs::HOST
+            .and_if(self.vm, Needs::GUESTS)
+            .and_if(self.windows, Needs::WINDOWS)
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut needs = Needs::HOST;
-    for (wanted, more) in [(args.vm, Needs::GUESTS), (args.windows, Needs::WINDOWS)] {
-        if wanted {
-            needs = needs.and(more);
-        }
-    }
+    let needs = args.needs();
     let plan = look(needs)?;
     if plan.is_empty() {
         let toolchain = BpfToolchain::discover()?;

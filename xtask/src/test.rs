@@ -10,7 +10,7 @@ use crate::cargo::{self, Object, cargo};
 use crate::choice::Choice;
 use crate::emulated::{self, Wanted};
 use crate::progress::seconds;
-use crate::setup::{self, Needs, apt};
+use crate::setup::{self, Needs, apt, needs};
 use crate::suites;
 use crate::tally::Tally;
 use crate::test_programs::{AGENT_ENV, build_agent, ensure_any, program, tests_of};
@@ -63,6 +63,25 @@ pub(crate) struct Args {
     rest: Vec<String>,
 }
 
+impl Args {
+    /// What this command needs.
+    pub(crate) fn needs(&self) -> Needs {
+        if self.quick {
+            return Needs::NONE;
+        }
+        let guests = !self.kernel.is_empty();
+        let own = match &self.suites[..] {
+            // What is meant without a name is, on another kernel, what depends on one.
+            [] if guests => Needs::SUITES,
+            [] => Needs::HOST,
+            suites => suites.iter().fold(Needs::TOOLCHAIN, |all, suite| {
+                all.and(needs::of_suite(suite))
+            }),
+        };
+        own.and_if(guests, Needs::GUESTS)
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut tally = Tally::default();
@@ -70,6 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let passed = if args.kernel.is_empty() {
         on_this_kernel(args, &mut tally)?
     } else {
+        setup::ensure(args.needs())?;
         let mut all = true;
         for line in &args.kernel {
             let wanted = Wanted {
@@ -102,7 +122,7 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
     let agent = if args.quick {
         None
     } else {
-        Some(prepare_full_run()?)
+        Some(prepare_full_run(args.needs())?)
     };
     let command = || {
         let mut command = cargo("test", object);
@@ -163,7 +183,7 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
 
 /// All tests on this machine's kernel, for CI.
 pub(crate) fn all(tally: &mut Tally) -> Result<bool> {
-    let agent = prepare_full_run()?;
+    let agent = prepare_full_run(Needs::HOST)?;
     cargo::test(
         cargo("test", Object::Embedded)
             .arg("--no-fail-fast")
@@ -173,12 +193,12 @@ pub(crate) fn all(tally: &mut Tally) -> Result<bool> {
 }
 
 /// Sees to what privileged suites need, and builds the agent they run.
-fn prepare_full_run() -> Result<PathBuf> {
+fn prepare_full_run(needs: Needs) -> Result<PathBuf> {
     ensure!(
         apt::is_root(),
         "the full tests make network namespaces and load BPF programs, which takes root: run them \
          as root, or `cargo xtask test --quick` for those that need nothing"
     );
-    setup::ensure(Needs::HOST)?;
+    setup::ensure(needs)?;
     build_agent(Object::Embedded)
 }

@@ -3,8 +3,12 @@
 //! Two routes lead there. *rustup*: a nightly with the `rust-src` component builds `core`
 //! itself. *Distribution*: Debian's second compiler (`rustc-web`) comes with `core` already
 //! built for the target, which is what works where rustup cannot download components. Both need
-//! a bpf-linker that reads the bitcode of their LLVM. This module only looks; installing is the
-//! business of `cargo xtask setup`.
+//! a bpf-linker that reads the bitcode of their LLVM.
+//!
+//! Which releases of all three is written down here, and each is asked before it is used: what
+//! compiles the kernel programs decides what the verifier is shown, and only these were shown to
+//! every kernel that is supported. This module only looks; installing is the business of `cargo
+//! xtask setup`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,6 +16,7 @@ use std::process::Command;
 
 use crate::{environment, paths};
 
+mod linkers;
 mod places;
 
 pub use places::Places;
@@ -20,7 +25,18 @@ pub use places::Places;
 /// Culvert is tested on.
 pub const BPF_TARGET: &str = "bpfel-unknown-none";
 
-/// The bpf-linker release that `setup` installs.
+/// The nightly of the rustup route.
+pub const NIGHTLY: &str = "nightly-2026-05-20";
+
+/// What its rustc says of itself: its release, and the day of its last commit. A toolchain that is
+/// called otherwise, and is the same, does as well.
+const NIGHTLY_RUSTC: (&str, &str) = ("1.97.0-nightly", "2026-05-19");
+
+/// The releases of the distribution's compiler, as each begins. Debian mends those; it also brings
+/// newer ones into a stable release.
+pub const DISTRIBUTION_SERIES: &str = "1.96.";
+
+/// The bpf-linker release.
 pub const BPF_LINKER_VERSION: &str = "0.13.0";
 
 /// How `core` for the BPF target comes about.
@@ -53,6 +69,29 @@ pub struct Compiler {
     pub release: String,
     /// The major version of its LLVM, which bpf-linker has to match.
     pub llvm_major: u32,
+}
+
+impl Compiler {
+    /// The library that holds its LLVM. A linker that is linked with it reads what it writes.
+    pub fn llvm_library(&self) -> Result<PathBuf, String> {
+        linkers::llvm_library(&self.bin, self.llvm_major)
+    }
+}
+
+/// Why something that was looked for cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It is not there.
+    Missing(String),
+    /// It is there, of another release.
+    Other(String),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Missing(reason) | Self::Other(reason)) = self;
+        f.write_str(reason)
+    }
 }
 
 /// A complete toolchain for the BPF target.
@@ -95,18 +134,18 @@ impl BpfToolchain {
 
     /// Like [`BpfToolchain::discover`], looking in these places only.
     pub fn discover_in(places: &Places) -> Result<Self, Missing> {
-        let complete = |compiler: Result<Compiler, String>| {
+        let complete = |compiler: Result<Compiler, Unfit>| -> Result<Self, Unfit> {
             let compiler = compiler?;
             let linker = places.linker_for(&compiler)?;
             Ok(Self { compiler, linker })
         };
         let rustup = match complete(places.rustup_compiler()) {
             Ok(toolchain) => return Ok(toolchain),
-            Err(reason) => reason,
+            Err(reason) => reason.to_string(),
         };
         complete(places.distribution_compiler()).map_err(|distribution| Missing {
             rustup,
-            distribution,
+            distribution: distribution.to_string(),
         })
     }
 
@@ -154,8 +193,19 @@ impl fmt::Display for BpfToolchain {
     }
 }
 
-/// What a compiler says about itself: its release and its LLVM's major version.
-pub fn ask_version(rustc: &Path) -> Result<(String, u32), String> {
+/// What a compiler says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RustcVersion {
+    /// Its release, such as `1.96.0`.
+    pub release: String,
+    /// The day of its last commit, where it knows that.
+    pub commit_date: Option<String>,
+    /// The major version of its LLVM.
+    pub llvm_major: u32,
+}
+
+/// Asks a compiler which one it is.
+pub fn ask_version(rustc: &Path) -> Result<RustcVersion, String> {
     let said = output_of(Command::new(rustc).arg("-vV"))?;
     let field = |name: &str| {
         said.lines()
@@ -166,9 +216,12 @@ pub fn ask_version(rustc: &Path) -> Result<(String, u32), String> {
     let llvm = field("LLVM version:")
         .and_then(|v| v.split('.').next())
         .and_then(|v| v.parse().ok());
-    release
-        .zip(llvm)
-        .ok_or_else(|| format!("{} -vV names no LLVM version", rustc.display()))
+    let version = release.zip(llvm).map(|(release, llvm_major)| RustcVersion {
+        release,
+        commit_date: field("commit-date:").map(str::to_owned),
+        llvm_major,
+    });
+    version.ok_or_else(|| format!("{} -vV names no LLVM version", rustc.display()))
 }
 
 /// Standard output of a short command, with the wrong `rust-toolchain.toml` out of its way.

@@ -22,6 +22,7 @@ mod cpio;
 pub(crate) mod hypervisor;
 mod initramfs;
 pub(crate) mod kernels;
+pub(crate) mod unpacked;
 
 /// Processors of a guest. Software emulation runs each in a thread of its own.
 pub(crate) const CPUS: usize = 2;
@@ -57,8 +58,8 @@ pub(crate) fn run(job: &Job<'_>, mut on_line: impl FnMut(&str)) -> Result<i32> {
     let kernel = kernels::find(&cache, job.line)
         .with_context(|| format!("kernel {} is not in {}", job.line, cache.display()))?;
     let missing = |what| format!("{what} is not installed: run `cargo xtask setup --vm`");
-    let qemu = paths::find_on_path("qemu-system-x86_64").with_context(|| missing("qemu"))?;
-    let daemon = hypervisor::virtiofsd().with_context(|| missing("virtiofsd"))?;
+    let qemu = hypervisor::emulator(&cache).with_context(|| missing("qemu"))?;
+    let daemon = hypervisor::virtiofsd(&cache).with_context(|| missing("virtiofsd"))?;
     let busybox = hypervisor::static_busybox().with_context(|| missing("a static busybox"))?;
 
     // Blocked before the first child is there, so that no signal can end us between two of them.

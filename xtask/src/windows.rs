@@ -29,9 +29,12 @@ pub(crate) mod wine;
 /// What stands for the part of Windows that wine lacks.
 const STAND_IN: &str = "xtask/windows/bcryptprimitives.c";
 
+/// What this command needs.
+pub(crate) const NEEDS: Needs = Needs::WINDOWS;
+
 /// Runs the command.
 pub(crate) fn run() -> Result<ExitCode> {
-    setup::ensure(Needs::WINDOWS)?;
+    setup::ensure(NEEDS)?;
     let mut tally = Tally::default();
     let passed = check(&mut tally)?;
     println!("{tally}");

@@ -19,10 +19,38 @@ pub(crate) struct Args {
     rest: Vec<OsString>,
 }
 
-/// Builds the agent and the program of this name, and replaces this process with it, so that
+/// A program that shows or measures Culvert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// It proves what it shows.
+    Demo,
+    /// It measures.
+    Bench,
+}
+
+/// Has the demo hand out commands to look around with.
+const KEEP: &str = "--keep";
+
+impl Workload {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Demo => "demo",
+            Self::Bench => "bench",
+        }
+    }
+
+    /// What this needs, with these arguments.
+    pub(crate) fn needs(self, args: &Args) -> Needs {
+        let keeps = args.rest.iter().any(|argument| argument == KEEP);
+        Needs::DEMO.and_if(self == Self::Demo && keeps, Needs::LOOKING)
+    }
+}
+
+/// Builds the agent and the program, and replaces this process with it, so that
 /// Ctrl-C and the exit code are the program's own. Returns only on failure.
-pub(crate) fn run<T>(name: &str, args: &Args) -> Result<T> {
-    setup::ensure(Needs::HOST)?;
+pub(crate) fn run<T>(workload: Workload, args: &Args) -> Result<T> {
+    setup::ensure(workload.needs(args))?;
+    let name = workload.name();
     let mut command = cargo("build", Object::Embedded);
     command.args([
         "--release",

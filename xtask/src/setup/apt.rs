@@ -1,9 +1,9 @@
 //! Debian's package tools: what is installed, and installing.
 
-use std::path::Path;
+use std::fmt;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use xtask::paths;
 
 use crate::progress;
@@ -44,21 +44,6 @@ pub(super) fn has_candidate(package: &str) -> bool {
         .is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
-/// The development files of an LLVM, which bpf-linker is built with.
-pub(super) fn llvm_packages(major: u32) -> Vec<String> {
-    vec![format!("llvm-{major}-dev"), format!("libpolly-{major}-dev")]
-}
-
-/// Where Debian puts an LLVM.
-pub(super) fn llvm_prefix(major: u32) -> String {
-    format!("/usr/lib/llvm-{major}")
-}
-
-/// Whether the development files of this LLVM are there.
-pub(super) fn has_llvm(major: u32) -> bool {
-    paths::is_executable(&Path::new(&llvm_prefix(major)).join("bin/llvm-config"))
-}
-
 /// The command that reads the package lists anew.
 pub(super) fn update() -> Command {
     let mut command = apt_get();
@@ -66,11 +51,11 @@ pub(super) fn update() -> Command {
     command
 }
 
-/// The command that installs these packages. Another apt is waited for.
+/// The command that installs these packages and takes none away. Another apt is waited for.
 pub(super) fn install(packages: &[String]) -> Command {
     let mut command = apt_get();
     command
-        .args(["install", "--yes", "--no-install-recommends"])
+        .args(["install", "--yes", "--no-remove", "--no-install-recommends"])
         .args(packages);
     command
 }
@@ -82,53 +67,95 @@ fn apt_get() -> Command {
     command
 }
 
-/// Installed packages that may give way: qemu's image tools, when they come from a newer release
-/// than the qemu that apt has. Nothing here uses them.
-const MAY_GIVE_WAY: &[&str] = &["qemu-utils"];
-
-/// Installs packages, with fresh lists.
+/// Installs packages, with fresh lists, and says before what comes with them.
 ///
 /// A package that could only come in place of another one is an error: what is installed on
-/// somebody's machine is not ours to remove, [`MAY_GIVE_WAY`] aside.
+/// somebody's machine is not ours to remove.
 pub(super) fn install_now(packages: &[String]) -> Result<()> {
-    progress::run_quietly("reading package lists", &mut update())?;
-    let (given_up, kept): (Vec<_>, Vec<_>) = would_be_removed(packages)
-        .into_iter()
-        .partition(|package| MAY_GIVE_WAY.contains(&package.as_str()));
-    if !kept.is_empty() {
+    refresh()?;
+    let change = would_change(packages)?;
+    if !change.removed.is_empty() {
         bail!(
-            "installing {}: apt would have to remove {}, which are installed and conflict; \
-             decide which you need, then run `{}` yourself",
+            "installing {}: apt would have to remove {}, which are installed and conflict; decide \
+             which you need, and install or remove packages yourself",
             packages.join(" "),
-            kept.join(" "),
-            progress::shell_line(&install(packages))
+            change.removed.join(" "),
         );
     }
-    for package in given_up {
-        eprintln!("    {package} is removed: the version installed does not go with apt's qemu");
-    }
+    eprint!("{change}");
     progress::run_quietly(
         &format!("installing {}", packages.join(" ")),
         &mut install(packages),
     )
 }
 
-/// Installed packages that apt would remove to install these.
-fn would_be_removed(packages: &[String]) -> Vec<String> {
+/// Reads the package lists anew.
+pub(super) fn refresh() -> Result<()> {
+    progress::run_quietly("reading package lists", &mut update())
+}
+
+/// What apt would do to install these, by the lists it has.
+pub(super) fn would_change(packages: &[String]) -> Result<Change> {
     let mut simulate = apt_get();
     simulate
         .args(["install", "--simulate", "--no-install-recommends"])
         .args(packages);
-    let output = simulate.stderr(Stdio::null()).output();
-    removals(&output.map(|output| output.stdout).unwrap_or_default())
+    let line = progress::shell_line(&simulate);
+    let output = simulate.output();
+    let output = output.with_context(|| format!("starting `{line}`"))?;
+    ensure!(
+        output.status.success(),
+        "asking apt what it would install: `{line}` failed ({}): {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(Change::read(&String::from_utf8_lossy(&output.stdout)))
 }
 
-fn removals(simulation: &[u8]) -> Vec<String> {
-    let text = String::from_utf8_lossy(simulation);
-    let names = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("Remv ")?.split(' ').next());
-    names.map(str::to_owned).collect()
+/// What apt would do, by names of packages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    /// What is not there yet.
+    pub(super) added: Vec<String>,
+    /// What is there, in another version.
+    pub(super) replaced: Vec<String>,
+    /// What is there, and would not be any more.
+    pub(super) removed: Vec<String>,
+}
+
+impl Change {
+    /// Reads what `apt-get --simulate` prints.
+    fn read(simulation: &str) -> Self {
+        let mut change = Self::default();
+        for line in simulation.lines() {
+            let mut words = line.split(' ');
+            let (Some(what), Some(name)) = (words.next(), words.next()) else {
+                continue;
+            };
+            let names = match what {
+                "Remv" => &mut change.removed,
+                // The version that is there is in brackets.
+                "Inst" if words.next().is_some_and(|word| word.starts_with('[')) => {
+                    &mut change.replaced
+                }
+                "Inst" => &mut change.added,
+                _ => continue,
+            };
+            names.push(name.to_owned());
+        }
+        change
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, names) in [("installs", &self.added), ("updates", &self.replaced)] {
+            if !names.is_empty() {
+                writeln!(f, "    apt {what} {}: {}", names.len(), names.join(" "))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -142,9 +169,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_simulation_removes_is_known() {
-        let said =
-            b"NOTE: This is only a simulation!\nRemv qemu-utils [1:7.2] []\nInst kmod (30)\n";
-        assert_eq!(removals(said), ["qemu-utils"]);
+    fn what_a_simulation_says_is_told_before_anything_is_done() {
+        let change = Change::read(
+            "NOTE: This is only a simulation!\nRemv qemu-utils [1:7.2] []\n\
+             Inst kmod (30 Debian:12 [amd64]) []\nInst libc6 [2.1] (2.2 Debian:12 [amd64])\n\
+             Conf kmod (30 Debian:12 [amd64])\n",
+        );
+        assert_eq!(change.removed, ["qemu-utils"]);
+        let told = change.to_string();
+        assert_eq!(told, "    apt installs 1: kmod\n    apt updates 1: libc6\n");
+    }
+
+    #[test]
+    fn nothing_is_ever_removed() {
+        let line = progress::shell_line(&install(&["kmod".to_owned()]));
+        assert!(line.contains(" --no-remove "), "{line}");
     }
 }

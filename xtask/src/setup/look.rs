@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use xtask::paths;
-use xtask::toolchain::{BpfToolchain, Compiler, Places, Route};
+use xtask::toolchain::{BpfToolchain, Compiler, Places, Route, Unfit};
 
-use super::plan::{DEBIAN_LLVM, Plan, Step};
-use super::{Needs, apt, provisions};
+use super::plan::{Plan, Step};
+use super::{Needs, apt, guests, provisions};
 use crate::vm::{hypervisor, kernels};
 use crate::windows::toolchain::WindowsToolchain;
 use crate::windows::wine;
@@ -34,15 +34,17 @@ pub(crate) fn look(needs: Needs) -> Result<Plan> {
     let cache = paths::cache_dir()?;
     let mut steps = Vec::new();
     if needs.has(Needs::TOOLCHAIN) {
-        plan_toolchain(&Places::of_this_machine(), &mut steps);
+        let linter = needs.has(Needs::LINTER);
+        plan_toolchain(&Places::of_this_machine(), linter, &mut steps);
     }
     for (need, purpose) in provisions::PURPOSES {
         if needs.has(*need) {
-            let mut packages = provisions::missing(*need);
+            let packages = provisions::missing(*need);
             if *need == Needs::GUESTS {
-                packages.extend(missing_for_guests());
+                plan_guests(packages, &cache, &mut steps);
+            } else {
+                plan_packages(packages, purpose, &mut steps);
             }
-            plan_packages(packages, purpose, &mut steps);
         }
     }
     if needs.has(Needs::GUESTS) {
@@ -60,56 +62,52 @@ fn plan_packages(names: Vec<String>, purpose: &'static str, steps: &mut Vec<Step
     }
 }
 
-fn plan_toolchain(places: &Places, steps: &mut Vec<Step>) {
-    const PURPOSE: &str = "compiling for the BPF target";
+fn plan_toolchain(places: &Places, linter: bool, steps: &mut Vec<Step>) {
     let complete = BpfToolchain::discover_in(places).ok();
-    let compiler = places
-        .rustup_compiler()
-        .or_else(|_| places.distribution_compiler())
-        .ok();
+    let ready = complete.is_some();
+    let present = complete.map(|toolchain| toolchain.compiler);
+    let present = present.map_or_else(|| compiler_in(places), Ok);
     let mut packages = Vec::new();
-    let mut linker = None;
-    match (complete.map(|toolchain| toolchain.compiler), compiler) {
-        (Some(compiler), _) => packages.extend(missing_clippy(&compiler)),
-        (None, Some(compiler)) => {
-            packages.extend(missing_clippy(&compiler));
-            if !apt::has_llvm(compiler.llvm_major) && apt::is_debian() {
-                packages.extend(apt::llvm_packages(compiler.llvm_major));
-            }
-            linker = Some(Step::Linker {
-                llvm_major: Some(compiler.llvm_major),
-            });
-        }
-        (None, None) if apt::is_debian() => {
+    match present {
+        Ok(compiler) if linter && lacks_clippy(&compiler) => match compiler.route {
+            Route::Rustup => steps.push(Step::Nightly { clippy: true }),
+            Route::Distribution => packages.push(CLIPPY_PACKAGE.to_owned()),
+        },
+        Ok(_) => {}
+        // What Debian has is another compiler by now: no package helps.
+        Err(Unfit::Missing(_)) if apt::is_debian() => {
             packages.extend(COMPILER_PACKAGES.iter().map(|name| (*name).to_owned()));
-            packages.push(CLIPPY_PACKAGE.to_owned());
-            packages.extend(apt::llvm_packages(DEBIAN_LLVM));
+            packages.extend(linter.then(|| CLIPPY_PACKAGE.to_owned()));
             packages.retain(|package| !apt::is_installed(package));
-            linker = Some(Step::Linker { llvm_major: None });
         }
-        (None, None) => {
-            steps.push(Step::RustSource);
-            linker = Some(Step::Linker { llvm_major: None });
-        }
+        Err(_) => steps.push(Step::Nightly { clippy: linter }),
     }
-    plan_packages(packages, PURPOSE, steps);
-    steps.extend(linker);
+    plan_packages(packages, "compiling for the BPF target", steps);
+    if !ready {
+        steps.push(Step::Linker);
+    }
 }
 
-/// The distribution's clippy, where that route is taken and lacks it. rustup's nightly gets its
-/// clippy together with `rust-src`.
-fn missing_clippy(compiler: &Compiler) -> Option<String> {
-    let lacks = !paths::is_executable(&compiler.bin.join("cargo-clippy"));
-    (compiler.route == Route::Distribution && lacks).then(|| CLIPPY_PACKAGE.to_owned())
+/// A compiler, with or without a linker; else what is wrong with the distribution's.
+pub(super) fn compiler_in(places: &Places) -> Result<Compiler, Unfit> {
+    let rustup = places.rustup_compiler();
+    rustup.or_else(|_| places.distribution_compiler())
 }
 
-/// What virtual machines take that is not known by a name on the PATH.
-fn missing_for_guests() -> Vec<String> {
-    let mut packages = Vec::new();
+fn lacks_clippy(compiler: &Compiler) -> bool {
+    !paths::is_executable(&compiler.bin.join("cargo-clippy"))
+}
+
+/// What virtual machines take: of qemu, what is neither installed nor in the cache, and what is not
+/// known by a name on the PATH.
+fn plan_guests(mut packages: Vec<String>, cache: &Path, steps: &mut Vec<Step>) {
+    if hypervisor::emulator(cache).is_some() {
+        packages.retain(|package| !guests::OF_QEMU.contains(&package.as_str()));
+    }
     if hypervisor::static_busybox().is_none() {
         packages.push("busybox-static".to_owned());
     }
-    if hypervisor::virtiofsd().is_none() {
+    if hypervisor::virtiofsd(cache).is_none() {
         // Debian 12 has it in qemu's common files, later ones in a package of its own.
         let of_its_own = apt::has_candidate("virtiofsd");
         packages.push(
@@ -121,7 +119,9 @@ fn missing_for_guests() -> Vec<String> {
             .to_owned(),
         );
     }
-    packages
+    if !packages.is_empty() {
+        steps.push(Step::Guests(packages));
+    }
 }
 
 fn plan_kernels(cache: &Path, steps: &mut Vec<Step>) {

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use xtask::paths;
-use xtask::toolchain::{BPF_LINKER_VERSION, Places};
+use xtask::toolchain::{BPF_LINKER_VERSION, Compiler, NIGHTLY, Places};
 
-use super::{apt, linker};
+use super::look::compiler_in;
+use super::{apt, guests, linker};
 use crate::progress::{self, seconds};
 use crate::vm::kernels;
 use crate::windows::toolchain::TARGET;
@@ -23,22 +24,20 @@ pub(crate) enum Step {
         /// What for.
         purpose: &'static str,
     },
-    /// A rustup nightly with `rust-src`.
-    RustSource,
-    /// A bpf-linker in the cache, against the LLVM of the compiler.
-    Linker {
-        /// The LLVM's major version; unknown before the compiler is there.
-        llvm_major: Option<u32>,
+    /// Debian packages for virtual machines, some of which need not be installed.
+    Guests(Vec<String>),
+    /// The nightly of rustup's that is meant, with `rust-src`.
+    Nightly {
+        /// With its clippy.
+        clippy: bool,
     },
+    /// A bpf-linker in the cache, with the LLVM of the compiler.
+    Linker,
     /// The standard library for Windows, for the toolchain in use.
     WindowsTarget,
     /// Kernels for virtual machines, in the cache.
     Kernels(Vec<kernels::Line>),
 }
-
-/// The LLVM of Debian's `rustc-web` at present, to plan with before that is installed. The
-/// linker is built against what the installed compiler then says.
-pub(super) const DEBIAN_LLVM: u32 = 22;
 
 impl Step {
     fn describe(&self, cache: &str) -> String {
@@ -46,10 +45,16 @@ impl Step {
             Self::Packages { names, purpose } => {
                 format!("install packages for {purpose}: {}", names.join(" "))
             }
-            Self::RustSource => "install a rustup nightly with rust-src and clippy".to_owned(),
-            Self::Linker { llvm_major } => format!(
-                "build bpf-linker {BPF_LINKER_VERSION} against LLVM {} into {cache} (a minute)",
-                llvm_major.map_or_else(|| "of that compiler".to_owned(), |major| major.to_string())
+            Self::Guests(names) => {
+                format!("install packages for virtual machines: {}", names.join(" "))
+            }
+            Self::Nightly { clippy } => format!(
+                "install rustup's {NIGHTLY} with rust-src{}",
+                if *clippy { " and clippy" } else { "" }
+            ),
+            Self::Linker => format!(
+                "build bpf-linker {BPF_LINKER_VERSION} with the LLVM of that compiler into {cache} \
+                 (a minute)"
             ),
             Self::WindowsTarget => format!("install the standard library for {TARGET}"),
             Self::Kernels(lines) => {
@@ -62,16 +67,17 @@ impl Step {
     /// Why this process may not take the step, if so.
     fn obstacle(&self) -> Option<String> {
         match self {
-            Self::Packages { .. } if !apt::is_debian() => Some("this is not Debian".to_owned()),
-            Self::Packages { .. } if !apt::is_root() => Some("not running as root".to_owned()),
-            Self::RustSource | Self::WindowsTarget if paths::find_on_path("rustup").is_none() => {
+            Self::Packages { .. } | Self::Guests(_) if !apt::is_debian() => {
+                Some("this is not Debian".to_owned())
+            }
+            Self::Packages { .. } | Self::Guests(_) if !apt::is_root() => {
+                Some("not running as root".to_owned())
+            }
+            Self::Nightly { .. } | Self::WindowsTarget
+                if paths::find_on_path("rustup").is_none() =>
+            {
                 Some("there is no rustup".to_owned())
             }
-            Self::Linker {
-                llvm_major: Some(major),
-            } if !(apt::has_llvm(*major) || apt::is_debian() && apt::is_root()) => Some(format!(
-                "the development files of LLVM {major} are not installed"
-            )),
             Self::Kernels(_) if !apt::is_debian() => {
                 Some("the kernels are Debian packages".to_owned())
             }
@@ -79,27 +85,19 @@ impl Step {
         }
     }
 
-    fn commands(&self, cache: &std::path::Path) -> Vec<String> {
+    fn commands(&self) -> Vec<String> {
         match self {
-            Self::Packages { names, .. } if apt::is_debian() => vec![
+            Self::Packages { names, .. } | Self::Guests(names) if apt::is_debian() => vec![
                 format!("sudo {}", plain(&apt::update())),
                 format!("sudo {}", plain(&apt::install(names))),
             ],
-            Self::Packages { names, purpose } => {
-                vec![format!(
-                    "# {purpose}: install what Debian calls {}",
-                    names.join(" ")
-                )]
-            }
-            Self::RustSource => vec![progress::shell_line(&rust_source())],
-            // Debian's compiler and its LLVM come together; elsewhere the nightly decides.
-            Self::Linker { llvm_major: None } if !apt::is_debian() => vec![format!(
-                "cargo install bpf-linker --version {BPF_LINKER_VERSION}    # or a released \
-                 binary; for the LLVM that `rustc +nightly -vV` names"
+            Self::Packages { names, purpose } => elsewhere(purpose, names),
+            Self::Guests(names) => elsewhere("virtual machines", names),
+            Self::Nightly { clippy } => vec![progress::shell_line(&nightly(*clippy))],
+            // Nothing but a compiler is in the way of it.
+            Self::Linker => vec![format!(
+                "cargo xtask setup    # once more: builds bpf-linker {BPF_LINKER_VERSION}"
             )],
-            Self::Linker { llvm_major } => {
-                vec![linker::shell_line(cache, llvm_major.unwrap_or(DEBIAN_LLVM))]
-            }
             Self::WindowsTarget => vec![progress::shell_line(&windows_target())],
             Self::Kernels(_) => {
                 vec!["cargo xtask setup --vm    # once more, on Debian".to_owned()]
@@ -111,12 +109,21 @@ impl Step {
         let cache = paths::cache_dir()?;
         match self {
             Self::Packages { names, .. } => apt::install_now(names),
-            Self::RustSource => progress::run(&mut rust_source()),
+            Self::Guests(names) => guests::install_now(&cache, names),
+            Self::Nightly { clippy } => progress::run(&mut nightly(*clippy)),
             Self::WindowsTarget => progress::run(&mut windows_target()),
-            Self::Linker { .. } => linker::install_now(&cache, present_llvm()?),
+            Self::Linker => linker::install_now(&cache, &present_compiler()?),
             Self::Kernels(lines) => kernels::install(&cache, lines),
         }
     }
+}
+
+/// What to do on a system whose packages are not known.
+fn elsewhere(purpose: &str, names: &[String]) -> Vec<String> {
+    vec![format!(
+        "# {purpose}: install what Debian calls {}",
+        names.join(" ")
+    )]
 }
 
 /// Without the environment, which sudo would not hand on, and without quiet flags.
@@ -126,10 +133,13 @@ fn plain(command: &Command) -> String {
     progress::shell_line(&bare)
 }
 
-fn rust_source() -> Command {
+fn nightly(clippy: bool) -> Command {
     let mut command = Command::new("rustup");
-    command.args(["toolchain", "install", "nightly", "--profile", "minimal"]);
-    command.args(["--component", "rust-src", "--component", "clippy"]);
+    command.args(["toolchain", "install", NIGHTLY, "--profile", "minimal"]);
+    command.args(["--component", "rust-src"]);
+    if clippy {
+        command.args(["--component", "clippy"]);
+    }
     command
 }
 
@@ -142,16 +152,18 @@ fn windows_target() -> Command {
     command
 }
 
-/// The LLVM of the compiler that is there by now.
-fn present_llvm() -> Result<u32> {
+/// The compiler that is there by now.
+fn present_compiler() -> Result<Compiler> {
     let places = Places::of_this_machine();
-    match (places.rustup_compiler(), places.distribution_compiler()) {
-        (Ok(compiler), _) | (_, Ok(compiler)) => Ok(compiler.llvm_major),
-        (Err(rustup), Err(distribution)) => bail!(
-            "building bpf-linker: there is still no compiler for the BPF target (rustup: \
-             {rustup}; distribution: {distribution})"
-        ),
-    }
+    compiler_in(&places).map_err(|distribution| {
+        let rustup = places.rustup_compiler().err();
+        let rustup = rustup.map_or_else(String::new, |reason| reason.to_string());
+        anyhow!(
+            "building bpf-linker: there is still no compiler for the BPF target (rustup: {rustup}; \
+             distribution: {distribution}): install the former with `{}`",
+            progress::shell_line(&nightly(false))
+        )
+    })
 }
 
 /// All that is to be installed, in order.
@@ -206,11 +218,7 @@ impl Plan {
     /// The plan as commands to type.
     pub(crate) fn commands(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
-        for line in self
-            .steps
-            .iter()
-            .flat_map(|step| step.commands(&self.cache))
-        {
+        for line in self.steps.iter().flat_map(Step::commands) {
             if !lines.contains(&line) {
                 lines.push(line);
             }
@@ -237,16 +245,14 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        let names = vec!["rustc-web".to_owned(), "llvm-22-dev".to_owned()];
+        let names = vec!["rustc-web".to_owned(), "cargo-web".to_owned()];
         Plan {
             steps: vec![
                 Step::Packages {
                     names,
                     purpose: "the BPF target",
                 },
-                Step::Linker {
-                    llvm_major: Some(22),
-                },
+                Step::Linker,
             ],
             cache: PathBuf::from("/cache"),
         }
@@ -255,29 +261,38 @@ mod tests {
     #[test]
     fn the_summary_names_every_step() {
         let said = plan().summary();
-        assert!(said.contains("rustc-web llvm-22-dev"), "{said}");
+        assert!(said.contains("rustc-web cargo-web"), "{said}");
         assert!(
-            said.contains("bpf-linker 0.13.0 against LLVM 22 into /cache"),
+            said.contains("bpf-linker 0.13.0 with the LLVM of"),
             "{said}"
         );
+        assert!(said.contains(" into /cache"), "{said}");
     }
 
     #[test]
     fn the_commands_can_be_typed() {
         let lines = plan().commands();
         let linker = lines.last().unwrap();
-        assert!(linker.contains("cargo install bpf-linker"), "{linker}");
-        assert!(
-            linker.contains("--root /cache/bpf-linker-0.13.0-llvm-22"),
-            "{linker}"
-        );
+        assert!(linker.starts_with("cargo xtask setup  "), "{linker}");
         if apt::is_debian() {
             assert_eq!(lines[0], "sudo apt-get update");
             assert!(
-                lines[1].starts_with("sudo apt-get install --yes"),
+                lines[1].starts_with("sudo apt-get install --yes --no-remove"),
                 "{}",
                 lines[1]
             );
         }
+    }
+
+    #[test]
+    fn the_nightly_is_one_of_a_day() {
+        let line = Step::Nightly { clippy: false }.commands().concat();
+        assert!(line.contains("toolchain install nightly-20"), "{line}");
+        assert!(line.ends_with("--component rust-src"), "{line}");
+        let described = Step::Nightly { clippy: true }.describe("");
+        assert!(
+            described.contains(NIGHTLY) && described.ends_with(" and clippy"),
+            "{described}"
+        );
     }
 }

@@ -1,10 +1,12 @@
 //! What suites, demo and commands use of the machine, and the package that each is in.
 //!
 //! One table, so that nothing is used that set-up does not install: `cargo xtask tidy` looks for
-//! names of programs in the sources and wants each of them here ([`declared`]), and a test asks
+//! names of programs in the sources and wants each of them here ([`provider`]), and a test asks
 //! dpkg whether the packages hold what the table says. Knows nothing of compilers for other
 //! targets: those are looked for by what they can do, not by name.
 
+#[cfg(test)]
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use xtask::paths;
@@ -49,7 +51,10 @@ pub(crate) struct Provision {
 
 /// What set-up says that packages are for.
 pub(super) const PURPOSES: &[(Needs, &str)] = &[
-    (Needs::TRAFFIC, "running with real traffic"),
+    (Needs::NODES, "throw-away nodes"),
+    (Needs::LOOKING, "looking around in the demo"),
+    (Needs::RULES, "suites with rules in the kernel"),
+    (Needs::DISASSEMBLER, "reading the kernel object"),
     (Needs::PYTHON, "clients of the node API in Python"),
     (Needs::GUESTS, "virtual machines"),
     (Needs::FUZZER, "fuzzing"),
@@ -64,8 +69,8 @@ const fn program(name: &'static str, package: &'static str, from: From) -> Provi
     }
 }
 
-const fn traffic(name: &'static str, package: &'static str) -> Provision {
-    program(name, package, From::Plan(Needs::TRAFFIC))
+const fn rules(name: &'static str, package: &'static str) -> Provision {
+    program(name, package, From::Plan(Needs::RULES))
 }
 
 const fn guests(name: &'static str, package: &'static str) -> Provision {
@@ -84,19 +89,18 @@ const PYTHON: From = From::Plan(Needs::PYTHON);
 
 /// The table.
 pub(crate) const PROVISIONS: &[Provision] = &[
-    traffic("ip", "iproute2"),
-    traffic("nft", "nftables"),
-    traffic("iptables-nft-save", "iptables"),
-    traffic("iptables-legacy-save", "iptables"),
-    traffic("iptables-nft-restore", "iptables"),
-    traffic("iptables-legacy-restore", "iptables"),
-    traffic("iptables-nft", "iptables"),
-    traffic("iptables", "iptables"),
-    traffic("ip6tables", "iptables"),
-    traffic("ipset", "ipset"),
-    traffic("bpftool", "bpftool"),
-    traffic("curl", "curl"),
-    traffic("ps", "procps"),
+    program("ip", "iproute2", From::Plan(Needs::NODES)),
+    program("bpftool", "bpftool", From::Plan(Needs::LOOKING)),
+    program("curl", "curl", From::Plan(Needs::LOOKING)),
+    rules("nft", "nftables"),
+    rules("iptables-nft-save", "iptables"),
+    rules("iptables-legacy-save", "iptables"),
+    rules("iptables-nft-restore", "iptables"),
+    rules("iptables-legacy-restore", "iptables"),
+    rules("iptables-nft", "iptables"),
+    rules("iptables", "iptables"),
+    rules("ip6tables", "iptables"),
+    rules("ipset", "ipset"),
     program("protoc", "protobuf-compiler", PYTHON),
     program("grpc_python_plugin", "protobuf-compiler-grpc", PYTHON),
     Provision {
@@ -111,8 +115,8 @@ pub(crate) const PROVISIONS: &[Provision] = &[
         package: "python3-grpcio",
         from: PYTHON,
     },
-    // It depends on the one before.
-    program("python3", "python3-minimal", From::Toolchain),
+    // The one before depends on it.
+    program("python3", "python3-minimal", PYTHON),
     guests("qemu-system-x86_64", "qemu-system-x86"),
     guests("depmod", "kmod"),
     guests("modprobe", "kmod"),
@@ -121,7 +125,7 @@ pub(crate) const PROVISIONS: &[Provision] = &[
     program("busybox", "busybox-static", From::Toolchain),
     program("c++", "g++", From::Plan(Needs::FUZZER)),
     program("debootstrap", "debootstrap", From::Plan(Needs::FRESH)),
-    program("llvm-objdump", "llvm", From::Toolchain),
+    program("llvm-objdump", "llvm", From::Plan(Needs::DISASSEMBLER)),
     program("wine64", "wine64", From::Toolchain),
     program(
         "x86_64-w64-mingw32-gcc",
@@ -156,17 +160,30 @@ pub(crate) const PROVISIONS: &[Provision] = &[
 
 /// Packages that are missing, without which this need is not met.
 pub(super) fn missing(need: Needs) -> Vec<String> {
-    let wanted = PROVISIONS
-        .iter()
-        .filter(|provision| provision.from == From::Plan(need));
     let mut packages: Vec<String> = Vec::new();
-    for provision in wanted {
+    for provision in wanted(need).filter(|provision| !is_there(provision)) {
         let package = provision.package.to_owned();
-        if !is_there(provision) && !packages.contains(&package) {
+        if !packages.contains(&package) {
             packages.push(package);
         }
     }
     packages
+}
+
+/// What set-up sees to where these are the needs.
+fn wanted(needs: Needs) -> impl Iterator<Item = &'static Provision> {
+    PROVISIONS
+        .iter()
+        .filter(move |provision| match provision.from {
+            From::Plan(need) => needs.has(need),
+            _ => false,
+        })
+}
+
+/// The packages that these needs come to on a bare machine, compilers and kernels aside.
+#[cfg(test)]
+pub(crate) fn packages(needs: Needs) -> BTreeSet<&'static str> {
+    wanted(needs).map(|provision| provision.package).collect()
 }
 
 /// Where other systems have files and what their packages are called is not known: there, the test
@@ -179,11 +196,14 @@ fn is_there(provision: &Provision) -> bool {
     }
 }
 
-/// Whether the table has a program of this name.
-pub(crate) fn declared(name: &str) -> bool {
-    PROVISIONS
-        .iter()
-        .any(|provision| matches!(provision.thing, Thing::Program(known) if known == name))
+/// Who provides the program of this name, or one that is called as its package; `None` if the table
+/// has neither.
+pub(crate) fn provider(name: &str) -> Option<From> {
+    let program =
+        |provision: &&Provision| matches!(provision.thing, Thing::Program(known) if known == name);
+    let package = |provision: &&Provision| provision.package == name;
+    let found = PROVISIONS.iter().find(program);
+    Some(found.or_else(|| PROVISIONS.iter().find(package))?.from)
 }
 
 /// Whether the table has a file whose path ends like this.
@@ -271,12 +291,6 @@ mod tests {
                 assert!(known, "{provision:?}: no plan looks for it");
             }
         }
-    }
-
-    #[test]
-    fn what_makes_a_bare_root_is_installed_for_that_alone() {
-        assert!(!Needs::ALL.has(Needs::FRESH));
-        assert!(!Needs::HOST.has(Needs::FUZZER) && Needs::ALL.has(Needs::FUZZER));
     }
 
     #[test]

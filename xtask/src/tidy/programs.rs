@@ -7,7 +7,8 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use super::{File, Finding};
-use crate::setup::provisions;
+use crate::setup::needs;
+use crate::setup::provisions::{self, From};
 
 /// What stands before the name of a program in Rust.
 const STARTS: &[&str] = &["Command::new(\"", "Tool(\"", "find_on_path(\""];
@@ -31,6 +32,7 @@ pub(super) fn check(file: &File, installed: &BTreeSet<String>) -> Vec<Finding> {
         .iter()
         .any(|dir| file.path.starts_with(dir) && file.path != TABLE);
     let script = file.has_extension("sh") || file.path == ".ci/run";
+    let seen_to = needs::seen_to(&file.path);
     let mut findings = Vec::new();
     for (number, line) in (1..).zip(file.text.lines()) {
         let mut names = BTreeSet::new();
@@ -43,9 +45,15 @@ pub(super) fn check(file: &File, installed: &BTreeSet<String>) -> Vec<Finding> {
         if script && ours && !line.trim_start().starts_with('#') {
             names.extend(words(line).filter(|word| installed.contains(*word)));
         }
-        names.retain(|name| !provisions::declared(name) && !ORDINARY.contains(name));
+        names.retain(|name| !ORDINARY.contains(name));
         for name in names {
-            findings.push(undeclared(number, name));
+            match provisions::provider(name) {
+                None => findings.push(undeclared(number, name)),
+                Some(From::Plan(need)) if seen_to.is_some_and(|seen_to| !seen_to.has(need)) => {
+                    findings.push(not_asked_for(number, name));
+                }
+                Some(_) => {}
+            }
         }
         if file.has_extension("proto")
             && let Some(import) = line.strip_prefix(OF_PROTOBUF)
@@ -63,6 +71,13 @@ fn undeclared(line: usize, name: &str) -> Finding {
     Finding::Error(format!(
         "line {line}: nothing sees to it that there is `{name}`: add it with its package to \
          {TABLE}"
+    ))
+}
+
+fn not_asked_for(line: usize, name: &str) -> Finding {
+    Finding::Error(format!(
+        "line {line}: `{name}` is not installed for the command that runs this: say that it is \
+         needed in xtask/src/setup/needs.rs, or do without"
     ))
 }
 
@@ -142,7 +157,7 @@ mod tests {
     use super::*;
 
     fn said(path: &str, text: &str) -> Vec<String> {
-        let installed = ["socat", "node", "ip"].map(str::to_owned).into();
+        let installed = ["socat", "node", "ip", "bpftool"].map(str::to_owned).into();
         let file = File {
             path: path.to_owned(),
             text: text.to_owned(),
@@ -185,6 +200,22 @@ mod tests {
             assert!(said("tests/a.rs", line).is_empty(), "{line}");
         }
         assert!(said("xtask/a.sh", "# socat would do\nip link\n").is_empty());
+    }
+
+    #[test]
+    fn what_a_command_does_not_install_is_not_used_in_what_it_runs() {
+        let line = "let plugin = Command::new(\"protoc\").output();";
+        let found = said("tests/demo/src/stage.rs", line);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].contains("`protoc` is not installed for"),
+            "{found:?}"
+        );
+        assert_eq!(said("tests/suites/restart.rs", line).len(), 1);
+        assert!(said("tests/suites/outside.rs", line).is_empty());
+        let keep = "let hint = \"bpftool map\";";
+        assert_eq!(said("tests/demo/src/phases.rs", keep).len(), 1);
+        assert!(said("tests/demo/src/look_around.rs", keep).is_empty());
     }
 
     #[test]

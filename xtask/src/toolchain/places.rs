@@ -1,4 +1,4 @@
-//! Where compilers and linkers are looked for, and the looking.
+//! Where compilers and linkers are looked for, and the looking for compilers.
 //!
 //! The places are values, so that a test can point them at directories of its own.
 
@@ -8,7 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{BPF_LINKER_VERSION, BPF_TARGET, Compiler, Route, ask_version, output_of};
+use super::{
+    BPF_TARGET, Compiler, DISTRIBUTION_SERIES, NIGHTLY, NIGHTLY_RUSTC, Route, RustcVersion, Unfit,
+    ask_version, linkers, output_of,
+};
 use crate::paths;
 
 /// The directories a toolchain may be in.
@@ -39,31 +42,49 @@ impl Places {
         }
     }
 
-    /// The newest nightly of rustup that has `rust-src`, or what is missing.
-    pub fn rustup_compiler(&self) -> Result<Compiler, String> {
-        let nightlies = self.nightlies();
-        if nightlies.is_empty() {
-            return Err("no nightly toolchain".to_owned());
-        }
-        let with_source = nightlies.iter().find(|dir| {
-            dir.join("lib/rustlib/src/rust/library/core/Cargo.toml")
+    /// rustup's [`NIGHTLY`] with `rust-src`, or why there is none.
+    pub fn rustup_compiler(&self) -> Result<Compiler, Unfit> {
+        let mut unfit = Unfit::Missing(format!("no {NIGHTLY}"));
+        for dir in self.nightlies() {
+            let name = dir.file_name().unwrap_or_default().to_string_lossy();
+            let bin = dir.join("bin");
+            let version = match ask_version(&bin.join("rustc")) {
+                Ok(version) => version,
+                Err(reason) => {
+                    unfit = Unfit::Missing(reason);
+                    continue;
+                }
+            };
+            let commit = version.commit_date.as_deref().unwrap_or("an unknown day");
+            if (version.release.as_str(), commit) != NIGHTLY_RUSTC {
+                // Said of the first one only, and not if the right one is incomplete.
+                if unfit == Unfit::Missing(format!("no {NIGHTLY}")) {
+                    unfit = Unfit::Other(format!(
+                        "no {NIGHTLY}, which the kernel programs are built with; {name} is rustc \
+                         {} of {commit}",
+                        version.release
+                    ));
+                }
+                continue;
+            }
+            if !dir
+                .join("lib/rustlib/src/rust/library/core/Cargo.toml")
                 .is_file()
-        });
-        let Some(dir) = with_source else {
-            return Err("the nightly toolchain lacks rust-src".to_owned());
-        };
-        let bin = dir.join("bin");
-        let (release, llvm_major) = ask_version(&bin.join("rustc"))?;
-        Ok(Compiler {
-            route: Route::Rustup,
-            bin,
-            release,
-            llvm_major,
-        })
+            {
+                unfit = Unfit::Missing(format!("{name} lacks rust-src"));
+                continue;
+            }
+            return Ok(Compiler {
+                route: Route::Rustup,
+                bin,
+                release: version.release,
+                llvm_major: version.llvm_major,
+            });
+        }
+        Err(unfit)
     }
 
-    /// Directories of nightly toolchains: the plain `nightly` first, then dated ones, newest
-    /// first.
+    /// Directories of nightly toolchains: the one that is called as the pin first.
     fn nightlies(&self) -> Vec<PathBuf> {
         let Some(home) = &self.rustup_home else {
             return Vec::new();
@@ -71,39 +92,45 @@ impl Places {
         let Ok(entries) = fs::read_dir(home.join("toolchains")) else {
             return Vec::new();
         };
-        let dated = |dir: &Path| {
+        let begins = |dir: &Path, with: &str| {
             let name = dir.file_name().and_then(OsStr::to_str).unwrap_or_default();
-            name.strip_prefix("nightly-")
-                .is_some_and(|rest| rest.starts_with("20"))
+            name.starts_with(with)
         };
         let mut found: Vec<PathBuf> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|dir| {
-                dir.file_name()
-                    .and_then(OsStr::to_str)
-                    .is_some_and(|n| n.starts_with("nightly"))
-            })
+            .filter(|dir| begins(dir, "nightly"))
             .collect();
-        found.sort_by(|a, b| dated(a).cmp(&dated(b)).then_with(|| b.cmp(a)));
+        found.sort_by_key(|dir| (!begins(dir, NIGHTLY), dir.clone()));
         found
     }
 
     /// The distribution's compiler, if `core` for the BPF target is installed beside it, or what
     /// is missing.
-    pub fn distribution_compiler(&self) -> Result<Compiler, String> {
+    pub fn distribution_compiler(&self) -> Result<Compiler, Unfit> {
         let rustc = self.distribution_bin.join("rustc");
         for tool in [&rustc, &self.distribution_bin.join("cargo")] {
             if !paths::is_executable(tool) {
-                return Err(format!("no {}", tool.display()));
+                return Err(Unfit::Missing(format!("no {}", tool.display())));
             }
+        }
+        let RustcVersion {
+            release,
+            llvm_major,
+            ..
+        } = ask_version(&rustc).map_err(Unfit::Missing)?;
+        if !release.starts_with(DISTRIBUTION_SERIES) {
+            return Err(Unfit::Other(format!(
+                "{} is {release}; the kernel programs are built with {DISTRIBUTION_SERIES}x",
+                rustc.display()
+            )));
         }
         let mut ask = Command::new(&rustc);
         ask.args(["--print", "target-libdir", "--target", BPF_TARGET]);
-        let libraries = PathBuf::from(output_of(&mut ask)?.trim());
+        let libraries = PathBuf::from(output_of(&mut ask).map_err(Unfit::Missing)?.trim());
         if !holds_core(&libraries) {
-            return Err(format!("{} has no core for {BPF_TARGET}", rustc.display()));
+            let reason = format!("{} has no core for {BPF_TARGET}", rustc.display());
+            return Err(Unfit::Missing(reason));
         }
-        let (release, llvm_major) = ask_version(&rustc)?;
         let bin = self.distribution_bin.clone();
         Ok(Compiler {
             route: Route::Distribution,
@@ -113,23 +140,9 @@ impl Places {
         })
     }
 
-    /// A bpf-linker for this compiler, or what is missing.
-    ///
-    /// The one that `setup` built is known to match. One that the user installed is taken on
-    /// trust for the rustup route, which is how aya's users have it; the distribution's LLVM is
-    /// ahead of or behind released linkers too often for that.
-    pub fn linker_for(&self, compiler: &Compiler) -> Result<PathBuf, String> {
-        let ours = self.cache.as_ref().map(|cache| {
-            paths::bpf_linker_root(cache, BPF_LINKER_VERSION, compiler.llvm_major)
-                .join("bin/bpf-linker")
-        });
-        if let Some(linker) = ours.filter(|linker| paths::is_executable(linker)) {
-            return Ok(linker);
-        }
-        match (&self.linker_on_path, compiler.route) {
-            (Some(linker), Route::Rustup) => Ok(linker.clone()),
-            _ => Err(format!("no bpf-linker for LLVM {}", compiler.llvm_major)),
-        }
+    /// A bpf-linker for this compiler, or why there is none. See [`linkers`].
+    pub fn linker_for(&self, compiler: &Compiler) -> Result<PathBuf, Unfit> {
+        linkers::choose(self, compiler)
     }
 }
 
@@ -147,7 +160,7 @@ fn holds_core(libraries: &Path) -> bool {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::super::BpfToolchain;
+    use super::super::{BPF_LINKER_VERSION, BpfToolchain};
     use super::*;
 
     /// An executable that prints what a compiler would.
@@ -157,11 +170,20 @@ mod tests {
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    const VERSION: &str = "echo 'release: 1.99.0'; echo 'LLVM version: 22.1.8'";
+    const LLVM: &str = "echo 'LLVM version: 22.1.8'";
+
+    /// As a compiler of this release and day says it.
+    fn version(release: &str, day: &str) -> String {
+        format!("echo 'release: {release}'; echo 'commit-date: {day}'; {LLVM}")
+    }
 
     fn nightly(home: &Path, name: &str, source: bool) {
+        nightly_of(home, name, NIGHTLY_RUSTC, source);
+    }
+
+    fn nightly_of(home: &Path, name: &str, (release, day): (&str, &str), source: bool) {
         let dir = home.join("toolchains").join(name);
-        program(&dir.join("bin/rustc"), VERSION);
+        program(&dir.join("bin/rustc"), &version(release, day));
         if source {
             let core = dir.join("lib/rustlib/src/rust/library/core");
             fs::create_dir_all(&core).unwrap();
@@ -170,17 +192,31 @@ mod tests {
     }
 
     fn distribution(bin: &Path, core: bool) {
+        distribution_of(bin, "1.96.0", core);
+    }
+
+    fn distribution_of(bin: &Path, release: &str, core: bool) {
         let libraries = bin.join("libraries");
         fs::create_dir_all(&libraries).unwrap();
         if core {
             fs::write(libraries.join("libcore-0.rlib"), "").unwrap();
         }
         let says = format!(
-            "if [ \"$1\" = --print ]; then echo '{}'; else {VERSION}; fi",
-            libraries.display()
+            "if [ \"$1\" = --print ]; then echo '{}'; else {}; fi",
+            libraries.display(),
+            version(release, "2026-05-25")
         );
         program(&bin.join("rustc"), &says);
         program(&bin.join("cargo"), "");
+    }
+
+    /// Where `setup` puts the linker.
+    fn ours(dir: &Path) -> PathBuf {
+        dir.join("cache/bpf-linker-0.13.0-llvm-22/bin/bpf-linker")
+    }
+
+    fn linker(file: &Path, release: &str) {
+        program(file, &format!("echo 'bpf-linker {release}'"));
     }
 
     fn places(dir: &Path) -> Places {
@@ -201,16 +237,12 @@ mod tests {
             true,
         );
         distribution(&dir.path().join("bin"), true);
-        program(
-            &dir.path()
-                .join("cache/bpf-linker-0.13.0-llvm-22/bin/bpf-linker"),
-            "",
-        );
+        linker(&ours(dir.path()), BPF_LINKER_VERSION);
         let found = BpfToolchain::discover_in(&places(dir.path())).unwrap();
         assert_eq!(found.compiler.route, Route::Rustup);
         assert_eq!(
             (found.compiler.release.as_str(), found.compiler.llvm_major),
-            ("1.99.0", 22)
+            (NIGHTLY_RUSTC.0, 22)
         );
     }
 
@@ -223,35 +255,40 @@ mod tests {
             false,
         );
         distribution(&dir.path().join("bin"), true);
-        program(
-            &dir.path()
-                .join("cache/bpf-linker-0.13.0-llvm-22/bin/bpf-linker"),
-            "",
-        );
+        linker(&ours(dir.path()), BPF_LINKER_VERSION);
         let found = BpfToolchain::discover_in(&places(dir.path())).unwrap();
         assert_eq!(found.compiler.route, Route::Distribution);
     }
 
     #[test]
-    fn the_plain_nightly_comes_before_dated_ones_and_newer_before_older() {
+    fn the_nightly_that_is_meant_is_taken_whatever_it_is_called() {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("rustup");
-        for name in [
-            "nightly-2025-01-01-x",
-            "nightly-2026-01-01-x",
-            "nightly-x",
-            "stable-x",
-        ] {
-            nightly(&home, name, false);
+        let places = places(dir.path());
+        nightly_of(&home, "nightly-x", ("1.99.0-nightly", "2026-08-01"), true);
+        let said = places.rustup_compiler().unwrap_err();
+        assert!(matches!(said, Unfit::Other(_)), "{said:?}");
+        for part in [NIGHTLY, "nightly-x is rustc 1.99.0-nightly of 2026-08-01"] {
+            assert!(said.to_string().contains(part), "{said}");
         }
-        let names: Vec<_> = places(dir.path())
-            .nightlies()
-            .iter()
-            .map(|dir| dir.file_name().unwrap().to_str().unwrap().to_owned())
-            .collect();
-        assert_eq!(
-            names,
-            ["nightly-x", "nightly-2026-01-01-x", "nightly-2025-01-01-x"]
+        nightly(&home, &format!("{NIGHTLY}-x"), false);
+        let said = places.rustup_compiler().unwrap_err().to_string();
+        assert_eq!(said, format!("{NIGHTLY}-x lacks rust-src"));
+        nightly(&home, "nightly-x", true);
+        let found = places.rustup_compiler().unwrap();
+        assert_eq!(found.bin, home.join("toolchains/nightly-x/bin"));
+    }
+
+    #[test]
+    fn a_distribution_that_went_on_to_another_compiler_is_told_with_both() {
+        let dir = tempfile::tempdir().unwrap();
+        distribution_of(&dir.path().join("bin"), "1.98.1", true);
+        let said = places(dir.path()).distribution_compiler().unwrap_err();
+        assert!(matches!(said, Unfit::Other(_)), "{said:?}");
+        let said = said.to_string();
+        assert!(
+            said.contains("rustc is 1.98.1; ") && said.ends_with("built with 1.96.x"),
+            "{said}"
         );
     }
 
@@ -260,14 +297,38 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         distribution(&dir.path().join("bin"), true);
         let mut places = places(dir.path());
-        places.linker_on_path = Some(PathBuf::from("/opt/bpf-linker"));
+        let own = dir.path().join("opt/bpf-linker");
+        linker(&own, BPF_LINKER_VERSION);
+        places.linker_on_path = Some(own.clone());
         let missing = BpfToolchain::discover_in(&places).unwrap_err();
         assert_eq!(missing.distribution, "no bpf-linker for LLVM 22");
         nightly(&dir.path().join("rustup"), "nightly-x", true);
-        assert_eq!(
-            BpfToolchain::discover_in(&places).unwrap().linker,
-            Path::new("/opt/bpf-linker")
-        );
+        assert_eq!(BpfToolchain::discover_in(&places).unwrap().linker, own);
+    }
+
+    #[test]
+    fn a_linker_is_asked_which_one_it_is_on_both_routes() {
+        let dir = tempfile::tempdir().unwrap();
+        distribution(&dir.path().join("bin"), true);
+        nightly(&dir.path().join("rustup"), "nightly-x", true);
+        let mut places = places(dir.path());
+        let own = dir.path().join("opt/bpf-linker");
+        linker(&own, "0.9.14");
+        places.linker_on_path = Some(own.clone());
+        let said = BpfToolchain::discover_in(&places).unwrap_err();
+        let wanted = format!("{} is 0.9.14, not {BPF_LINKER_VERSION}", own.display());
+        assert_eq!(said.rustup, wanted);
+        // The one in the cache is not believed for its name, either.
+        linker(&ours(dir.path()), "0.12.0");
+        let said = BpfToolchain::discover_in(&places).unwrap_err();
+        assert!(said.distribution.contains(" is 0.12.0, not "), "{said}");
+        // One that does not run, as when its LLVM was taken away.
+        program(&ours(dir.path()), "exit 127");
+        let said = BpfToolchain::discover_in(&places).unwrap_err();
+        assert!(said.distribution.contains("bpf-linker failed"), "{said}");
+        linker(&ours(dir.path()), BPF_LINKER_VERSION);
+        let found = BpfToolchain::discover_in(&places).unwrap();
+        assert_eq!(found.linker, ours(dir.path()));
     }
 
     #[test]
@@ -277,7 +338,7 @@ mod tests {
         let said = BpfToolchain::discover_in(&places(dir.path()))
             .unwrap_err()
             .to_string();
-        assert!(said.contains("no nightly toolchain"), "{said}");
+        assert!(said.contains(&format!("no {NIGHTLY}")), "{said}");
         assert!(
             said.contains("has no core for bpfel-unknown-none"),
             "{said}"

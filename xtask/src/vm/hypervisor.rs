@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use xtask::paths;
 
 use super::kernels::Kernel;
+use super::unpacked::Unpacked;
 
 /// Memory of a guest, in MiB.
 const MEMORY: u32 = 2048;
@@ -14,12 +15,44 @@ const MEMORY: u32 = 2048;
 /// package of its own.
 const VIRTIOFSD: [&str; 2] = ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"];
 
-/// The daemon that shares host directories with a guest.
-pub(crate) fn virtiofsd() -> Option<PathBuf> {
-    VIRTIOFSD
-        .iter()
-        .map(PathBuf::from)
-        .find(|file| paths::is_executable(file))
+/// A program, and the tree it was unpacked in if it is not installed.
+pub(crate) struct Program {
+    file: PathBuf,
+    unpacked: Option<Unpacked>,
+}
+
+/// qemu: the one that is installed, or that in the cache.
+pub(crate) fn emulator(cache: &Path) -> Option<Program> {
+    const NAME: &str = "qemu-system-x86_64";
+    let of_cache = || Unpacked::find(cache).and_then(|tree| executable_in(tree, "usr/bin", NAME));
+    paths::find_on_path(NAME).map(installed).or_else(of_cache)
+}
+
+/// The daemon that shares host directories with a guest, likewise.
+pub(crate) fn virtiofsd(cache: &Path) -> Option<Program> {
+    let mut files = VIRTIOFSD.iter().map(PathBuf::from);
+    let of_cache = || {
+        let tree = Unpacked::find(cache)?;
+        let mut dirs = VIRTIOFSD.iter().filter_map(|file| file.rsplit_once('/'));
+        dirs.find_map(|(dir, name)| executable_in(tree.clone(), dir, name))
+    };
+    let found = files.find(|file| paths::is_executable(file));
+    found.map(installed).or_else(of_cache)
+}
+
+fn installed(file: PathBuf) -> Program {
+    Program {
+        file,
+        unpacked: None,
+    }
+}
+
+fn executable_in(tree: Unpacked, dir: &str, name: &str) -> Option<Program> {
+    let file = tree.file(dir).join(name);
+    paths::is_executable(&file).then_some(Program {
+        file,
+        unpacked: Some(tree),
+    })
 }
 
 /// A busybox that runs without any library, as it must before a root file system is there.
@@ -35,17 +68,20 @@ pub(crate) fn static_busybox() -> Option<PathBuf> {
 }
 
 /// A command that dies with this process, `kill -9` included.
-fn bound_to_us(program: &Path) -> Command {
+fn bound_to_us(program: &Program) -> Command {
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "--"])
-        .arg(program)
+        .arg(&program.file)
         .stdin(Stdio::null());
+    if let Some(tree) = &program.unpacked {
+        command.envs(tree.environment());
+    }
     command
 }
 
 /// The daemon that serves `directory` on `socket`.
-pub(super) fn share(daemon: &Path, directory: &Path, socket: &Path, cached: bool) -> Command {
+pub(super) fn share(daemon: &Program, directory: &Path, socket: &Path, cached: bool) -> Command {
     let mut command = bound_to_us(daemon);
     command
         .arg(format!("--socket-path={}", socket.display()))
@@ -73,8 +109,11 @@ pub(super) struct Guest<'a> {
 /// virtual machines themselves often offer a `/dev/kvm` that then fails. Its processor is old,
 /// because emulating newer instructions costs more than they save. Standard output is what the
 /// guest prints.
-pub(super) fn qemu(program: &Path, guest: &Guest<'_>) -> Command {
+pub(super) fn qemu(program: &Program, guest: &Guest<'_>) -> Command {
     let mut command = bound_to_us(program);
+    for dir in program.unpacked.iter().flat_map(Unpacked::firmware) {
+        command.arg("-L").arg(dir);
+    }
     command
         .args([
             "-machine",

@@ -167,7 +167,7 @@ fn with_source(bin: &Path) -> Result<WindowsToolchain, String> {
 }
 
 fn toolchain(route: Route, bin: &Path) -> Result<WindowsToolchain, String> {
-    let (release, _) = ask_version(&bin.join("rustc"))?;
+    let release = ask_version(&bin.join("rustc"))?.release;
     Ok(WindowsToolchain {
         route,
         bin: bin.to_path_buf(),
