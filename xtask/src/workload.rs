@@ -1,4 +1,8 @@
-//! `cargo xtask demo` and `cargo xtask bench`: build in release form, then become the program.
+//! `cargo xtask demo` and `cargo xtask bench`: build, then become the program.
+//!
+//! The demo is what somebody sees first, and is compiled as tests are: in a fraction of the time, and
+//! what it leaves in the target directory is of use to the next command. Its claims are about what
+//! happens, not how fast. The bench measures, and so measures a release.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -32,6 +36,16 @@ pub(crate) enum Workload {
 const KEEP: &str = "--keep";
 
 impl Workload {
+    /// The command that builds it, and the agent and the pods that it runs.
+    fn build(self) -> Command {
+        let mut command = cargo("build", Object::Embedded);
+        command.args(["--bin", "proxy-agent", "--bin", POD, "--bin", self.name()]);
+        if self == Self::Bench {
+            command.arg("--release");
+        }
+        command
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Demo => "demo",
@@ -51,17 +65,7 @@ impl Workload {
 pub(crate) fn run<T>(workload: Workload, args: &Args) -> Result<T> {
     setup::ensure(workload.needs(args))?;
     let name = workload.name();
-    let mut command = cargo("build", Object::Embedded);
-    command.args([
-        "--release",
-        "--bin",
-        "proxy-agent",
-        "--bin",
-        POD,
-        "--bin",
-        name,
-    ]);
-    let built = cargo::build(&mut command)?;
+    let built = cargo::build(&mut workload.build())?;
     let agent = &cargo::the("proxy-agent", &built)?.path;
     let program = &cargo::the(name, &built)?.path;
     let error = Command::new(program)
@@ -69,4 +73,17 @@ pub(crate) fn run<T>(workload: Workload, args: &Args) -> Result<T> {
         .env(AGENT_ENV, agent)
         .exec();
     Err(Error::new(error).context(format!("starting {}", program.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::shell_line;
+
+    #[test]
+    fn only_what_measures_is_optimised() {
+        let demo = shell_line(&Workload::Demo.build());
+        assert!(demo.ends_with("--bin culvert-pod --bin demo"), "{demo}");
+        assert!(shell_line(&Workload::Bench.build()).contains("--bin bench --release"));
+    }
 }

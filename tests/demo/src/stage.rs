@@ -77,8 +77,13 @@ impl<'w> Stage<'w> {
             "cluster  tests/data/cluster-mixed.yaml: three nodes, as kubectl printed them"
                 .to_owned(),
             format!(
-                "agent    {}",
-                short(proxy_harness::agent::path()?).display()
+                "agent    {}{}",
+                short(proxy_harness::agent::path()?).display(),
+                if cfg!(debug_assertions) {
+                    ", not optimised: a release is faster"
+                } else {
+                    ""
+                }
             ),
             format!(
                 "         serves {} Service ports as node-a, {:.0} ms after its start, from {} KiB \

@@ -153,3 +153,58 @@ fn plan_windows(steps: &mut Vec<Step>) {
     }
     plan_packages(packages, "compiling for Windows", steps);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A compiler and what is asked of it.
+    fn compiler(bin: &Path, release: &str) {
+        fs::create_dir_all(bin).unwrap();
+        let says = format!(
+            "echo 'release: {release}'; echo 'commit-date: 2026-05-19'; \
+             echo 'LLVM version: 22.1.8'"
+        );
+        for name in ["rustc", "cargo"] {
+            let file = bin.join(name);
+            fs::write(&file, format!("#!/bin/sh\n{says}\n")).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    fn planned(dir: &Path, linter: bool) -> Vec<Step> {
+        let places = Places {
+            rustup_home: Some(dir.join("rustup")),
+            distribution_bin: dir.join("bin"),
+            cache: Some(dir.join("cache")),
+            linker_on_path: None,
+        };
+        let mut steps = Vec::new();
+        plan_toolchain(&places, linter, &mut steps);
+        steps
+    }
+
+    #[test]
+    fn where_the_distribution_went_on_the_nightly_is_the_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        compiler(&dir.path().join("bin"), "1.98.1");
+        let steps = planned(dir.path(), false);
+        assert_eq!(steps, [Step::Nightly { clippy: false }, Step::Linker]);
+    }
+
+    #[test]
+    fn a_nightly_that_is_there_gets_a_linker_and_its_clippy_where_that_is_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let nightly = dir.path().join("rustup/toolchains/nightly-x");
+        compiler(&nightly.join("bin"), "1.97.0-nightly");
+        let core = nightly.join("lib/rustlib/src/rust/library/core");
+        fs::create_dir_all(&core).unwrap();
+        fs::write(core.join("Cargo.toml"), "").unwrap();
+        assert_eq!(planned(dir.path(), false), [Step::Linker]);
+        let with_clippy = [Step::Nightly { clippy: true }, Step::Linker];
+        assert_eq!(planned(dir.path(), true), with_clippy);
+    }
+}

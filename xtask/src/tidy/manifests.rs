@@ -41,9 +41,14 @@ const RULES: &[(&str, Rule, &str)] = &[
             "kube",
             "libc",
             "nix",
+            "prost-build",
+            "protox",
             "proxy-agent",
+            "tonic-build",
+            "tonic-prost-build",
         ]),
-        "authors of backends get what the API needs, and nothing of the agent",
+        "authors of backends get what the API needs, nothing of the agent, and what protoc would do \
+         is done",
     ),
     (
         "proxy-common/Cargo.toml",
