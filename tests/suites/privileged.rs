@@ -16,6 +16,7 @@ mod limits;
 mod load;
 mod nftables;
 mod node_api;
+mod pins;
 mod refused;
 mod repair;
 mod resize;

@@ -5,6 +5,7 @@ mod cgroup;
 mod cleanup;
 mod error;
 mod figures;
+mod fit;
 mod held_maps;
 mod in_force;
 mod links;
@@ -116,7 +117,7 @@ impl EbpfBackend {
         if self.opened.is_none() || !self.loaded.rebuilt {
             return Ok(());
         }
-        let served = load::served_before(&self.pins).map_err(|error| not_attached(&error))?;
+        let served = fit::served_before(&self.pins).map_err(|error| not_attached(&error))?;
         let mut kept = state.clone();
         kept.services = state
             .services
@@ -144,8 +145,8 @@ impl EbpfBackend {
         let directory = self.pins.links();
         let attached = links::attach(&self.loaded.ebpf, &self.cgroup, &directory)?;
         if self.loaded.rebuilt {
-            load::settle_rebuilt(&self.pins)?;
-            self.loaded.services = self.pins.services();
+            fit::settle_rebuilt(&self.pins)?;
+            self.loaded.beside = false;
         }
         self.pins.remove_stale();
         let memory = self.log_memory();

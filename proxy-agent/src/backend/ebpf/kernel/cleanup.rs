@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     OpenError, links,
-    pins::{PinDir, Removal},
+    pins::{Existing, PinDir, Removal},
     rights,
 };
 
@@ -16,24 +16,32 @@ use super::{
 pub struct Cleanup {
     pin_dir: PathBuf,
     removal: Option<Removal>,
+    /// What is there instead, and whose it is.
+    stranger: Option<String>,
 }
 
 /// Removes all that Culvert's eBPF backend left under `pin_dir`, and nothing else. What is there
 /// of others stays.
 pub fn cleanup(pin_dir: &Path) -> Result<Cleanup, OpenError> {
-    rights::check()?;
     let mut cleanup = Cleanup {
         pin_dir: pin_dir.to_owned(),
         removal: None,
+        stranger: None,
     };
-    if let Some(pins) = PinDir::open_existing(pin_dir)? {
-        let mut problems = links::detach(&pins.links());
-        let mut removal = pins.remove();
-        problems.append(&mut removal.problems);
-        if !problems.is_empty() {
-            return Err(OpenError::Other(problems.join("; ")));
+    match PinDir::open_existing(pin_dir)? {
+        Existing::Nothing => {}
+        Existing::Stranger(stranger) => cleanup.stranger = Some(stranger),
+        Existing::Locked(pins) => {
+            // Of what is not there nobody needs rights.
+            rights::check()?;
+            let mut problems = links::detach(&pins.links());
+            let mut removal = pins.remove();
+            problems.append(&mut removal.problems);
+            if !problems.is_empty() {
+                return Err(OpenError::Other(problems.join("; ")));
+            }
+            cleanup.removal = Some(removal);
         }
-        cleanup.removal = Some(removal);
     }
     Ok(cleanup)
 }
@@ -50,6 +58,9 @@ impl Cleanup {
 impl fmt::Display for Cleanup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pin_dir = self.pin_dir.display();
+        if let Some(stranger) = &self.stranger {
+            return write!(f, "nothing of Culvert's at {pin_dir}: {stranger}");
+        }
         let Some(removal) = &self.removal else {
             return write!(f, "nothing at {pin_dir}");
         };

@@ -3,13 +3,16 @@
 use std::{
     fs,
     os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
-    path::PathBuf,
 };
 
 use aya::{Ebpf, maps::Map};
 use proxy_common::names::{MAPS, MapGroup, MapShape};
 
-use super::{OpenError, load::Loaded, pins::PinDir};
+use super::{
+    OpenError,
+    load::Loaded,
+    pins::{PinDir, PinPath},
+};
 
 /// One of [`MAPS`].
 #[derive(Debug)]
@@ -50,9 +53,9 @@ impl HeldMap {
     }
 
     /// Where it is pinned, or should be.
-    pub fn pin(&self, pins: &PinDir, loaded: &Loaded) -> PathBuf {
+    pub fn pin<'d>(&self, pins: &'d PinDir, loaded: &Loaded) -> PinPath<'d> {
         let directory = match self.shape.group {
-            MapGroup::Services => loaded.services.clone(),
+            MapGroup::Services => loaded.services(pins),
             MapGroup::Flows => pins.flows(),
         };
         directory.join(self.shape.name)

@@ -1,14 +1,11 @@
 //! Whether the dataplane that is in the kernel already serves an address: asked before an agent
 //! takes it over, without the lock, and without changing anything.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::{net::SocketAddr, path::Path};
 
 use aya::{
     Pod,
-    maps::{HashMap, Map, MapData, MapInfo},
+    maps::{HashMap, Map, MapData},
 };
 use proxy_common::{
     address,
@@ -18,17 +15,23 @@ use proxy_common::{
 };
 use proxy_model::Protocol;
 
-use super::{pins, syscalls};
+use super::{
+    fit,
+    pins::{Peek, PinDir, PinPath},
+    syscalls,
+};
 use crate::backend::ebpf::encode;
 
 /// Whether the dataplane pinned in `pin_dir`, by whichever agent, leads sockets that dial `at` to
 /// an endpoint. `false` where that cannot be told.
 pub fn is_programmed(pin_dir: &Path, at: SocketAddr, protocol: Protocol) -> bool {
-    leads_somewhere(pin_dir, at, protocol).unwrap_or(false) && is_attached(pin_dir, at, protocol)
+    PinDir::peek(pin_dir).is_some_and(|pins| {
+        leads_somewhere(&pins, at, protocol).unwrap_or(false) && is_attached(&pins, at, protocol)
+    })
 }
 
-fn leads_somewhere(pin_dir: &Path, at: SocketAddr, protocol: Protocol) -> Option<bool> {
-    let services = pins::services_in(pin_dir);
+fn leads_somewhere(pins: &Peek, at: SocketAddr, protocol: Protocol) -> Option<bool> {
+    let services = pins.services();
     let key = FrontendKey::new(
         address::to_words(&address::from_ip(at.ip())),
         at.port(),
@@ -46,20 +49,14 @@ fn leads_somewhere(pin_dir: &Path, at: SocketAddr, protocol: Protocol) -> Option
 
 /// Opens a map of an earlier run if it has the shape of ours: the kernel would hand out any other
 /// without complaint.
-fn open<K: Pod, V: Pod>(directory: &Path, name: &str) -> Option<HashMap<MapData, K, V>> {
-    let pin: PathBuf = directory.join(name);
+fn open<K: Pod, V: Pod>(directory: &PinPath<'_>, name: &str) -> Option<HashMap<MapData, K, V>> {
     let shape = MAPS.iter().find(|shape| shape.name == name)?;
-    let info = MapInfo::from_pin(&pin).ok()?;
-    let kind = info.map_type().map_or(0, |kind| kind as u32);
-    if [kind, info.key_size(), info.value_size()] != [shape.kind, shape.key_size, shape.value_size]
-    {
-        return None;
-    }
-    Map::HashMap(MapData::from_pin(&pin).ok()?).try_into().ok()
+    let map = fit::open_readable(&directory.join(name), shape)?;
+    Map::HashMap(MapData::from_fd(map).ok()?).try_into().ok()
 }
 
 /// Whether the programs that lead such sockets are attached to a cgroup that exists.
-fn is_attached(pin_dir: &Path, at: SocketAddr, protocol: Protocol) -> bool {
+fn is_attached(pins: &Peek, at: SocketAddr, protocol: Protocol) -> bool {
     let programs: &[&str] = match (protocol, at.is_ipv4()) {
         (Protocol::Udp, true) => &["culvert_conn4", "culvert_send4"],
         (Protocol::Udp, false) => &["culvert_conn6", "culvert_send6"],
@@ -67,7 +64,7 @@ fn is_attached(pin_dir: &Path, at: SocketAddr, protocol: Protocol) -> bool {
         (_, false) => &["culvert_conn6"],
     };
     programs.iter().all(|name| {
-        let link = syscalls::open_pinned(&pins::links_in(pin_dir).join(name));
+        let link = syscalls::open_pinned(pins.links().join(name).as_ref());
         let link = link.and_then(syscalls::cgroup_link);
         matches!(link, Ok(Some(link)) if link.cgroup != 0)
     })

@@ -5,16 +5,17 @@ mod held;
 mod pinned;
 mod program;
 
-use std::{
-    fs, io,
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, os::fd::OwnedFd};
 
 use aya::Ebpf;
 use proxy_common::names::SOCKET_PROGRAMS;
 
-use super::{OpenError, cgroup::Cgroup, pins::repin, syscalls};
+use super::{
+    OpenError,
+    cgroup::Cgroup,
+    pins::{PinPath, repin},
+    syscalls,
+};
 pub use held::{HeldLink, Mended};
 pub use pinned::detach;
 pub use program::{LoadFailure, hook, load};
@@ -33,8 +34,9 @@ pub struct Attached {
 /// Attaches every program to `cgroup`, with links pinned in `directory`, and ends all other links
 /// of Culvert's that are pinned there. After an error, links made before it are gone again; those
 /// of an earlier run stay.
-pub fn attach(ebpf: &Ebpf, cgroup: &Cgroup, directory: &Path) -> Result<Attached, OpenError> {
-    fs::create_dir_all(directory)
+pub fn attach(ebpf: &Ebpf, cgroup: &Cgroup, directory: &PinPath<'_>) -> Result<Attached, OpenError> {
+    directory
+        .make_directory()
         .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
     let mut fresh = Vec::new();
     let attached = attach_each(ebpf, cgroup, directory, &mut fresh);
@@ -52,11 +54,11 @@ pub fn attach(ebpf: &Ebpf, cgroup: &Cgroup, directory: &Path) -> Result<Attached
     attached
 }
 
-fn attach_each(
+fn attach_each<'d>(
     ebpf: &Ebpf,
     cgroup: &Cgroup,
-    directory: &Path,
-    fresh: &mut Vec<PathBuf>,
+    directory: &PinPath<'d>,
+    fresh: &mut Vec<PinPath<'d>>,
 ) -> Result<Attached, OpenError> {
     let mut links = Vec::with_capacity(SOCKET_PROGRAMS.len());
     for name in SOCKET_PROGRAMS {
@@ -84,12 +86,12 @@ fn swap(
     ebpf: &Ebpf,
     name: &str,
     cgroup: &Cgroup,
-    pin: &Path,
+    pin: &PinPath<'_>,
 ) -> Result<Option<OwnedFd>, OpenError> {
     let failed = |what: &str, error: &io::Error| {
         OpenError::io(error, &format!("{what} link {}", pin.display()))
     };
-    let link = match syscalls::open_pinned(pin) {
+    let link = match syscalls::open_pinned(pin.as_ref()) {
         Ok(link) => link,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed("opening pinned", &error)),
@@ -125,10 +127,10 @@ fn link(ebpf: &Ebpf, name: &str, cgroup: &Cgroup) -> Result<OwnedFd, OpenError> 
 
 /// Pins a link that works already over what may be pinned there, which ends. After an error, all
 /// is as before.
-fn take_place(link: &OwnedFd, pin: &Path) -> Result<(), String> {
+fn take_place(link: &OwnedFd, pin: &PinPath<'_>) -> Result<(), String> {
     // What a crash left half made may still be attached.
     pinned::remove(&repin::beside(pin))?;
-    let old = syscalls::open_pinned(pin).ok();
+    let old = syscalls::open_pinned(pin.as_ref()).ok();
     repin::repin(link, pin)?;
     let same = |old: &OwnedFd| match (syscalls::identity(old), syscalls::identity(link)) {
         (Ok(old), Ok(new)) => old == new,

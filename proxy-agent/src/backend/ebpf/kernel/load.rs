@@ -1,27 +1,20 @@
 //! Loads the kernel object into the kernel, reusing pinned maps that fit and only those.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
 
-use aya::{
-    Ebpf, EbpfLoader, VerifierLogLevel,
-    maps::{HashMap, Map, MapData, MapError, MapInfo},
-};
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use proxy_common::{
     caller,
     names::{HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS, TASK_FLAGS},
-    service::{ServiceKey, ServiceValue},
 };
-use proxy_model::ServicePortKey;
 
 use super::{
-    OpenError, links, links::LoadFailure, netns, pins, pins::PinDir, syscalls, task_flags,
-    with_causes,
+    OpenError, fit, held_maps, links,
+    links::LoadFailure,
+    netns,
+    pins::{PinDir, PinPath},
+    task_flags, with_causes,
 };
-use crate::backend::ebpf::encode;
 
 /// The kernel programs, built from `proxy-ebpf`; empty when the agent was built without them.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/socket.o"));
@@ -38,8 +31,8 @@ const SMALLEST_RING: u32 = 4096;
 pub struct Loaded {
     /// Programs and maps.
     pub ebpf: Ebpf,
-    /// Where the Service maps are pinned.
-    pub services: PathBuf,
+    /// The Service maps are pinned beside those of an earlier run, whose place they are to take.
+    pub beside: bool,
     /// The Service maps are those of an earlier run.
     pub adopted: bool,
     /// The Service maps of an earlier run do not fit and these take their place.
@@ -50,6 +43,17 @@ pub struct Loaded {
     pub refusal: &'static str,
 }
 
+impl Loaded {
+    /// Where the Service maps are pinned.
+    pub fn services<'d>(&self, pins: &'d PinDir) -> PinPath<'d> {
+        if self.beside {
+            pins.services_next()
+        } else {
+            pins.services()
+        }
+    }
+}
+
 /// Loads the programs with maps of the given sizes (entries by map name).
 pub fn load(
     pins: &PinDir,
@@ -57,20 +61,26 @@ pub fn load(
     kernel_log: bool,
 ) -> Result<Loaded, OpenError> {
     check_object()?;
-    let (services, adopted, rebuilt) = choose_services(pins, sizes)?;
-    let smaller = rebuilt && is_smaller(&pins.services(), sizes);
-    drop_unfit_flows(&pins.flows(), sizes)?;
+    let fit::Chosen { adopted, rebuilt } = fit::choose_services(pins, sizes)?;
+    let services = if rebuilt {
+        pins.services_next()
+    } else {
+        pins.services()
+    };
+    let smaller = rebuilt && fit::is_smaller(&pins.services(), sizes);
+    fit::drop_unfit_flows(&pins.flows(), sizes)?;
     for directory in [&services, &pins.flows()] {
-        fs::create_dir_all(directory)
+        directory
+            .make_directory()
             .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;
     }
     raise_memlock_limit();
 
-    let directories = [&*services, &*pins.flows()];
+    let directories = [&services, &pins.flows()];
     let (ebpf, refusal) = load_best(Some(directories), sizes, kernel_log)?;
     Ok(Loaded {
         ebpf,
-        services,
+        beside: rebuilt,
         adopted,
         rebuilt,
         smaller,
@@ -113,7 +123,7 @@ struct Variant {
 /// locked down lets none of its memory be read. Whatever else stops an attempt says nothing about
 /// that.
 fn load_best(
-    directories: Option<[&Path; 2]>,
+    directories: Option<[&PinPath<'_>; 2]>,
     sizes: &BTreeMap<String, u32>,
     kernel_log: bool,
 ) -> Result<(Ebpf, &'static str), OpenError> {
@@ -146,7 +156,7 @@ fn load_best(
 
 /// Loads the object with the Service maps and the flow maps of `directories`, or with new ones.
 fn load_object(
-    directories: Option<[&Path; 2]>,
+    directories: Option<[&PinPath<'_>; 2]>,
     sizes: &BTreeMap<String, u32>,
     kernel_log: bool,
     variant: Variant,
@@ -171,7 +181,8 @@ fn load_object(
                 MapGroup::Services => services,
                 MapGroup::Flows => flows,
             };
-            loader.map_pin_path(shape.name, directory.join(shape.name));
+            let pin = directory.join(shape.name);
+            loader.map_pin_path(shape.name, AsRef::<Path>::as_ref(&pin).to_owned());
         }
         if shape.sizable {
             loader.map_max_entries(shape.name, entries(shape, sizes));
@@ -180,6 +191,21 @@ fn load_object(
     let mut ebpf = loader.load(OBJECT).map_err(|error| {
         OpenError::kernel("loading the kernel object", &error, &with_causes(&error))
     })?;
+    // Of what is held now: what the pins led to before says nothing about it, and every access to a
+    // map of another shape would corrupt memory or fail.
+    for held in held_maps::hold(&ebpf)? {
+        let differences = fit::differences(&held.fd, held.shape, sizes);
+        let differences = differences.map_err(|error| {
+            OpenError::io(&error, &format!("examining {}", held.object()))
+        })?;
+        if !differences.is_empty() {
+            let differences = differences.join("; ");
+            return Err(OpenError::Other(format!(
+                "{differences}: its pin was exchanged while it was opened; start the agent again"
+            ))
+            .into());
+        }
+    }
     for name in SOCKET_PROGRAMS {
         links::load(&mut ebpf, name)?;
     }
@@ -189,166 +215,6 @@ fn load_object(
 /// Entries that a map shall have.
 pub fn entries(shape: &MapShape, sizes: &BTreeMap<String, u32>) -> u32 {
     sizes.get(shape.name).copied().unwrap_or(shape.entries)
-}
-
-/// Which directory to use for the Service maps: that of an earlier run, or one beside it. A run
-/// that died while it rebuilt leaves two, and the first of these that exists is in force, or was
-/// made equal to what is.
-fn choose_services(
-    pins: &PinDir,
-    sizes: &BTreeMap<String, u32>,
-) -> Result<(PathBuf, bool, bool), OpenError> {
-    let (present, next, old) = (pins.services(), pins.services_next(), pins.services_old());
-    if !present.exists() {
-        if next.exists() {
-            rename(&next, &present)?;
-        } else if old.exists() {
-            rename(&old, &present)?;
-        } else {
-            return Ok((present, false, false));
-        }
-    }
-    for left in [&next, &old] {
-        pins::remove_tree(left).map_err(OpenError::Other)?;
-    }
-    let unfit = unfit(&present, MapGroup::Services, sizes)?;
-    if unfit.is_empty() {
-        return Ok((present, true, false));
-    }
-    tracing::info!(
-        differences = unfit.join("; "),
-        "the pinned Service maps do not fit: rebuilding them beside the old ones"
-    );
-    Ok((next, false, true))
-}
-
-/// Puts rebuilt Service maps in the place of the old ones, once programs use them. Renames come
-/// first: a run that dies in between leaves no half-emptied directory under the name in force.
-pub fn settle_rebuilt(pins: &PinDir) -> Result<(), OpenError> {
-    rename(&pins.services(), &pins.services_old())?;
-    rename(&pins.services_next(), &pins.services())?;
-    pins::remove_tree(&pins.services_old()).map_err(OpenError::Other)
-}
-
-/// The Service ports that the maps of the run before serve.
-pub fn served_before(pins: &PinDir) -> Result<BTreeSet<ServicePortKey>, OpenError> {
-    let pin = pins.services().join("SERVICES");
-    let failed = |error: &MapError| {
-        OpenError::kernel(
-            &format!("reading pinned map {}", pin.display()),
-            error,
-            &with_causes(error),
-        )
-    };
-    let shape = MAPS
-        .iter()
-        .find(|shape| shape.name == "SERVICES")
-        .expect("in the table");
-    // Without it nothing says what was served.
-    let Ok(info) = MapInfo::from_pin(&pin) else {
-        return Ok(BTreeSet::new());
-    };
-    if (info.key_size(), info.value_size()) != (shape.key_size, shape.value_size) {
-        return Ok(BTreeSet::new());
-    }
-    let map = MapData::from_pin(&pin).map_err(|error| failed(&error))?;
-    let map: HashMap<_, ServiceKey, ServiceValue> = Map::HashMap(map)
-        .try_into()
-        .map_err(|error: MapError| failed(&error))?;
-    let mut served = BTreeSet::new();
-    for entry in &map {
-        let (key, value) = entry.map_err(|error| failed(&error))?;
-        served.extend(encode::service_key(key, &value));
-    }
-    Ok(served)
-}
-
-fn rename(from: &Path, to: &Path) -> Result<(), OpenError> {
-    fs::rename(from, to).map_err(|error| {
-        OpenError::io(
-            &error,
-            &format!("renaming {} to {}", from.display(), to.display()),
-        )
-    })
-}
-
-/// Flow maps of our own version that have another shape cannot come from a release; what sockets
-/// remembered in them is lost, and said.
-fn drop_unfit_flows(directory: &Path, sizes: &BTreeMap<String, u32>) -> Result<(), OpenError> {
-    let unfit = unfit(directory, MapGroup::Flows, sizes)?;
-    if !unfit.is_empty() {
-        tracing::warn!(
-            differences = unfit.join("; "),
-            "the pinned flow maps do not fit: sockets opened before now see endpoint addresses"
-        );
-        pins::remove_tree(directory).map_err(OpenError::Other)?;
-    }
-    Ok(())
-}
-
-/// How the maps pinned in `directory` differ from what is wanted; not at all, if there is no such
-/// directory. The kernel would hand out a map
-/// of another shape without complaint, and every access would corrupt memory or fail.
-fn unfit(
-    directory: &Path,
-    group: MapGroup,
-    sizes: &BTreeMap<String, u32>,
-) -> Result<Vec<String>, OpenError> {
-    let mut differences = Vec::new();
-    if !directory.exists() {
-        return Ok(differences);
-    }
-    for shape in MAPS.iter().filter(|shape| shape.group == group) {
-        let pin = directory.join(shape.name);
-        match syscalls::open_pinned(&pin) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                differences.push(format!("{} is missing", shape.name));
-                continue;
-            }
-            Err(error) => {
-                return Err(OpenError::io(
-                    &error,
-                    &format!("opening pinned map {}", pin.display()),
-                ));
-            }
-            Ok(_) => {}
-        }
-        let info = MapInfo::from_pin(&pin).map_err(|error| {
-            OpenError::kernel(
-                &format!("examining {}", pin.display()),
-                &error,
-                &with_causes(&error),
-            )
-        })?;
-        let kind = info.map_type().map_or(0, |kind| kind as u32);
-        let pairs = [
-            ("type", kind, shape.kind),
-            ("key size", info.key_size(), shape.key_size),
-            ("value size", info.value_size(), shape.value_size),
-            ("entries", info.max_entries(), entries(shape, sizes)),
-            ("flags", info.map_flags(), shape.flags),
-        ];
-        for (what, found, wanted) in pairs {
-            if found != wanted {
-                differences.push(format!(
-                    "{} has {what} {found} instead of {wanted}",
-                    shape.name
-                ));
-            }
-        }
-    }
-    Ok(differences)
-}
-
-/// Whether a Service map that is pinned in `directory` has more room than is wanted.
-fn is_smaller(directory: &Path, sizes: &BTreeMap<String, u32>) -> bool {
-    let mut services = MAPS
-        .iter()
-        .filter(|shape| shape.group == MapGroup::Services);
-    services.any(|shape| {
-        let there = MapInfo::from_pin(directory.join(shape.name));
-        there.is_ok_and(|there| there.max_entries() > entries(shape, sizes))
-    })
 }
 
 /// Before Linux 5.11 maps count against `RLIMIT_MEMLOCK`, by default 64 KiB. Where raising it fails

@@ -12,7 +12,7 @@ use super::{
     cgroup::Cgroup,
     error::{RIGHTS, with_causes},
     links, load,
-    pins::bpffs,
+    pins::{PinDir, bpffs, holders},
     rights, syscalls,
 };
 use crate::backend::check::Requirement;
@@ -105,7 +105,8 @@ fn pin_dir(options: &Options) -> Requirement {
 }
 
 fn lock(options: &Options) -> Requirement {
-    let holder = host::lock_holder(&options.pin_dir);
+    let pins = PinDir::peek(&options.pin_dir);
+    let holder = pins.and_then(|pins| holders(pins.directory()).first().copied());
     Requirement {
         required: false,
         met: true,

@@ -69,7 +69,7 @@ impl EbpfBackend {
             }
         }
         let directory = self.pins.links();
-        let directory = is_ours.then_some(&*directory);
+        let directory = is_ours.then_some(&directory);
         for link in &mut self.links {
             link.mend(&self.loaded.ebpf, &self.cgroup, directory, mended);
         }

@@ -28,6 +28,12 @@ pub fn missing() -> io::Result<Vec<&'static str>> {
     held().map(lacking)
 }
 
+/// Whether a process of which this is `/proc/PID/status` has what an agent needs. What cannot be
+/// told counts as yes.
+pub fn suffices(status: &str) -> bool {
+    effective(status).is_none_or(|held| lacking(held).is_empty())
+}
+
 /// Whether this process may mount file systems.
 pub fn may_mount() -> bool {
     held().is_ok_and(|held| held & SYS_ADMIN != 0)

@@ -160,6 +160,38 @@ pub fn cgroup_link(link: impl AsFd) -> io::Result<Option<CgroupLink>> {
     }))
 }
 
+/// What a map is like: `struct bpf_map_info`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// `enum bpf_map_type`.
+    pub kind: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// Entries that it can hold.
+    pub max_entries: u32,
+    /// `BPF_F_NO_PREALLOC` and others.
+    pub flags: u32,
+}
+
+/// What the map that is open here is like; an error for anything else.
+pub fn map_shape(map: impl AsFd) -> io::Result<Shape> {
+    let what = identity(&map)?;
+    if what.kind != Kind::Map {
+        return Err(io::Error::other(format!("{what} is no map")));
+    }
+    // type, id, key_size, value_size, max_entries, map_flags.
+    let [kind, _, key_size, value_size, max_entries, flags, ..] = info(map)?;
+    Ok(Shape {
+        kind,
+        key_size,
+        value_size,
+        max_entries,
+        flags,
+    })
+}
+
 /// The first words of what the kernel tells about an object.
 fn info(object: impl AsFd) -> io::Result<[u32; ATTR_SIZE / 4]> {
     let mut info = [0u32; ATTR_SIZE / 4];

@@ -1,13 +1,18 @@
 //! Links that the agent holds open: they work whatever becomes of their pins, and what became of
 //! them can be told and mended.
 
-use std::{os::fd::OwnedFd, path::Path};
+use std::os::fd::OwnedFd;
 
 use aya::Ebpf;
 use proxy_model::{Difference, DifferenceKind};
 
 use super::{
-    super::{OpenError, cgroup::Cgroup, pins::repin, syscalls},
+    super::{
+        OpenError,
+        cgroup::Cgroup,
+        pins::{PinPath, repin},
+        syscalls,
+    },
     link, program, take_place,
 };
 
@@ -45,7 +50,7 @@ impl HeldLink {
         &self,
         ebpf: &Ebpf,
         cgroup: &Cgroup,
-        directory: &Path,
+        directory: &PinPath<'_>,
     ) -> Result<Vec<Difference>, OpenError> {
         let (attachment, pin) = (self.attachment(ebpf, cgroup)?, self.pin(directory));
         Ok(attachment.into_iter().chain(pin).collect())
@@ -57,7 +62,7 @@ impl HeldLink {
         &mut self,
         ebpf: &Ebpf,
         cgroup: &Cgroup,
-        directory: Option<&Path>,
+        directory: Option<&PinPath<'_>>,
         mended: &mut Mended,
     ) {
         match self.attachment(ebpf, cgroup) {
@@ -113,7 +118,7 @@ impl HeldLink {
         }))
     }
 
-    fn pin(&self, directory: &Path) -> Option<Difference> {
+    fn pin(&self, directory: &PinPath<'_>) -> Option<Difference> {
         repin::difference(&self.fd, &self.object(), &directory.join(self.name))
     }
 
@@ -132,7 +137,7 @@ impl HeldLink {
         &mut self,
         ebpf: &Ebpf,
         cgroup: &Cgroup,
-        directory: Option<&Path>,
+        directory: Option<&PinPath<'_>>,
     ) -> Result<(), OpenError> {
         let pinned_in = directory.filter(|directory| self.pin(directory).is_none());
         let old = std::mem::replace(&mut self.fd, link(ebpf, self.name, cgroup)?);

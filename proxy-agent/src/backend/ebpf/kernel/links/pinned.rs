@@ -1,23 +1,24 @@
 //! Links as they lie in the pin directory, whoever made them: found by name, detached, removed.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, fs, io};
 
 use proxy_common::names::SOCKET_PROGRAMS;
 
-use super::super::{pins, syscalls};
+use super::super::{
+    pins::{self, PinPath},
+    syscalls,
+};
 
 /// What the names of all programs begin with, in every version: what is called otherwise among the
 /// links is somebody else's.
 const PREFIX: &str = "culvert_";
 
 /// Ends links of programs that this version does not have, and what a crash left half made.
-pub fn remove_stale(directory: &Path) {
+pub fn remove_stale(directory: &PinPath<'_>) {
     let stale = pinned(directory).map(|pins| {
-        let ours = SOCKET_PROGRAMS.map(|name| directory.join(name));
-        pins.into_iter().filter(move |pin| !ours.contains(pin))
+        let ours = |pin: &OsString| SOCKET_PROGRAMS.iter().any(|name| pin == name);
+        let stale = pins.into_iter().filter(move |pin| !ours(pin));
+        stale.map(|pin| directory.join(pin))
     });
     let problems: Vec<String> = match stale {
         Ok(stale) => stale
@@ -35,25 +36,25 @@ pub fn remove_stale(directory: &Path) {
 
 /// Detaches and unpins the links of every version in `directory`, last attached first. Collects
 /// what failed.
-pub fn detach(directory: &Path) -> Vec<String> {
+pub fn detach(directory: &PinPath<'_>) -> Vec<String> {
     let pins = match pinned(directory) {
         Ok(pins) => pins,
         Err(reason) => return vec![reason],
     };
-    let ours = SOCKET_PROGRAMS.map(|name| directory.join(name));
+    let position = |pin: &OsString| SOCKET_PROGRAMS.iter().position(|name| pin == name);
     let (mut ours, others): (Vec<_>, Vec<_>) = pins
         .into_iter()
-        .map(|pin| (ours.iter().position(|path| *path == pin), pin))
+        .map(|pin| (position(&pin), pin))
         .partition(|(position, _)| position.is_some());
     ours.sort_by(|one, other| other.cmp(one));
     ours.iter()
         .chain(&others)
-        .filter_map(|(_, pin)| remove(pin).err())
+        .filter_map(|(_, pin)| remove(&directory.join(pin)).err())
         .collect()
 }
 
 /// What is pinned in `directory` under a name that Culvert gives, sorted.
-fn pinned(directory: &Path) -> Result<Vec<PathBuf>, String> {
+fn pinned(directory: &PinPath<'_>) -> Result<Vec<OsString>, String> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
@@ -62,21 +63,16 @@ fn pinned(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let mut pins: Vec<_> = entries
         .iter()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-        .filter(|entry| {
-            entry
-                .file_name()
-                .as_encoded_bytes()
-                .starts_with(PREFIX.as_bytes())
-        })
-        .map(fs::DirEntry::path)
+        .map(fs::DirEntry::file_name)
+        .filter(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
         .collect();
     pins.sort();
     Ok(pins)
 }
 
 /// Detaches and unpins a link. When this returns, its program runs no more.
-pub fn remove(pin: &Path) -> Result<(), String> {
-    if let Ok(link) = syscalls::open_pinned(pin) {
+pub fn remove(pin: &PinPath<'_>) -> Result<(), String> {
+    if let Ok(link) = syscalls::open_pinned(pin.as_ref()) {
         syscalls::detach(&link)
             .map_err(|error| format!("detaching link {}: {error}", pin.display()))?;
     }

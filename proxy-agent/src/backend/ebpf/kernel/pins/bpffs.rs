@@ -7,10 +7,16 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
 };
 
-use super::super::{OpenError, rights};
+use super::{
+    super::{OpenError, rights},
+    way::{self, Way},
+};
 
 /// Where the kernel's own documentation and every tool expect it.
 pub const BPFFS: &str = "/sys/fs/bpf";
+
+/// As systemd mounts it. Without, everybody may make directories in it.
+const MODE: &str = "mode=0700";
 
 /// Inode of the initial pid namespace (`PROC_PID_INIT_INO` of the kernel), the same on every host.
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -20,17 +26,20 @@ const BRING_THE_HOSTS: &str = "mount the host's /sys/fs/bpf into the container (
                                volume), or name a directory of a BPF file system of the host with \
                                --pin-dir";
 
-/// Whether `path`, or the nearest ancestor of it that exists, is on bpffs.
-pub fn is_below(path: &Path) -> bool {
-    path.ancestors()
-        .find(|ancestor| ancestor.exists())
-        .and_then(|ancestor| statfs(ancestor).ok())
-        .is_some_and(|stat| stat.filesystem_type() == BPF_FS_MAGIC)
+/// Where the BPF file system of `path` begins: looked for from above, because what is called so
+/// further down may be a link that somebody placed.
+pub fn root(path: &Path) -> Option<&Path> {
+    let mut ancestors: Vec<&Path> = path.ancestors().collect();
+    ancestors.reverse();
+    let is_one = |path: &&Path| {
+        statfs(*path).is_ok_and(|there| there.filesystem_type() == BPF_FS_MAGIC)
+    };
+    ancestors.into_iter().find(is_one)
 }
 
 /// Mounts one for `path` where there is none and it would stay.
 pub fn ensure(path: &Path) -> Result<(), OpenError> {
-    if is_below(path) {
+    if root(path).is_some() {
         return Ok(());
     }
     if !path.starts_with(BPFFS) {
@@ -39,15 +48,15 @@ pub fn ensure(path: &Path) -> Result<(), OpenError> {
     if !would_stay() {
         return Err(OpenError::Host(would_not_stay(path)));
     }
-    let nothing = None::<&str>;
-    match mount(Some("bpf"), BPFFS, Some("bpf"), MsFlags::empty(), nothing) {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    match mount(Some("bpf"), BPFFS, Some("bpf"), flags, Some(MODE)) {
         Ok(()) => {
             tracing::info!(path = BPFFS, "mounted the BPF file system");
             Ok(())
         }
         Err(errno) => Err(OpenError::Host(format!(
             "mounting the BPF file system at {BPFFS}: {errno}; run as root, or mount it before: \
-             mount -t bpf bpf {BPFFS}"
+             mount -t bpf -o {MODE} bpf {BPFFS}"
         ))),
     }
 }
@@ -56,11 +65,19 @@ pub fn ensure(path: &Path) -> Result<(), OpenError> {
 /// semicolon, what to do. Changes nothing.
 pub fn look(path: &Path) -> Result<String, String> {
     let shown = path.display();
-    if is_below(path) {
-        Ok(format!("{shown} is on the BPF file system"))
+    if root(path).is_some() {
+        match way::find(path) {
+            Ok(Way::Stranger(stranger)) => Ok(format!(
+                "{shown} is on the BPF file system; {stranger}: the agent puts that aside"
+            )),
+            Ok(Way::Nothing | Way::Directory(_)) => {
+                Ok(format!("{shown} is on the BPF file system"))
+            }
+            Err(error) => Err(error.to_string()),
+        }
     } else if !path.starts_with(BPFFS) || (would_stay() && !rights::may_mount()) {
         Err(format!(
-            "{shown} is not on a BPF file system; mount one: mount -t bpf bpf {BPFFS}, or name a \
+            "{shown} is not on a BPF file system; mount one: mount -t bpf -o {MODE} bpf {BPFFS}, or name a \
              directory of one with --pin-dir"
         ))
     } else if would_stay() {
@@ -73,10 +90,15 @@ pub fn look(path: &Path) -> Result<String, String> {
 /// There is none where pins shall be, and none that can be mounted.
 pub fn missing(path: &Path) -> OpenError {
     OpenError::Host(format!(
-        "pin directory {} is not on a BPF file system: mount one there (mount -t bpf bpf DIR), or \
+        "pin directory {} is not on a BPF file system: mount one there (mount -t bpf -o {MODE} bpf DIR), or \
          use a directory under {BPFFS}",
         path.display()
     ))
+}
+
+/// Whether this process is in the initial pid namespace.
+pub fn sees_every_process() -> bool {
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|file| file.ino() == INITIAL_PID_NAMESPACE)
 }
 
 fn would_not_stay(path: &Path) -> String {

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::PinDir;
+use super::{PinDir, PinPath};
 
 /// What removing came to.
 #[derive(Debug, Default)]
@@ -27,18 +27,20 @@ impl PinDir {
     /// unpinned before.
     pub fn remove(&self) -> Removal {
         let mut removal = Removal::default();
-        for path in removal.entries(&self.path) {
-            if path == self.links() {
+        let here = self.here();
+        for path in removal.entries(&here) {
+            if path.shown() == self.links().shown() {
                 removal.remove_empty(&path);
-            } else if is_maps(&path) {
+            } else if is_maps(path.shown()) {
                 removal.remove_tree(&path);
             } else {
-                removal.left.push(path);
+                removal.left.push(path.shown().to_owned());
             }
         }
         removal.left.sort();
         if removal.left.is_empty() && removal.problems.is_empty() {
-            removal.remove_empty(&self.path);
+            // By its path: a directory has no name in itself. Only root can have exchanged it.
+            removal.note_directory(&self.path, fs::remove_dir(&self.path));
         }
         removal
     }
@@ -48,8 +50,9 @@ impl PinDir {
     pub fn remove_stale(&self) {
         let ours = [self.services(), self.services_next(), self.flows()];
         let mut removal = Removal::default();
-        for path in removal.entries(&self.path) {
-            if !is_maps(&path) || ours.contains(&path) {
+        for path in removal.entries(&self.here()) {
+            let is_ours = ours.iter().any(|own| own.shown() == path.shown());
+            if !is_maps(path.shown()) || is_ours {
                 continue;
             }
             tracing::info!(path = %path.display(), "removing maps that are not of this version");
@@ -62,7 +65,7 @@ impl PinDir {
 }
 
 /// Removes a pinned object, or a directory of them. What is not there is fine.
-pub fn remove_tree(path: &Path) -> Result<(), String> {
+pub fn remove_tree(path: &PinPath<'_>) -> Result<(), String> {
     let mut removal = Removal::default();
     removal.remove_tree(path);
     let problems = removal.into_problems();
@@ -84,39 +87,50 @@ impl Removal {
         left.chain(self.problems).collect()
     }
 
-    fn remove_tree(&mut self, path: &Path) {
+    fn remove_tree(&mut self, path: &PinPath<'_>) {
         match fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
                 for entry in self.entries(path) {
                     // A pin, or an alias of one; never what a directory or an alias leads to.
-                    if !entry.is_dir() || entry.is_symlink() {
-                        self.note(&entry, fs::remove_file(&entry));
+                    if !fs::symlink_metadata(&entry).is_ok_and(|there| there.is_dir()) {
+                        self.note(entry.shown(), fs::remove_file(&entry));
                     }
                 }
                 self.remove_empty(path);
             }
-            Ok(_) => self.note(path, fs::remove_file(path)),
-            Err(error) => self.note(path, Err(error)),
+            Ok(_) => self.note(path.shown(), fs::remove_file(path)),
+            Err(error) => self.note(path.shown(), Err(error)),
         }
     }
 
     /// Removes a directory, or notes what is in it.
-    fn remove_empty(&mut self, path: &Path) {
+    fn remove_empty(&mut self, path: &PinPath<'_>) {
         match fs::remove_dir(path) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+                let entries = self.entries(path);
+                let entries = entries.iter().map(|entry| entry.shown().to_owned());
+                self.left.extend(entries);
+            }
+            result => self.note_directory(path.shown(), result),
+        }
+    }
+
+    /// Notes what became of a directory.
+    fn note_directory(&mut self, path: &Path, result: io::Result<()>) {
+        match result {
             Ok(()) => self.removed += 1,
             // A file system's own root goes when it is unmounted.
             Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
-            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
-                let entries = self.entries(path);
-                self.left.extend(entries);
-            }
             Err(error) => self.note(path, Err(error)),
         }
     }
 
-    fn entries(&mut self, directory: &Path) -> Vec<PathBuf> {
-        let entries = fs::read_dir(directory)
-            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    fn entries<'d>(&mut self, directory: &PinPath<'d>) -> Vec<PinPath<'d>> {
+        let entries = fs::read_dir(directory).and_then(|entries| {
+            entries
+                .map(|entry| Ok(directory.join(entry?.file_name())))
+                .collect()
+        });
         entries.unwrap_or_else(|error: io::Error| {
             self.problems
                 .push(format!("reading {}: {error}", directory.display()));
@@ -135,7 +149,7 @@ impl Removal {
 }
 
 /// Whether this is what Culvert calls a directory of maps, in any version.
-fn is_maps(path: &Path) -> bool {
+pub(super) fn is_maps(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let is_version = |version: &str| {
         !version.is_empty() && version.bytes().all(|character| character.is_ascii_digit())
@@ -192,6 +206,7 @@ mod tests {
     #[test]
     fn what_is_no_file_stays_and_is_named() {
         let dir = tempfile::tempdir().unwrap();
+        let pins = PinDir::for_test(dir.path());
         let maps = dir.path().join("services-v0");
         let outside = dir.path().join("outside");
         fs::create_dir_all(maps.join("inner")).unwrap();
@@ -199,14 +214,15 @@ mod tests {
         fs::write(outside.join("file"), "").unwrap();
         fs::write(maps.join("MAP"), "").unwrap();
         std::os::unix::fs::symlink(&outside, maps.join("alias")).unwrap();
-        let error = remove_tree(&maps).unwrap_err();
+        let pinned = pins.here().join("services-v0");
+        let error = remove_tree(&pinned).unwrap_err();
         let inner = maps.join("inner");
         assert!(error.contains(inner.to_str().unwrap()), "{error}");
         assert!(inner.is_dir() && !maps.join("MAP").exists());
         assert!(!maps.join("alias").is_symlink() && outside.join("file").exists());
         fs::remove_dir(&inner).unwrap();
-        assert_eq!(remove_tree(&maps), Ok(()));
+        assert_eq!(remove_tree(&pinned), Ok(()));
         assert!(!maps.exists());
-        assert_eq!(remove_tree(&maps), Ok(()), "what is not there is fine");
+        assert_eq!(remove_tree(&pinned), Ok(()), "what is not there is fine");
     }
 }

@@ -1,26 +1,17 @@
 //! Whether pins lead to what the agent holds, and how they are put back. Must not know what is
 //! pinned.
 
-use std::{
-    fs, io,
-    os::{fd::AsFd, unix::fs::MetadataExt as _},
-    path::{Path, PathBuf},
-};
+use std::{fs, io, os::fd::AsFd};
 
 use proxy_model::{Difference, DifferenceKind};
 
 use super::super::{OpenError, syscalls};
-use super::{PinDir, remove_tree};
+use super::{PinDir, PinPath, remove_tree};
 
 impl PinDir {
     /// Whether the directory that is locked is still where it was.
     pub fn is_in_place(&self) -> bool {
-        let named = fs::metadata(&self.path).map(|named| (named.dev(), named.ino()));
-        let locked = self
-            .lock
-            .metadata()
-            .map(|locked| (locked.dev(), locked.ino()));
-        matches!((named, locked), (Ok(named), Ok(locked)) if named == locked)
+        self.is_named().unwrap_or(false)
     }
 
     /// Makes and locks the directory anew. Fails where another agent has done so meanwhile.
@@ -48,8 +39,8 @@ impl PinDir {
 }
 
 /// What is wrong with the pin at `path`, which should lead to `object`, called `name`.
-pub fn difference(object: impl AsFd, name: &str, path: &Path) -> Option<Difference> {
-    let found = match syscalls::open_pinned(path) {
+pub fn difference(object: impl AsFd, name: &str, path: &PinPath<'_>) -> Option<Difference> {
+    let found = match syscalls::open_pinned(path.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => Some(format!("something that cannot be opened: {error}")),
         Ok(there) => match (syscalls::identity(&there), syscalls::identity(&object)) {
@@ -68,14 +59,14 @@ pub fn difference(object: impl AsFd, name: &str, path: &Path) -> Option<Differen
 }
 
 /// Pins `object` at `path`, in the place of what may be there.
-pub fn repin(object: impl AsFd, path: &Path) -> Result<(), String> {
+pub fn repin(object: impl AsFd, path: &PinPath<'_>) -> Result<(), String> {
     let failed = |error: &io::Error| format!("pinning {}: {error}", path.display());
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(|error| failed(&error))?;
+        directory.make_directory().map_err(|error| failed(&error))?;
     }
     let beside = beside(path);
     remove_tree(&beside)?;
-    syscalls::pin(object, &beside).map_err(|error| failed(&error))?;
+    syscalls::pin(object, beside.as_ref()).map_err(|error| failed(&error))?;
     fs::rename(&beside, path).map_err(|error| {
         // It would be taken for what a crash left, and goes at the next start at the latest.
         remove_tree(&beside).ok();
@@ -84,8 +75,8 @@ pub fn repin(object: impl AsFd, path: &Path) -> Result<(), String> {
 }
 
 /// Where something is pinned until it takes the place of what is pinned at `pin`.
-pub fn beside(pin: &Path) -> PathBuf {
-    let mut name = pin.as_os_str().to_owned();
+pub fn beside<'d>(pin: &PinPath<'d>) -> PinPath<'d> {
+    let mut name = pin.shown().file_name().unwrap_or_default().to_owned();
     name.push("-next");
-    name.into()
+    pin.with_file_name(name)
 }

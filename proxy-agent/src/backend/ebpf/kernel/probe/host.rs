@@ -1,11 +1,8 @@
 //! What is asked of the host's files: no system call of BPF.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
+use std::{fs, path::Path};
 
-use nix::sys::{
-    resource::{RLIM_INFINITY, Resource, getrlimit},
-    stat::{major, minor},
-};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use super::requirement;
 use crate::backend::check::Requirement;
@@ -91,31 +88,6 @@ pub fn btf() -> Requirement {
     }
 }
 
-/// Process id of whoever holds the lock of the pin directory; of a process in another pid
-/// namespace nothing is seen. The lock is not tried: an agent that starts just then would fail.
-pub fn lock_holder(pin_dir: &Path) -> Option<u32> {
-    let directory = fs::metadata(pin_dir).ok()?;
-    let device = directory.dev();
-    let file = format!(
-        "{:02x}:{:02x}:{}",
-        major(device),
-        minor(device),
-        directory.ino()
-    );
-    holder(&fs::read_to_string("/proc/locks").ok()?, &file)
-}
-
-/// `1: FLOCK  ADVISORY  WRITE 1234 00:1f:5678 0 EOF`, see `proc_locks(5)`.
-fn holder(locks: &str, file: &str) -> Option<u32> {
-    locks.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        match fields[..] {
-            [_, "FLOCK", _, "WRITE", pid, at, ..] if at == file => pid.parse().ok(),
-            _ => None,
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,27 +104,5 @@ mod tests {
             assert_eq!(version(release), expected, "{release}");
         }
         assert!(version("5.9.16") < Some(OLDEST) && version("5.10.1") >= Some(OLDEST));
-    }
-
-    #[test]
-    fn the_holder_of_the_lock_is_found_among_other_locks() {
-        let locks = "\
-1: POSIX  ADVISORY  WRITE 100 00:1f:5678 0 EOF
-2: FLOCK  ADVISORY  WRITE 200 00:1f:567 0 EOF
-2: -> FLOCK  ADVISORY  WRITE 250 00:1f:5678 0 EOF
-3: FLOCK  ADVISORY  WRITE 300 00:1f:5678 0 EOF
-";
-        assert_eq!(holder(locks, "00:1f:5678"), Some(300));
-        assert_eq!(holder(locks, "00:1f:1"), None);
-    }
-
-    #[test]
-    fn a_lock_of_our_own_is_seen() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(lock_holder(dir.path()), None);
-        let file = fs::File::open(dir.path()).unwrap();
-        let lock = nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusive).unwrap();
-        assert_eq!(lock_holder(dir.path()), Some(std::process::id()));
-        drop(lock);
     }
 }
