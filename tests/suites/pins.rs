@@ -50,7 +50,10 @@ fn let_nobody(bpffs: &OwnBpffs, script: &str) {
 /// `proxy-agent SUBCOMMAND` where the agent runs.
 fn ask(bpffs: &OwnBpffs, agent: &Agent<'_>, subcommand: &str) -> Finished {
     let mut command = bpffs.command(agent::path().unwrap());
-    command.arg(subcommand).arg("--pin-dir").arg(agent.pins().path());
+    command
+        .arg(subcommand)
+        .arg("--pin-dir")
+        .arg(agent.pins().path());
     Process::run("proxy-agent", command, LIMIT).unwrap()
 }
 
@@ -68,7 +71,10 @@ fn assert_closed(pins: &Path) {
     for part in PARTS {
         let there = fs::symlink_metadata(pins.join(part)).unwrap();
         let mode = there.mode() & 0o7777;
-        assert!(there.is_dir() && there.uid() == 0 && mode == 0o700, "{part}: {mode:o}");
+        assert!(
+            there.is_dir() && there.uid() == 0 && mode == 0o700,
+            "{part}: {mode:o}"
+        );
     }
 }
 
@@ -140,12 +146,22 @@ fn what_another_user_made_first_is_put_aside() {
     let make = "mkdir -p PINS/services-v1; ln -s /etc PINS/links; flock -n -s PINS true";
     let alias = "mkdir THEIRS; ln -s THEIRS PINS";
     let closed = "mkdir -m 0 PINS";
-    for (script, stays) in [(make, "PINS-of-user-65534-0"), (alias, "THEIRS"), (closed, "/")] {
+    for (script, stays) in [
+        (make, "PINS-of-user-65534-0"),
+        (alias, "THEIRS"),
+        (closed, "/"),
+    ] {
         let (mut agent, pins) = prepare(&shop, &bpffs);
         let path = agent.pins().path().display().to_string();
-        let on = |text: &str| text.replace("PINS", &path).replace("THEIRS", &format!("{path}x"));
+        let on = |text: &str| {
+            text.replace("PINS", &path)
+                .replace("THEIRS", &format!("{path}x"))
+        };
         let_nobody(&bpffs, &on(script));
-        for (command, part) in [("check", "belongs to user 65534"), ("cleanup", "nothing of")] {
+        for (command, part) in [
+            ("check", "belongs to user 65534"),
+            ("cleanup", "nothing of"),
+        ] {
             let done = ask(&bpffs, &agent, command);
             assert_eq!(done.code, Some(0), "{done:?}");
             assert!(done.stdout.contains(part), "{command} {script}: {done:?}");
@@ -153,10 +169,18 @@ fn what_another_user_made_first_is_put_aside() {
         assert_eq!(fs::symlink_metadata(&pins).unwrap().uid(), NOBODY);
         agent.launch().unwrap();
         assert_closed(&pins);
-        assert!(is_told(&agent.log(), "another user made"), "{:?}", agent.log());
+        assert!(
+            is_told(&agent.log(), "another user made"),
+            "{:?}",
+            agent.log()
+        );
         assert_serves(&shop);
         let theirs = bpffs.seen(Path::new(&on(stays)));
-        assert!(fs::symlink_metadata(&theirs).is_ok(), "{}", theirs.display());
+        assert!(
+            fs::symlink_metadata(&theirs).is_ok(),
+            "{}",
+            theirs.display()
+        );
         if stays == "THEIRS" {
             assert_eq!(fs::read_dir(theirs).unwrap().count(), 0);
         }
@@ -175,7 +199,10 @@ fn what_another_user_put_among_the_pins_is_put_aside() {
     fs::create_dir(&pins).unwrap();
     fs::set_permissions(&pins, Permissions::from_mode(0o1777)).unwrap();
     let path = agent.pins().path().display();
-    let_nobody(&bpffs, &format!("mkdir -p {path}/links/culvert_conn4; ln -s /etc {path}/services-v1"));
+    let_nobody(
+        &bpffs,
+        &format!("mkdir -p {path}/links/culvert_conn4; ln -s /etc {path}/services-v1"),
+    );
     agent.launch().unwrap();
     assert_closed(&pins);
     assert_serves(&shop);

@@ -125,31 +125,46 @@ pub fn check(args: &CheckArgs) -> ExitCode {
     }
 }
 
-/// Removes what is in the kernel.
+/// Removes what is in the kernel. What one backend left goes also where rights for that of another
+/// are missing.
 pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
     let pin_dir = config::pin_dir(args)?;
-    // Without the rights to ask, what follows says so.
+    // Before anything is removed. Without the rights to ask, what follows says so.
     if let Ok(Some(holder)) = nftables::holder_that_stays() {
         return Err(OpenError::Held(holder).into());
     }
-    let cleanup = ebpf::cleanup(&pin_dir)?;
+    let pins = match ebpf::cleanup(&pin_dir) {
+        Err(error @ OpenError::Locked(_)) => return Err(error.into()),
+        pins => pins,
+    };
     let socket = admin::socket_path(&pin_dir);
     // Not every backend holds the pins; one that serves would write its rules again.
     if UnixStream::connect(&socket).is_ok() {
         return Err(OpenError::Locked(pin_dir).into());
     }
-    let tables = nftables::cleanup()?;
+    let tables = nftables::cleanup();
+    let told = tables.iter().flatten().map(|family| match family {
+        IpFamily::V4 => "removed the table ip culvert of nftables\n",
+        IpFamily::V6 => "removed the table ip6 culvert of nftables\n",
+    });
+    let told: String = told.collect();
+    let pins = match pins {
+        Ok(pins) => {
+            print(&format!("{pins}\n{told}"))?;
+            tables.map(drop)
+        }
+        Err(error) => {
+            print(&told)?;
+            Err(error)
+        }
+    };
+    pins?;
     // Of an agent that was killed; a running one would have kept the pins locked.
     proxy_api::server::socket::remove(&socket)
         .with_context(|| format!("removing {}", socket.display()))?;
     // Fails while sockets of other agents are in it.
     socket.parent().and_then(|all| fs::remove_dir(all).ok());
-    let tables = tables.into_iter().map(|family| match family {
-        IpFamily::V4 => "removed the table ip culvert of nftables\n",
-        IpFamily::V6 => "removed the table ip6 culvert of nftables\n",
-    });
-    let tables: String = tables.collect();
-    print(&format!("{cleanup}\n{tables}"))
+    Ok(())
 }
 
 /// The exit code of an error that only these commands have.

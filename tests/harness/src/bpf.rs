@@ -220,6 +220,11 @@ const INET4_CONNECT: u32 = 10;
 
 /// Loads a program for the IPv4 connect hook that lets everything pass.
 pub fn pass_connect4() -> Result<OwnedFd> {
+    pass_connect4_called("")
+}
+
+/// The same with a name, of which the kernel keeps 15 characters.
+fn pass_connect4_called(name: &str) -> Result<OwnedFd> {
     const SOCK_ADDR: u32 = 18;
     // r0 = 1; exit
     let code: [u64; 2] = [0x1_0000_00b7, 0x95];
@@ -228,7 +233,11 @@ pub fn pass_connect4() -> Result<OwnedFd> {
     attribute[0] = pair(SOCK_ADDR, 2);
     attribute[1] = code.as_ptr() as u64;
     attribute[2] = license.as_ptr() as u64;
-    // Six words later (log, version, flags, name), after prog_ifindex: expected_attach_type.
+    // Three words later (log, version, flags): prog_name.
+    for (index, byte) in name.bytes().take(15).enumerate() {
+        attribute[6 + index / 8] |= u64::from(byte) << (8 * (index % 8));
+    }
+    // After it and prog_ifindex: expected_attach_type.
     attribute[8] = pair(0, INET4_CONNECT);
     let program = call(PROG_LOAD, &mut attribute).context("cannot load an empty program")?;
     Ok(own(program))
@@ -237,14 +246,23 @@ pub fn pass_connect4() -> Result<OwnedFd> {
 /// Attaches a program that lets everything pass to the IPv4 connect hook of a cgroup, such that the
 /// kernel allows no other beside it. It stays as long as the cgroup.
 pub fn attach_alone(cgroup: &Path) -> Result<()> {
-    let program = pass_connect4()?;
+    // No flags: neither may it be overridden, nor may others be beside it.
+    attach(&pass_connect4()?, cgroup, 0)
+}
+
+/// The same with others beside it, under this name.
+pub fn attach_beside(cgroup: &Path, name: &str) -> Result<()> {
+    const ALLOW_MULTI: u32 = 2;
+    attach(&pass_connect4_called(name)?, cgroup, ALLOW_MULTI)
+}
+
+fn attach(program: &OwnedFd, cgroup: &Path, flags: u32) -> Result<()> {
     let directory =
         File::open(cgroup).with_context(|| format!("cannot open {}", cgroup.display()))?;
     let number = |fd: i32| fd.cast_unsigned();
     let mut attribute = [0; 16];
     attribute[0] = pair(number(directory.as_raw_fd()), number(program.as_raw_fd()));
-    // No flags: neither may it be overridden, nor may others be beside it.
-    attribute[1] = pair(INET4_CONNECT, 0);
+    attribute[1] = pair(INET4_CONNECT, flags);
     call(PROG_ATTACH, &mut attribute)
         .context("cannot attach an empty program")
         .map(drop)

@@ -11,6 +11,7 @@ mod in_force;
 mod links;
 mod load;
 mod maps;
+mod neighbours;
 mod netns;
 mod pins;
 mod probe;
@@ -164,6 +165,8 @@ impl EbpfBackend {
             "serving"
         );
         self.links = attached.links;
+        let ours = self.links.iter().filter_map(HeldLink::program);
+        neighbours::tell(&self.cgroup, &ours.collect::<Vec<_>>());
         Ok(())
     }
 

@@ -16,6 +16,7 @@ mod outline;
 mod owed;
 mod probe;
 mod read;
+mod refusal;
 mod socket;
 mod stale;
 mod transaction;
@@ -90,14 +91,10 @@ pub struct NftablesBackend {
 impl NftablesBackend {
     /// Takes the lock; changes nothing else.
     pub fn open(options: Options) -> Result<Self, OpenError> {
-        let host = |error| OpenError::Host(format!("{error}; see `proxy-agent check`"));
-        let lock = Lock::take().map_err(|error| match error {
-            LockError::Held(holder) => OpenError::Held(holder),
-            LockError::Kernel(error) => host(error),
-        })?;
+        let lock = Lock::take()?;
         Ok(Self {
             _lock: lock,
-            netlink: Netlink::open().map_err(host)?,
+            netlink: Netlink::open().map_err(|error| refusal::opening(&error))?,
             mark: options.mark,
             tables: None,
             state: NodeState::default(),
@@ -235,6 +232,9 @@ impl NftablesBackend {
         self.tables = None;
         self.generation = None;
         self.counts.failed += 1;
+        if self.opened.is_some() {
+            return refusal::first_sync(error);
+        }
         SyncError::Retry {
             reason: error.to_string(),
             after: RETRY_AFTER,
@@ -254,6 +254,15 @@ impl NftablesBackend {
             duration_ms = milliseconds(opened.elapsed()),
             "serving"
         );
+    }
+}
+
+impl From<LockError> for OpenError {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Held(holder) => Self::Held(holder),
+            LockError::Kernel(error) => refusal::opening(&error),
+        }
     }
 }
 

@@ -4,11 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{InUse, Predecessors};
 use crate::{
-    backend::{
-        choice::BackendKind,
-        ebpf,
-        nftables::{self, KernelError},
-    },
+    backend::{choice::BackendKind, ebpf, nftables},
     leftovers::{self, Leftover},
     netfilter::conntrack,
 };
@@ -232,18 +228,6 @@ impl Steps {
         if in_use.contains(&kind) || !self.left_something(kind) {
             return;
         }
-        // That of an agent that runs, with a pin directory of its own.
-        if kind == BackendKind::Nftables
-            && let Ok(Some(holder)) = nftables::holder()
-        {
-            tracing::warn!(
-                backend = kind.as_str(),
-                error = format!("another agent, {holder}, serves with it"),
-                text = "stop one of the two",
-                "what another backend left is not removed"
-            );
-            return;
-        }
         let retired = match kind {
             BackendKind::Ebpf => ebpf::cleanup(&self.predecessors.ebpf.pin_dir)
                 .map(|cleanup| cleanup.removed_any().then(|| cleanup.to_string()))
@@ -253,7 +237,7 @@ impl Steps {
                     let text = format!("removed the table {}", nftables::TABLE);
                     (!families.is_empty()).then_some(text)
                 })
-                .map_err(|error: KernelError| error.to_string()),
+                .map_err(|error| error.to_string()),
         };
         match retired {
             Ok(None) => {}

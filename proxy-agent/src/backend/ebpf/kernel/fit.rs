@@ -35,10 +35,7 @@ pub struct Chosen {
 /// Which directory to use for the Service maps: that of an earlier run, or one beside it. A run
 /// that died while it rebuilt leaves two, and the first of these that exists is in force, or was
 /// made equal to what is.
-pub fn choose_services(
-    pins: &PinDir,
-    sizes: &BTreeMap<String, u32>,
-) -> Result<Chosen, OpenError> {
+pub fn choose_services(pins: &PinDir, sizes: &BTreeMap<String, u32>) -> Result<Chosen, OpenError> {
     let (present, next, old) = (pins.services(), pins.services_next(), pins.services_old());
     let chosen = |adopted, rebuilt| Ok(Chosen { adopted, rebuilt });
     if !present.exists() {
@@ -122,7 +119,10 @@ fn rename(from: &PinPath<'_>, to: &PinPath<'_>) -> Result<(), OpenError> {
 
 /// Flow maps of our own version that have another shape cannot come from a release; what sockets
 /// remembered in them is lost, and said.
-pub fn drop_unfit_flows(directory: &PinPath<'_>, sizes: &BTreeMap<String, u32>) -> Result<(), OpenError> {
+pub fn drop_unfit_flows(
+    directory: &PinPath<'_>,
+    sizes: &BTreeMap<String, u32>,
+) -> Result<(), OpenError> {
     let unfit = unfit(directory, MapGroup::Flows, sizes)?;
     if !unfit.is_empty() {
         tracing::warn!(
@@ -147,9 +147,8 @@ fn unfit(
     }
     for shape in MAPS.iter().filter(|shape| shape.group == group) {
         let pin = directory.join(shape.name);
-        let failed = |error: &_| {
-            OpenError::io(error, &format!("opening pinned map {}", pin.display()))
-        };
+        let failed =
+            |error: &_| OpenError::io(error, &format!("opening pinned map {}", pin.display()));
         match syscalls::open_pinned(pin.as_ref()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 found.push(format!("{} is missing", shape.name));

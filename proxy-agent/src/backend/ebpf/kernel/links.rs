@@ -34,7 +34,11 @@ pub struct Attached {
 /// Attaches every program to `cgroup`, with links pinned in `directory`, and ends all other links
 /// of Culvert's that are pinned there. After an error, links made before it are gone again; those
 /// of an earlier run stay.
-pub fn attach(ebpf: &Ebpf, cgroup: &Cgroup, directory: &PinPath<'_>) -> Result<Attached, OpenError> {
+pub fn attach(
+    ebpf: &Ebpf,
+    cgroup: &Cgroup,
+    directory: &PinPath<'_>,
+) -> Result<Attached, OpenError> {
     directory
         .make_directory()
         .map_err(|error| OpenError::io(&error, &format!("creating {}", directory.display())))?;

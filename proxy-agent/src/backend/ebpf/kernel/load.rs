@@ -195,9 +195,8 @@ fn load_object(
     // map of another shape would corrupt memory or fail.
     for held in held_maps::hold(&ebpf)? {
         let differences = fit::differences(&held.fd, held.shape, sizes);
-        let differences = differences.map_err(|error| {
-            OpenError::io(&error, &format!("examining {}", held.object()))
-        })?;
+        let differences = differences
+            .map_err(|error| OpenError::io(&error, &format!("examining {}", held.object())))?;
         if !differences.is_empty() {
             let differences = differences.join("; ");
             return Err(OpenError::Other(format!(

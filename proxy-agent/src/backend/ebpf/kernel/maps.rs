@@ -2,10 +2,7 @@
 
 mod batch;
 
-use std::{
-    borrow::BorrowMut,
-    os::fd::{AsFd as _, OwnedFd},
-};
+use std::{borrow::BorrowMut, os::fd::AsFd as _};
 
 use aya::{
     Ebpf, Pod,
@@ -18,7 +15,7 @@ use proxy_common::{
     service::{ServiceKey, ServiceValue},
 };
 
-use super::{OpenError, with_causes};
+use super::{OpenError, syscalls::Table, with_causes};
 use crate::backend::ebpf::entry::{Entries, Entry, Key, MapError, ServiceMaps};
 
 /// Typed handles to the Service maps.
@@ -54,8 +51,8 @@ impl KernelMaps {
 struct Hash<K, V> {
     name: &'static str,
     map: HashMap<MapData, K, V>,
-    /// The same map: the library keeps its own to itself.
-    fd: OwnedFd,
+    /// The same map, to read many entries at once.
+    table: Table<K, V>,
 }
 
 impl<K: Pod + bytemuck::Pod, V: Pod + bytemuck::Pod> Hash<K, V> {
@@ -64,14 +61,15 @@ impl<K: Pod + bytemuck::Pod, V: Pod + bytemuck::Pod> Hash<K, V> {
             return Err(unusable(name));
         };
         let fd = data.fd().as_fd().try_clone_to_owned();
-        let fd = fd.map_err(|error| OpenError::io(&error, &format!("opening map {name}")))?;
+        let table = fd.and_then(Table::of);
+        let table = table.map_err(|error| OpenError::io(&error, &format!("opening map {name}")))?;
         let map = Map::HashMap(data).try_into();
         let map = map.map_err(|_| unusable(name))?;
-        Ok(Self { name, map, fd })
+        Ok(Self { name, map, table })
     }
 
     fn entries(&self) -> Result<Vec<(K, V)>, MapError> {
-        batch::entries(&self.fd).or_else(|error| {
+        batch::entries(&self.table).or_else(|error| {
             tracing::debug!(map = self.name, %error, "reading entry by entry");
             let entries: Result<_, _> = self.map.iter().collect();
             entries.map_err(|error| refused(self.name, "reading map", &error))

@@ -11,7 +11,7 @@ use super::{
     OpenError, Options,
     cgroup::Cgroup,
     error::{RIGHTS, with_causes},
-    links, load,
+    links, load, neighbours,
     pins::{PinDir, bpffs, holders},
     rights, syscalls,
 };
@@ -37,6 +37,7 @@ pub fn probe(options: &Options) -> Vec<Requirement> {
     ));
     if let Ok(cgroup) = &cgroup {
         all.push(hooks(cgroup));
+        all.extend(others(options, cgroup));
     }
     all.extend(programs(options));
     all.push(host::memory());
@@ -129,7 +130,7 @@ fn hooks(cgroup: &Cgroup) -> Requirement {
     let mut refused = None;
     for name in SOCKET_PROGRAMS {
         match syscalls::on_hook(&cgroup.directory, links::hook(name)) {
-            Ok(attached) => others += attached.count,
+            Ok(attached) => others += attached.programs.len(),
             Err(error) => refused = Some(error),
         }
     }
@@ -154,6 +155,34 @@ fn hooks(cgroup: &Cgroup) -> Requirement {
         "connect, sendmsg, recvmsg, getpeername and close are where sockets are led",
         result,
     )
+}
+
+/// Who else is on the hooks: that keeps no backend from serving.
+fn others(options: &Options, cgroup: &Cgroup) -> Option<Requirement> {
+    let own = PinDir::peek(&options.pin_dir).map(|pins| {
+        let programs = SOCKET_PROGRAMS.iter().filter_map(|name| {
+            let link = syscalls::open_pinned(pins.links().join(name).as_ref()).ok()?;
+            Some(syscalls::cgroup_link(link).ok()??.program)
+        });
+        programs.collect::<Vec<_>>()
+    });
+    // Where it cannot be asked, "socket hooks" says so.
+    let others = neighbours::find(cgroup, &own.unwrap_or_default()).ok()?;
+    let told: Vec<_> = others.iter().map(ToString::to_string).collect();
+    let mut remedies: Vec<_> = others.iter().map(neighbours::Neighbour::remedy).collect();
+    remedies.dedup();
+    Some(Requirement {
+        name: "other programs",
+        required: false,
+        met: others.is_empty(),
+        found: if told.is_empty() {
+            "nobody else's on the socket hooks".to_owned()
+        } else {
+            told.join("; ")
+        },
+        reason: "of two load balancers on the socket hooks, chance decides which one leads a socket",
+        remedy: (!remedies.is_empty()).then(|| remedies.join("; ")),
+    })
 }
 
 /// The nearest cgroup, from this one upwards, with programs that allow none where ours would go,

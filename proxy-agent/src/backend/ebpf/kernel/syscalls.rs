@@ -1,8 +1,12 @@
 //! The bpf(2) commands that aya does not offer: for cgroup links, asking what one is attached to,
 //! putting another program behind it in place, and detaching it at once; for anything, opening a
-//! pin, pinning again and asking for the id; for maps, reading many entries at once.
+//! pin, pinning again and asking for the id; for cgroups, what is attached (`hooks`); for maps,
+//! reading many entries at once (`table`).
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper for these commands")]
+
+mod hooks;
+mod table;
 
 use std::{
     ffi::CString,
@@ -14,12 +18,14 @@ use std::{
     path::Path,
 };
 
-use bytemuck::Pod;
+pub use hooks::{in_effect, on_hook, program_name};
+pub use table::{Batch, Position, Table};
 
 // Commands and types of `linux/bpf.h`; numbers are kernel ABI and never change.
 const BPF_OBJ_PIN: libc::c_long = 6;
 const BPF_OBJ_GET: libc::c_long = 7;
 const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
+const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_PROG_QUERY: libc::c_long = 16;
 const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
@@ -42,8 +48,14 @@ pub struct CgroupLink {
     pub hook: u32,
 }
 
-fn bpf(command: libc::c_long, attr: &mut [u8; ATTR_SIZE]) -> io::Result<libc::c_long> {
-    // SAFETY: `attr` is valid for `ATTR_SIZE` bytes; pointers inside it are the callers' duty.
+/// The system call.
+///
+/// # Safety
+///
+/// Every address in `attr` must be valid, until this returns, for all that `command` reads and
+/// writes there: for how much, other fields of `attr` say, or the object that it is about.
+unsafe fn bpf(command: libc::c_long, attr: &mut [u8; ATTR_SIZE]) -> io::Result<libc::c_long> {
+    // SAFETY: `attr` is valid for `ATTR_SIZE` bytes; the caller answers for the addresses in it.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attr.as_mut_ptr(), ATTR_SIZE) };
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -66,17 +78,17 @@ pub fn attach(program: impl AsFd, cgroup: impl AsFd, hook: u32) -> io::Result<Ow
     let program = program.as_fd().as_raw_fd().to_ne_bytes();
     let cgroup = cgroup.as_fd().as_raw_fd().to_ne_bytes();
     let hook = hook.to_ne_bytes();
-    own(bpf(
-        BPF_LINK_CREATE,
-        &mut attr(&[(0, &program), (4, &cgroup), (8, &hook)]),
-    )?)
+    let mut attr = attr(&[(0, &program), (4, &cgroup), (8, &hook)]);
+    // SAFETY: no address is among the attributes.
+    own(unsafe { bpf(BPF_LINK_CREATE, &mut attr) }?)
 }
 
 /// Opens a pinned object.
 pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let pointer = (path.as_ptr() as u64).to_ne_bytes();
-    own(bpf(BPF_OBJ_GET, &mut attr(&[(0, &pointer)]))?)
+    // SAFETY: `path` ends with a zero byte, and lives until the end of this function.
+    own(unsafe { bpf(BPF_OBJ_GET, &mut attr(&[(0, &pointer)])) }?)
 }
 
 /// Owns a descriptor that the kernel has just returned.
@@ -91,7 +103,8 @@ pub fn pin(object: impl AsFd, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let pointer = (path.as_ptr() as u64).to_ne_bytes();
     let fd = object.as_fd().as_raw_fd().to_ne_bytes();
-    bpf(BPF_OBJ_PIN, &mut attr(&[(0, &pointer), (8, &fd)])).map(drop)
+    // SAFETY: `path` ends with a zero byte, and lives until the end of this function.
+    unsafe { bpf(BPF_OBJ_PIN, &mut attr(&[(0, &pointer), (8, &fd)])) }.map(drop)
 }
 
 /// What tells one BPF object from every other: maps, programs and links each count for themselves.
@@ -198,90 +211,17 @@ fn info(object: impl AsFd) -> io::Result<[u32; ATTR_SIZE / 4]> {
     let fd = object.as_fd().as_raw_fd().to_ne_bytes();
     let length = u32::try_from(ATTR_SIZE).expect("128 fits").to_ne_bytes();
     let pointer = (info.as_mut_ptr() as u64).to_ne_bytes();
-    bpf(
-        BPF_OBJ_GET_INFO_BY_FD,
-        &mut attr(&[(0, &fd), (4, &length), (8, &pointer)]),
-    )?;
+    let mut attr = attr(&[(0, &fd), (4, &length), (8, &pointer)]);
+    // SAFETY: `info` has the length that is given. Addresses in it, which say where to put more, are
+    // zero: none is wanted.
+    unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr) }?;
     Ok(info)
-}
-
-/// Where a batch ended, for the next one to begin there. Larger than any kernel's.
-pub type Position = [u64; 8];
-
-/// One batch of entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Batch {
-    /// How many were read.
-    pub count: usize,
-    /// Whether these were the last.
-    pub last: bool,
-}
-
-/// Reads entries of a hash map (Linux 5.6) from where `position` says, from the first one without
-/// it. ENOSPC: `keys` is too short for what has to be read at once; nothing was read.
-pub fn lookup_batch<K: Pod, V: Pod>(
-    map: impl AsFd,
-    position: &mut Option<Position>,
-    keys: &mut [K],
-    values: &mut [V],
-) -> io::Result<Batch> {
-    let mut next: Position = [0; 8];
-    let from = position.as_ref().map_or(0, |from| from.as_ptr() as u64);
-    let room = u32::try_from(keys.len().min(values.len())).unwrap_or(u32::MAX);
-    // in_batch, out_batch, keys, values (u64 each), count, map_fd.
-    let mut attr = attr(&[
-        (0, &from.to_ne_bytes()),
-        (8, &(next.as_mut_ptr() as u64).to_ne_bytes()),
-        (16, &(keys.as_mut_ptr() as u64).to_ne_bytes()),
-        (24, &(values.as_mut_ptr() as u64).to_ne_bytes()),
-        (32, &room.to_ne_bytes()),
-        (36, &map.as_fd().as_raw_fd().to_ne_bytes()),
-    ]);
-    let last = match bpf(BPF_MAP_LOOKUP_BATCH, &mut attr) {
-        Ok(_) => false,
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
-        Err(error) => return Err(error),
-    };
-    let [a, b, c, d] = [attr[32], attr[33], attr[34], attr[35]];
-    let count = u32::from_ne_bytes([a, b, c, d]) as usize;
-    *position = Some(next);
-    Ok(Batch { count, last })
-}
-
-/// The programs on one hook of a cgroup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OnHook {
-    /// How many there are.
-    pub count: u32,
-    /// Whether there may be more.
-    pub allows_others: bool,
-    /// Whether there may be some on cgroups below; `None` where the next one above decides.
-    pub allows_below: Option<bool>,
-}
-
-/// What is attached to a hook of `cgroup` itself.
-pub fn on_hook(cgroup: impl AsFd, hook: u32) -> io::Result<OnHook> {
-    const BPF_F_ALLOW_OVERRIDE: u32 = 1;
-    const BPF_F_ALLOW_MULTI: u32 = 2;
-    let cgroup = cgroup.as_fd().as_raw_fd().to_ne_bytes();
-    // target_fd, attach_type, query_flags, attach_flags, prog_ids (u64), prog_cnt: without room
-    // for ids, only their number is told.
-    let mut attr = attr(&[(0, &cgroup), (4, &hook.to_ne_bytes())]);
-    bpf(BPF_PROG_QUERY, &mut attr)?;
-    let word = |at: usize| u32::from_ne_bytes([attr[at], attr[at + 1], attr[at + 2], attr[at + 3]]);
-    let (flags, count) = (word(12), word(24));
-    let multi = flags & BPF_F_ALLOW_MULTI != 0;
-    let overridden = flags & BPF_F_ALLOW_OVERRIDE != 0;
-    Ok(OnHook {
-        count,
-        allows_others: count == 0 || multi,
-        allows_below: (multi || count > 0).then_some(multi || overridden),
-    })
 }
 
 /// Whether the system call can be used at all.
 pub fn answers() -> io::Result<()> {
-    match bpf(BPF_PROG_GET_NEXT_ID, &mut attr(&[])) {
+    // SAFETY: no address is among the attributes.
+    match unsafe { bpf(BPF_PROG_GET_NEXT_ID, &mut attr(&[])) } {
         // There is no program yet.
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
         result => result.map(drop),
@@ -292,12 +232,14 @@ pub fn answers() -> io::Result<()> {
 pub fn replace_program(link: impl AsFd, program: impl AsFd) -> io::Result<()> {
     let link = link.as_fd().as_raw_fd().to_ne_bytes();
     let program = program.as_fd().as_raw_fd().to_ne_bytes();
-    bpf(BPF_LINK_UPDATE, &mut attr(&[(0, &link), (4, &program)])).map(drop)
+    // SAFETY: no address is among the attributes.
+    unsafe { bpf(BPF_LINK_UPDATE, &mut attr(&[(0, &link), (4, &program)])) }.map(drop)
 }
 
 /// Detaches `link` (Linux 5.9). Removing its last pin would do so too, but some time later: the
 /// kernel leaves that to a worker.
 pub fn detach(link: impl AsFd) -> io::Result<()> {
     let link = link.as_fd().as_raw_fd().to_ne_bytes();
-    bpf(BPF_LINK_DETACH, &mut attr(&[(0, &link)])).map(drop)
+    // SAFETY: no address is among the attributes.
+    unsafe { bpf(BPF_LINK_DETACH, &mut attr(&[(0, &link)])) }.map(drop)
 }

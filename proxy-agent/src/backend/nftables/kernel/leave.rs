@@ -4,21 +4,50 @@ use proxy_model::IpFamily;
 
 use super::{
     FAMILIES,
+    lock::{Lock, LockError},
+    refusal,
     socket::{KernelError, Netlink},
     transaction::Transaction,
 };
-use crate::backend::nftables::{KEPT, TABLE};
+use crate::backend::{
+    nftables::{KEPT, TABLE},
+    open::OpenError,
+};
 
 /// Removes all that is ours, in one transaction. Returns the families that had something.
 /// Connections that were led to an endpoint break if nothing else translates in this namespace.
-pub fn cleanup() -> Result<Vec<IpFamily>, KernelError> {
-    remove_all(&[TABLE, KEPT])
+pub fn cleanup() -> Result<Vec<IpFamily>, OpenError> {
+    as_nobody_serves(&[TABLE, KEPT])
 }
 
 /// Removes the tables of the backend. Returns the families that had one. Whatever they translate
 /// breaks unless there are other nat hooks, as `keep` puts them in.
-pub fn remove() -> Result<Vec<IpFamily>, KernelError> {
-    remove_all(&[TABLE])
+pub fn remove() -> Result<Vec<IpFamily>, OpenError> {
+    as_nobody_serves(&[TABLE])
+}
+
+/// Removes them with the lock in hand: asked before, somebody could begin to serve meanwhile.
+fn as_nobody_serves(tables: &[&'static str]) -> Result<Vec<IpFamily>, OpenError> {
+    let opening = |error: KernelError| refusal::opening(&error);
+    let mut some = false;
+    for table in tables {
+        let found = there(table).map_err(opening)?;
+        some |= found.is_some_and(|(_, families)| !families.is_empty());
+    }
+    if !some {
+        return Ok(Vec::new());
+    }
+    let lock = match Lock::take() {
+        Ok(lock) => Some(lock),
+        // Before Linux 5.12 no table has an owner, and no agent serves by rules.
+        Err(LockError::Kernel(error)) if error.is(libc::EOPNOTSUPP) || error.is(libc::EINVAL) => {
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let removed = remove_all(tables).map_err(opening);
+    drop(lock);
+    removed
 }
 
 /// Whether the backend has a table.

@@ -18,7 +18,7 @@ use proxy_model::{
     ServiceState, SourceRanges, TrafficPolicy,
 };
 
-use super::{FAMILIES, KernelError, lock, socket::Netlink, transaction::Transaction};
+use super::{FAMILIES, KernelError, lock, refusal, socket::Netlink, transaction::Transaction};
 use crate::backend::{
     check::Requirement,
     nftables::{MASQUERADE_BIT, plan::Plan, wanted::Wanted},
@@ -87,7 +87,7 @@ fn nf_tables(generation: &Result<u32, KernelError>) -> Requirement {
         reason: "the part of the kernel that holds the rules",
         remedy: generation.as_ref().err().map(|error| {
             if error.is(libc::EPERM) {
-                "run as root, or with CAP_NET_ADMIN".to_owned()
+                refusal::RIGHTS.to_owned()
             } else {
                 "load the kernel's module nf_tables (CONFIG_NF_TABLES)".to_owned()
             }
@@ -122,7 +122,7 @@ fn rules(reachable: bool) -> Requirement {
 }
 
 /// Whether the kernel took them; false if there was no place to try.
-fn try_rules() -> Result<bool, KernelError> {
+pub fn try_rules() -> Result<bool, KernelError> {
     let tried = thread::scope(|scope| {
         scope
             .spawn(|| match unshare(CloneFlags::CLONE_NEWNET) {

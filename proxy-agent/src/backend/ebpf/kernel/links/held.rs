@@ -45,6 +45,12 @@ impl Mended {
 }
 
 impl HeldLink {
+    /// Id of the program behind it.
+    pub fn program(&self) -> Option<u32> {
+        let link = syscalls::cgroup_link(&self.fd).ok()??;
+        Some(link.program)
+    }
+
     /// What is wrong with the attachment, and with the pin in `directory`.
     pub fn differences(
         &self,

@@ -1,11 +1,11 @@
 //! Reads all entries of a hash map some thousand at a time: entry by entry it takes two system
 //! calls for each, half a second for a large cluster.
 
-use std::{io, os::fd::AsFd};
+use std::io;
 
 use bytemuck::Pod;
 
-use super::super::syscalls::{self, Batch, Position};
+use super::super::syscalls::{Batch, Position, Table};
 
 /// Entries asked for at once; what fits is a matter of the buckets they are in.
 const FIRST: usize = 4096;
@@ -13,10 +13,10 @@ const FIRST: usize = 4096;
 /// No bucket holds as many, unless the kernel's hash fails.
 const LARGEST: usize = 1 << 20;
 
-/// Every entry of `map`, whose keys and values must have the sizes of `K` and `V`.
-pub fn entries<K: Pod, V: Pod>(map: impl AsFd) -> io::Result<Vec<(K, V)>> {
+/// Every entry of `map`.
+pub fn entries<K: Pod, V: Pod>(map: &Table<K, V>) -> io::Result<Vec<(K, V)>> {
     collect(FIRST, |position, keys, values| {
-        syscalls::lookup_batch(&map, position, keys, values)
+        map.batch(position, keys, values)
     })
 }
 

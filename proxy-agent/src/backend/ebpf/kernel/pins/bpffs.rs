@@ -31,9 +31,8 @@ const BRING_THE_HOSTS: &str = "mount the host's /sys/fs/bpf into the container (
 pub fn root(path: &Path) -> Option<&Path> {
     let mut ancestors: Vec<&Path> = path.ancestors().collect();
     ancestors.reverse();
-    let is_one = |path: &&Path| {
-        statfs(*path).is_ok_and(|there| there.filesystem_type() == BPF_FS_MAGIC)
-    };
+    let is_one =
+        |path: &&Path| statfs(*path).is_ok_and(|there| there.filesystem_type() == BPF_FS_MAGIC);
     ancestors.into_iter().find(is_one)
 }
 

@@ -15,7 +15,12 @@ pub fn holders(directory: &File) -> Vec<u32> {
         return Vec::new();
     };
     let device = there.dev();
-    let file = format!("{:02x}:{:02x}:{}", major(device), minor(device), there.ino());
+    let file = format!(
+        "{:02x}:{:02x}:{}",
+        major(device),
+        minor(device),
+        there.ino()
+    );
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     of(&locks, &file)
 }

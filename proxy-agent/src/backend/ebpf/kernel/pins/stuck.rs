@@ -74,7 +74,8 @@ pub fn replace(path: &Path, holder: &str) -> Result<(), OpenError> {
     // Another agent may be at the same. What one that was killed has moved is there already.
     let new = Flock::lock(new, FlockArg::LockExclusiveNonblock)
         .map_err(|_| OpenError::Locked(beside.clone()))?;
-    let [from, to] = [&old, &*new].map(|one| PathBuf::from(format!("/proc/self/fd/{}", one.as_raw_fd())));
+    let [from, to] =
+        [&old, &*new].map(|one| PathBuf::from(format!("/proc/self/fd/{}", one.as_raw_fd())));
     for entry in fs::read_dir(&from).map_err(|error| failed(path, &error))? {
         let name = entry.map_err(|error| failed(path, &error))?.file_name();
         fs::rename(from.join(&name), to.join(&name))

@@ -55,7 +55,10 @@ pub fn find(path: &Path) -> Result<Way, OpenError> {
     for name in below(root, path) {
         at = match at.look(&name)? {
             Next::Nothing => return Ok(Way::Nothing),
-            Next::Stranger(stranger) => return Ok(Way::Stranger(stranger.to_string())),
+            Next::Stranger(stranger) => {
+                at.may_be_put_aside(&name, &stranger)?;
+                return Ok(Way::Stranger(stranger.to_string()));
+            }
             Next::Directory(next) => next,
         };
     }
@@ -126,6 +129,15 @@ enum Next {
 struct Stranger {
     path: PathBuf,
     owner: u32,
+}
+
+impl Stranger {
+    fn stays(&self, reason: &str) -> OpenError {
+        OpenError::Host(format!(
+            "{self}, who could exchange the pins in it{reason}; remove it, or name another \
+             directory with --pin-dir"
+        ))
+    }
 }
 
 impl std::fmt::Display for Stranger {
@@ -229,17 +241,10 @@ impl Step {
         )))
     }
 
-    /// Makes room where everybody may make directories. Where only root may, it is root who gave it
-    /// away.
-    fn put_aside(&self, name: &Path, stranger: &Stranger) -> Result<(), OpenError> {
-        let refused = |reason: &str| {
-            OpenError::Host(format!(
-                "{stranger}, who could exchange the pins in it{reason}; remove it, or name another \
-                 directory with --pin-dir"
-            ))
-        };
+    /// What somebody else made stays where only root can have brought it about: root is told.
+    fn may_be_put_aside(&self, name: &Path, stranger: &Stranger) -> Result<(), OpenError> {
         if self.metadata()?.mode() & OTHERS_WRITE == 0 {
-            return Err(refused(""));
+            return Err(stranger.stays(""));
         }
         if strangers::serve(&self.directory, name) {
             // Only somebody with an agent's rights can have made that.
@@ -248,8 +253,14 @@ impl Step {
                  that user as before, or run `proxy-agent cleanup` as that user first"
             )));
         }
+        Ok(())
+    }
+
+    /// Makes room where everybody may make directories.
+    fn put_aside(&self, name: &Path, stranger: &Stranger) -> Result<(), OpenError> {
+        self.may_be_put_aside(name, stranger)?;
         let aside = strangers::put_aside(&self.directory, name, stranger.owner)
-            .map_err(|errno| refused(&format!(", and cannot be put aside: {errno}")))?;
+            .map_err(|errno| stranger.stays(&format!(", and cannot be put aside: {errno}")))?;
         tracing::warn!(
             path = %stranger.path.display(),
             user = stranger.owner,
