@@ -44,17 +44,26 @@ pub enum Event {
 }
 
 impl Counters {
-    /// The counter of `event`.
+    /// Where the counter of `event` is. No reference: whoever reads the map, and a program that
+    /// interrupts this one, reach it at the same time.
+    ///
+    /// # Safety
+    ///
+    /// `counters` must point to live counters.
+    #[expect(unsafe_code, reason = "a field of what must not be referred to")]
     #[inline(always)]
-    pub fn of(&mut self, event: Event) -> &mut u64 {
-        match event {
-            Event::Refused => &mut self.refused,
-            Event::Unreachable => &mut self.unreachable,
-            Event::LookedAgain => &mut self.looked_again,
-            Event::GaveUp => &mut self.gave_up,
-            Event::FlowReplaced => &mut self.flow_replaced,
-            Event::FlowNotKept => &mut self.flow_not_kept,
-            Event::KernelLeftAlone => &mut self.kernel_left_alone,
+    pub const unsafe fn of(counters: *mut Self, event: Event) -> *mut u64 {
+        // SAFETY: the caller's counters are live, and nothing is read.
+        unsafe {
+            match event {
+                Event::Refused => &raw mut (*counters).refused,
+                Event::Unreachable => &raw mut (*counters).unreachable,
+                Event::LookedAgain => &raw mut (*counters).looked_again,
+                Event::GaveUp => &raw mut (*counters).gave_up,
+                Event::FlowReplaced => &raw mut (*counters).flow_replaced,
+                Event::FlowNotKept => &raw mut (*counters).flow_not_kept,
+                Event::KernelLeftAlone => &raw mut (*counters).kernel_left_alone,
+            }
         }
     }
 }

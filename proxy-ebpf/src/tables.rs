@@ -7,7 +7,7 @@ use aya_ebpf::{
 };
 use proxy_common::{
     affinity::{AffinityKey, AffinityValue},
-    counters::Event,
+    counters::{Counters, Event},
     endpoint::{MemberKey, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
@@ -138,6 +138,9 @@ pub fn count(event: Event) {
     if let Some(counters) = maps::COUNTERS.get_ptr_mut(0) {
         // SAFETY: the map returned this CPU's live value; a program is not moved to another CPU
         // while it runs. A program that preempts this one may lose a count, nothing else.
-        *unsafe { (*counters).of(event) } += 1;
+        unsafe {
+            let counter = Counters::of(counters, event);
+            counter.write_volatile(counter.read_volatile() + 1);
+        }
     }
 }

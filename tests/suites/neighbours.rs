@@ -45,7 +45,12 @@ fn load_balancers_of_others_are_named_with_what_to_do() {
     // Its own programs are nobody else's.
     let alone = told(&agent, served);
     assert_eq!(alone["met"], true, "{alone}");
-    assert!(agent.log().iter().all(|line| line.text("program").is_none()));
+    assert!(
+        agent
+            .log()
+            .iter()
+            .all(|line| line.text("program").is_none())
+    );
     agent.terminate().unwrap();
 
     bpf::attach_beside(served, "cil_sock4_connect").unwrap();
@@ -55,18 +60,27 @@ fn load_balancers_of_others_are_named_with_what_to_do() {
     let ours = |line: &&proxy_tests::agent::LogLine| line.text("program").is_some();
     agent
         .wait_for_line("the last of three", |line| {
-            line.text("program").is_some_and(|text| text.contains("their_filter"))
+            line.text("program")
+                .is_some_and(|text| text.contains("their_filter"))
         })
         .unwrap();
     let log = agent.log();
     let log: Vec<_> = log.iter().filter(ours).collect();
     let expected = [
         ("cil_sock4_conne", served, "Cilium", "kubeProxyReplacement"),
-        ("calico_connect_", below, "Calico", "bpfConnectTimeLoadBalancing"),
+        (
+            "calico_connect_",
+            below,
+            "Calico",
+            "bpfConnectTimeLoadBalancing",
+        ),
         ("their_filter", served, "not known", "nothing"),
     ];
     let check = told(&agent, served);
-    assert_eq!((&check["met"], &check["required"]), (&false.into(), &false.into()));
+    assert_eq!(
+        (&check["met"], &check["required"]),
+        (&false.into(), &false.into())
+    );
     let found = check["found"].as_str().unwrap();
     assert!(!found.contains("culvert_"), "{found}");
     for (line, (name, cgroup, whose, remedy)) in log.iter().zip(expected) {
@@ -76,15 +90,26 @@ fn load_balancers_of_others_are_named_with_what_to_do() {
         }
         assert!(line.text("text").unwrap().contains(remedy), "{}", line.raw);
         assert!(found.contains(program), "{program}: {found}");
-        assert!(check["remedy"].as_str().unwrap().contains(remedy), "{check}");
+        assert!(
+            check["remedy"].as_str().unwrap().contains(remedy),
+            "{check}"
+        );
     }
     assert_eq!(log.len(), 3, "{log:?}");
 
     // From below, what is above cannot be seen but by what it does.
     let above = told(&agent, below);
     let found = above["found"].as_str().unwrap();
-    for part in ["cil_sock4_conne", "of a cgroup above", "another agent of Culvert"] {
-        assert_eq!(found.contains(part), part != "another agent of Culvert", "{found}");
+    for part in [
+        "cil_sock4_conne",
+        "of a cgroup above",
+        "another agent of Culvert",
+    ] {
+        assert_eq!(
+            found.contains(part),
+            part != "another agent of Culvert",
+            "{found}"
+        );
     }
     let mut prober = Prober::start(&shop.client).unwrap();
     let to = frontend(1, 80);

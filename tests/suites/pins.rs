@@ -126,7 +126,11 @@ fn pins_that_were_open_to_others_are_closed_and_adopted_while_somebody_locks_the
         let holder = lock(&bpffs, &directory).unwrap();
         agent.launch().unwrap();
         assert_eq!(agent.serving().unwrap().flag("adopted"), Some(true));
-        assert!(is_told(&agent.log(), "holds the lock"), "{:?}", agent.log());
+        assert!(
+            is_told(&agent.log(), "that another user locks"),
+            "{:?}",
+            agent.log()
+        );
         assert_closed(&pins);
         assert_serves(&shop);
         drop(holder);
@@ -170,7 +174,7 @@ fn what_another_user_made_first_is_put_aside() {
         agent.launch().unwrap();
         assert_closed(&pins);
         assert!(
-            is_told(&agent.log(), "another user made"),
+            is_told(&agent.log(), "another user's entry put aside"),
             "{:?}",
             agent.log()
         );

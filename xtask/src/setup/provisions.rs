@@ -140,6 +140,8 @@ pub(crate) const PROVISIONS: &[Provision] = &[
     base("timeout", "coreutils"),
     base("cp", "coreutils"),
     base("rm", "coreutils"),
+    base("flock", "util-linux"),
+    base("nsenter", "util-linux"),
     base("setpriv", "util-linux"),
     base("unshare", "util-linux"),
     base("dpkg-deb", "dpkg"),

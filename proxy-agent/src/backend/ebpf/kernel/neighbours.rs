@@ -217,14 +217,13 @@ pub fn tell(cgroup: &Cgroup, ours: &[u32]) {
             tracing::warn!(
                 program = what,
                 text = one.remedy(),
-                "another load balancer is on the socket hooks: which of the two leads a socket is a \
-                 matter of chance"
+                "another load balancer on the socket hooks"
             );
         } else {
             tracing::info!(
                 program = what,
                 text = one.remedy(),
-                "another program is on the socket hooks"
+                "another program on the socket hooks"
             );
         }
     }

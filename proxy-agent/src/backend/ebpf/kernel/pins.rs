@@ -92,6 +92,9 @@ impl PinDir {
 
     /// Opens and locks `path` if it exists.
     pub fn open_existing(path: &Path) -> Result<Existing, OpenError> {
+        if bpffs::root(path).is_none() && path.exists() {
+            return Err(bpffs::missing(path));
+        }
         loop {
             match way::find(path)? {
                 Way::Nothing => return Ok(Existing::Nothing),
@@ -182,7 +185,7 @@ impl PinDir {
             for name in expelled.map_err(|error| failed(&error, path))? {
                 tracing::warn!(
                     path = %path.join(name).display(),
-                    "another user made what stood in the place of pins: put aside"
+                    "another user's entry put aside"
                 );
             }
             Ok::<(), OpenError>(())

@@ -85,8 +85,7 @@ pub fn replace(path: &Path, holder: &str) -> Result<(), OpenError> {
     tracing::warn!(
         path = %path.display(),
         holder,
-        "a process that is no agent holds the lock of the pin directory: what is pinned moved to a \
-         new one"
+        "pins moved from a directory that another user locks"
     );
     Ok(())
 }

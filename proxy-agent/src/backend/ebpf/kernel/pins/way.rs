@@ -164,7 +164,7 @@ impl Step {
         let exchanges = there.mode() & OTHERS_WRITE != 0 && there.mode() & STICKY == 0;
         if !is_trusted(there.uid()) || (exchanges && root != path) {
             return Err(OpenError::Host(format!(
-                "{} can be changed by others, who could exchange the pins in it: chmod 0700 {0}, \
+                "{} can be changed by others, who could exchange the pins in it; chmod 0700 {0}, \
                  or name a directory of another BPF file system with --pin-dir",
                 root.display()
             )));
@@ -235,7 +235,7 @@ impl Step {
             }
         }
         Err(OpenError::Host(format!(
-            "{} is made again and again by another user: find and end that process, or name \
+            "{} is made again and again by another user; find and end that process, or name \
              another directory with --pin-dir",
             self.path.join(name).display()
         )))
@@ -249,7 +249,7 @@ impl Step {
         if strangers::serve(&self.directory, name) {
             // Only somebody with an agent's rights can have made that.
             return Err(OpenError::Host(format!(
-                "{stranger}, and programs are attached by what is pinned in it: run the agent as \
+                "{stranger}, and programs are attached by what is pinned in it; run the agent as \
                  that user as before, or run `proxy-agent cleanup` as that user first"
             )));
         }
@@ -265,7 +265,7 @@ impl Step {
             path = %stranger.path.display(),
             user = stranger.owner,
             moved_to = aside.map(|aside| self.path.join(aside).display().to_string()),
-            "another user made what stood in the place of the pin directory: put aside"
+            "another user's entry put aside"
         );
         Ok(())
     }
