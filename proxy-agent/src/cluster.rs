@@ -9,6 +9,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod brain;
+mod brief;
 pub mod convert;
 #[cfg(target_os = "linux")]
 pub mod kube;

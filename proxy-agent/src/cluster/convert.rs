@@ -9,7 +9,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 
 use proxy_model::{Diagnostic, ObjectName, Protocol};
 
-use super::{names::Names, object::Metadata};
+use super::{brief::brief, names::Names, object::Metadata};
 
 mod node;
 mod service;
@@ -46,6 +46,9 @@ pub fn object_name(metadata: &Metadata, names: &mut Names) -> Option<ObjectName>
     Some(ObjectName::new(names.share(namespace), name))
 }
 
+/// Mistakes of one object that are told: somebody makes one of them at a time, or a program all.
+const MOST_DIAGNOSTICS: usize = 100;
+
 /// Collects what is wrong with one object.
 struct Report {
     object: Arc<str>,
@@ -60,11 +63,19 @@ impl Report {
         }
     }
 
-    fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
+    fn add(&mut self, field: impl AsRef<str>, message: impl AsRef<str>) {
+        if self.diagnostics.len() >= MOST_DIAGNOSTICS {
+            return;
+        }
+        let (field, message) = if self.diagnostics.len() == MOST_DIAGNOSTICS - 1 {
+            ("", "this object has more mistakes than are told")
+        } else {
+            (field.as_ref(), message.as_ref())
+        };
         self.diagnostics.push(Diagnostic {
             object: Arc::clone(&self.object),
-            field: field.into(),
-            message: message.into(),
+            field: brief(field),
+            message: brief(message),
         });
     }
 }
@@ -157,6 +168,19 @@ mod tests {
         ] {
             assert_eq!(parse_address(text).is_ok(), accepted, "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_object_has_as_many_diagnostics_as_somebody_reads() {
+        let mut report = Report::about("Service", &"shop/web");
+        for index in 0..10_000 {
+            let value = "x".repeat(10_000);
+            report.add(format!("spec.ports[{index}]"), format!("{value:?} is none"));
+        }
+        assert_eq!(report.diagnostics.len(), MOST_DIAGNOSTICS);
+        let last = report.diagnostics.last().unwrap();
+        assert!(last.message.contains("more mistakes"), "{last}");
+        assert!(report.diagnostics.iter().all(|one| one.message.len() < 500));
     }
 
     #[test]

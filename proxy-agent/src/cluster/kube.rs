@@ -51,6 +51,10 @@ use follow::{Follower, Shared};
 use kind::{EndpointSlices, Nodes, ServiceCidrs, Services};
 use servers::Servers;
 
+/// Ten times what a cluster of 100,000 Services with two slices each and 150,000 pods, as many as
+/// Kubernetes is made for, has of any kind. In memory that is 1 GiB or so.
+const MOST: usize = 4_000_000;
+
 /// Where the API server is, and what to follow.
 #[derive(Clone)]
 pub struct Options {
@@ -64,6 +68,8 @@ pub struct Options {
     pub node: Arc<str>,
     /// When to give up and when to try again.
     pub timing: Timing,
+    /// Objects, ports and endpoints of one kind that are kept, together.
+    pub most: usize,
     /// Whether a ClusterIP and port are served on this node already, by what an earlier run left
     /// in place: then an API server behind them may be used.
     pub already_programmed: Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>,
@@ -77,6 +83,7 @@ impl Options {
             masters: Vec::new(),
             node: node.into(),
             timing: Timing::default(),
+            most: MOST,
             already_programmed: Arc::new(|_| false),
         }
     }
@@ -84,9 +91,11 @@ impl Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let masters = self.masters.iter().map(|one| access::without_user(one));
+        let masters: Vec<_> = masters.collect();
         f.debug_struct("Options")
             .field("kubeconfig", &self.kubeconfig)
-            .field("masters", &self.masters)
+            .field("masters", &masters)
             .field("node", &self.node)
             .field("timing", &self.timing)
             .finish_non_exhaustive()
@@ -160,6 +169,7 @@ impl Source {
                 counters,
                 timing: options.timing,
                 contact: Contact::default(),
+                most: options.most,
                 missing: AtomicUsize::new(KINDS),
             }),
             node: options.node,

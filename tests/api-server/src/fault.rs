@@ -144,6 +144,8 @@ pub enum Disturbance {
     FallSilent,
     /// These bytes are sent, whatever they are.
     Send(Bytes),
+    /// These bytes are sent again and again, with so much time between, and nothing else.
+    Drip(Bytes, Duration),
     /// The last so many events are sent again.
     Repeat(usize),
 }

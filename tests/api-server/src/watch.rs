@@ -5,7 +5,7 @@ use std::{future::pending, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{
@@ -218,6 +218,10 @@ impl Watch {
             }
             Disturbance::FallSilent => pending().await,
             Disturbance::Send(bytes) => writer.send(bytes).await?,
+            Disturbance::Drip(bytes, pause) => loop {
+                writer.send(bytes.clone()).await?;
+                sleep(pause).await;
+            },
             Disturbance::Repeat(count) => {
                 let from = self.sent.len().saturating_sub(count);
                 writer.send(self.sent[from..].concat().into()).await?;

@@ -1,11 +1,12 @@
 //! Lists that come in pages, break off, do not come, or come as streams.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
-use proxy_agent::cluster::kube::{Reason, Timing};
-use proxy_tests::api_server::{Fault, Kind, On, Verb};
+use proxy_agent::cluster::kube::{self, Options, Reason, Timing};
+use proxy_tests::api_server::{Disturbance, Fault, Kind, On, Verb};
+use serde_json::json;
 
-use super::follower::{Follower, change, mixed, patient, timing};
+use super::follower::{Follower, NODE, change, mixed, patient, timing, undo};
 
 #[tokio::test]
 async fn what_the_server_holds_is_told() {
@@ -228,4 +229,71 @@ async fn bytes_may_come_one_by_one() {
     );
     let mut follower = Follower::start(vec![server.url()], patient()).await;
     follower.goes_on(&server).await;
+}
+
+#[tokio::test]
+async fn a_continue_token_that_fits_into_no_request_is_asked_for_again() {
+    for length in [70_000, 1 << 20] {
+        let server = mixed();
+        server.inject(Fault::Refused(422, None), On::streaming_list());
+        let token = "x".repeat(length);
+        let page = json!({"metadata": {"resourceVersion": "7", "continue": token}, "items": []});
+        server.inject(
+            Fault::Garbage(page.to_string().into()),
+            On::list().kind(Kind::Service).times(2),
+        );
+        let mut follower = Follower::start(vec![server.url()], patient()).await;
+        follower.goes_on(&server).await;
+        assert_eq!(server.pending_faults(), 0);
+        assert_eq!(follower.failures(Reason::Garbled), 2);
+    }
+}
+
+#[tokio::test]
+async fn of_too_many_objects_those_that_are_known_are_followed() {
+    let left_out = |follower: &Follower| {
+        let counters = follower.counters.kind(kube::Kind::Service);
+        counters.left_out.load(Ordering::Relaxed)
+    };
+    for streaming in [true, false] {
+        let server = mixed();
+        if !streaming {
+            server.inject(Fault::Refused(422, None), On::streaming_list());
+        }
+        let mut options = Options::new(NODE);
+        options.masters = vec![server.url()];
+        options.timing = patient();
+        // Of every kind, as many as there are, and a few.
+        options.most = 200;
+        let mut follower = Follower::with(options).await;
+        follower.agree(&server).await;
+        let before = follower.model.state().clone();
+        for number in 1..=150 {
+            change(&server, Kind::Service, number);
+        }
+        let full = |follower: &Follower| left_out(follower) > 0;
+        follower.until("objects that are left out", full).await;
+        let told = |follower: &Follower| {
+            let mut all = follower.model.state().diagnostics.iter();
+            all.any(|one| &*one.object == "ServiceList" && one.message.contains("more than fit"))
+        };
+        follower.until("a diagnostic that says so", told).await;
+        for (key, service) in &before.services {
+            assert_eq!(
+                follower.model.state().services.get(key),
+                Some(service),
+                "{key}"
+            );
+        }
+        // What is known is followed, and a list takes nothing of it away.
+        change(&server, Kind::Service, 1);
+        server.disturb(None, &Disturbance::Expire);
+        follower.fails(Reason::Expired).await;
+        for number in 1..=150 {
+            undo(&server, Kind::Service, number);
+        }
+        follower.goes_on(&server).await;
+        assert_eq!(left_out(&follower), 0);
+        assert!(!told(&follower));
+    }
 }

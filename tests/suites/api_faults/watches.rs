@@ -1,5 +1,7 @@
 //! Watches that end, break off, fall silent, say nonsense, or say things twice.
 
+use std::time::Duration;
+
 use proxy_agent::cluster::kube::Reason;
 use proxy_tests::api_server::{Disturbance, Fault, Kind, On};
 use serde_json::json;
@@ -194,5 +196,38 @@ async fn events_of_later_apis_and_empty_lines_are_passed_over() {
     follower.goes_on(&server).await;
     for kind in Kind::ALL {
         assert_eq!(lists(&server, kind), 1, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_says_nothing_but_empty_lines_is_replaced() {
+    for (drip, pause) in [("\n", 20), (" \r\n\n", 0), ("{", 20)] {
+        let server = mixed();
+        let mut follower = Follower::of(&server).await;
+        follower.agree(&server).await;
+        let drip = Disturbance::Drip(drip.into(), Duration::from_millis(pause));
+        server.disturb(Some(Kind::Service), &drip);
+        change(&server, Kind::Service, 1);
+        follower.goes_on(&server).await;
+        assert!(follower.failures(Reason::Silent) >= 1);
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_fits_into_no_request_leads_to_a_new_list() {
+    for length in [70_000, 1 << 20] {
+        let server = mixed();
+        let mut follower = Follower::start(vec![server.url()], patient()).await;
+        follower.agree(&server).await;
+        let version = "7".repeat(length);
+        let bookmark = json!({
+            "type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}},
+        });
+        let line = format!("{bookmark}\n");
+        server.disturb(Some(Kind::Service), &Disturbance::Send(line.into()));
+        server.disturb(Some(Kind::Service), &Disturbance::End);
+        follower.fails(Reason::Garbled).await;
+        follower.goes_on(&server).await;
+        assert_eq!(lists(&server, Kind::Service), 2);
     }
 }

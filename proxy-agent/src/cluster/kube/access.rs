@@ -1,9 +1,13 @@
 //! Where the API server is and as whom to speak to it: what was typed, a kubeconfig, or what
 //! kubelet tells a container. Reads files and the environment; connects to nothing.
 
+mod environment;
+mod error;
+#[cfg(test)]
+mod tests;
+
 use std::{
-    env,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
@@ -15,101 +19,14 @@ use ::kube::{
     },
 };
 use http::Uri;
-use thiserror::Error;
 
 use super::Options;
+pub use environment::Environment;
+pub use error::ConnectError;
+pub(super) use error::{told, without_user};
 
 /// Where kubelet puts the credentials of a container.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-/// Why there is no way to the API server: something that was typed, or that is in a file that was
-/// named, is wrong. Whether a server answers is another matter, and no error at all.
-#[derive(Debug, Error)]
-pub enum ConnectError {
-    /// A `--master` that makes no sense.
-    #[error("--master {master:?}: {reason}; write a URL such as https://192.0.2.1:6443")]
-    Master {
-        /// As typed.
-        master: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A kubeconfig that cannot be used.
-    #[error("cannot use the kubeconfig {path}: {}", chain(.source))]
-    Kubeconfig {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: Box<KubeconfigError>,
-    },
-    /// A kubeconfig that wants a proxy.
-    #[error(
-        "the kubeconfig {path} reaches the API server through proxy-url {url}, which is not \
-         supported: name a server that is reached directly"
-    )]
-    ProxyUrl {
-        /// Which.
-        path: PathBuf,
-        /// The proxy.
-        url: String,
-    },
-    /// A token file that cannot be used.
-    #[error("cannot use the token file {path}: it {reason}")]
-    Token {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Nothing says where the API server is.
-    #[error(
-        "no API server: name one with --master or --kubeconfig, or cluster objects with \
-         --manifests (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, which kubelet sets in \
-         a container, are not set)"
-    )]
-    NoServer,
-    /// What kubelet set makes no sense.
-    #[error(
-        "KUBERNETES_SERVICE_HOST {host:?} with KUBERNETES_SERVICE_PORT {port:?} is no address of \
-         an API server: name one with --master or --kubeconfig"
-    )]
-    Environment {
-        /// As set.
-        host: String,
-        /// As set.
-        port: String,
-    },
-    /// The API server is only known behind a Service.
-    #[error(
-        "the API server is at {address} (KUBERNETES_SERVICE_HOST), which is the ClusterIP of the \
-         kubernetes Service: this proxy is to provide it, and cannot depend on it. Name an \
-         address of the API server itself with --master, or a kubeconfig with --kubeconfig"
-    )]
-    OwnService {
-        /// As set.
-        address: String,
-    },
-    /// Certificates, keys or credentials that cannot be used.
-    #[error("cannot prepare connections to the API server: {}", chain(.source))]
-    Credentials {
-        /// What is wrong with them.
-        source: Box<::kube::Error>,
-    },
-}
-
-/// An error with everything that led to it, each said once.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-        source = error.source();
-    }
-    text
-}
 
 /// All that is needed to connect.
 pub(super) struct Access {
@@ -130,7 +47,7 @@ impl Access {
         }
         if let [first, ..] = masters.as_slice() {
             let config = with_service_account(first).await?;
-            return Ok(Self::new(config, masters));
+            return Self::new(config, masters);
         }
         let environment = Environment::read();
         let server = environment.server()?;
@@ -142,13 +59,13 @@ impl Access {
             return Err(ConnectError::OwnService { address });
         }
         let config = with_service_account(&server).await?;
-        Ok(Self::new(config, vec![server]))
+        Self::new(config, vec![server])
     }
 
     async fn from_kubeconfig(path: &Path, masters: Vec<Uri>) -> Result<Self, ConnectError> {
-        let fail = |source| ConnectError::Kubeconfig {
+        let fail = |error: KubeconfigError| ConnectError::Kubeconfig {
             path: path.to_owned(),
-            source: Box::new(source),
+            reason: told(&error),
         };
         let kubeconfig = Kubeconfig::read_from(path).map_err(fail)?;
         let proxy = kubeconfig
@@ -159,18 +76,34 @@ impl Access {
         // A proxy may come from the environment too, which is ignored: nodes reach their API
         // server directly.
         if let (Some(url), Some(_)) = (proxy, &config.proxy_url) {
-            let path = path.to_owned();
-            return Err(ConnectError::ProxyUrl { path, url });
+            return Err(ConnectError::ProxyUrl {
+                path: path.to_owned(),
+                url: without_user(&url),
+            });
         }
         let servers = if masters.is_empty() {
             vec![config.cluster_url.clone()]
         } else {
             masters
         };
-        Ok(Self::new(config, servers))
+        Self::new(config, servers)
     }
 
-    fn new(mut config: Config, servers: Vec<Uri>) -> Self {
+    fn new(mut config: Config, servers: Vec<Uri>) -> Result<Self, ConnectError> {
+        let names_user = |server: &&Uri| {
+            let authority = server.authority();
+            authority.is_some_and(|authority| authority.as_str().contains('@'))
+        };
+        if let Some(server) = servers.iter().find(names_user) {
+            let server = without_user(&server.to_string());
+            return Err(ConnectError::User { server });
+        }
+        if holds_secrets(&config)
+            && let Some(server) = servers.iter().find(|server| is_overheard(server))
+        {
+            let server = server.to_string();
+            return Err(ConnectError::PlainText { server });
+        }
         let user = &mut config.auth_info;
         // In the order in which `kube` looks for credentials.
         let sooner = user.auth_provider.is_some()
@@ -181,12 +114,52 @@ impl Access {
             .take()
             .filter(|_| !sooner)
             .map(PathBuf::from);
-        Self {
+        Ok(Self {
             config,
             servers,
             token_file,
+        })
+    }
+
+    /// What is as it was asked for, and gives the cluster into the hands of whoever is on the way to
+    /// its API server: for the log.
+    pub(super) fn warn(&self) {
+        for server in &self.servers {
+            let text = if is_overheard(server) {
+                "it is not reached by TLS: whoever is on the way there decides what this node \
+                 serves; name it with https://"
+            } else if self.config.accept_invalid_certs && is_tls(server) {
+                "insecure-skip-tls-verify: whoever is on the way there gets the credentials of \
+                 this agent, and decides what this node serves; give certificate-authority-data"
+            } else {
+                continue;
+            };
+            tracing::warn!(%server, text, "API server not verified");
         }
     }
+}
+
+/// Whether something goes along with each request that others must not see. A client certificate
+/// does not: it proves without telling.
+fn holds_secrets(config: &Config) -> bool {
+    let user = &config.auth_info;
+    user.token.is_some()
+        || user.token_file.is_some()
+        || user.password.is_some()
+        || user.auth_provider.is_some()
+        || user.exec.is_some()
+}
+
+fn is_tls(server: &Uri) -> bool {
+    server.scheme_str() == Some("https")
+}
+
+/// Whether what is said to `server` leaves this host in plain text.
+fn is_overheard(server: &Uri) -> bool {
+    let host = server.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+    let here = host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback());
+    !is_tls(server) && !here
 }
 
 /// Each may be several, separated by commas.
@@ -196,7 +169,7 @@ fn masters(typed: &[String]) -> Result<Vec<Uri>, ConnectError> {
         .flat_map(|typed| typed.split(','))
         .map(|master| {
             master_url(master.trim()).map_err(|reason| ConnectError::Master {
-                master: master.trim().to_owned(),
+                master: without_user(master.trim()),
                 reason,
             })
         })
@@ -263,81 +236,11 @@ async fn with_service_account(server: &Uri) -> Result<Config, ConnectError> {
         ..Kubeconfig::default()
     };
     let config = configure(kubeconfig).await;
-    let mut config = config.map_err(|source| ConnectError::Kubeconfig {
+    let mut config = config.map_err(|error| ConnectError::Kubeconfig {
         path: SERVICE_ACCOUNT.into(),
-        source: Box::new(source),
+        reason: told(&error),
     })?;
     // Read again when it is replaced.
     config.root_cert_file = certificates.exists().then_some(certificates);
     Ok(config)
 }
-
-/// What kubelet tells a container about the API server.
-#[derive(Debug, Clone, Default)]
-pub struct Environment {
-    /// `KUBERNETES_SERVICE_HOST`
-    pub host: Option<String>,
-    /// `KUBERNETES_SERVICE_PORT`
-    pub port: Option<String>,
-    /// `KUBERNETES_PORT_443_TCP_ADDR`: the ClusterIP, also where the other two were changed to
-    /// name the API server itself.
-    pub cluster_ip: Option<String>,
-}
-
-impl Environment {
-    /// That of this process.
-    pub fn read() -> Self {
-        Self {
-            host: env::var("KUBERNETES_SERVICE_HOST").ok(),
-            port: env::var("KUBERNETES_SERVICE_PORT").ok(),
-            cluster_ip: env::var("KUBERNETES_PORT_443_TCP_ADDR").ok(),
-        }
-    }
-
-    /// Whether the API server is only named by the Service in front of it. If nothing says what
-    /// that Service's address is, this one is taken to be it.
-    pub fn is_own_service(&self) -> bool {
-        let Some(host) = &self.host else {
-            return false;
-        };
-        if host == "kubernetes" || host.starts_with("kubernetes.default") {
-            return true;
-        }
-        let address = |text: &str| text.parse::<IpAddr>().ok();
-        match self.cluster_ip.as_deref() {
-            None => address(host).is_some(),
-            Some(cluster_ip) => {
-                host == cluster_ip
-                    || (address(host).is_some() && address(host) == address(cluster_ip))
-            }
-        }
-    }
-
-    /// Whether `served` knows the address: an earlier run left it in place.
-    fn is_served(&self, served: &dyn Fn(SocketAddr) -> bool) -> bool {
-        let address = self
-            .host
-            .as_deref()
-            .and_then(|host| host.parse::<IpAddr>().ok());
-        let port = self.port.as_deref().and_then(|port| port.parse().ok());
-        matches!((address, port), (Some(address), Some(port)) if served((address, port).into()))
-    }
-
-    fn server(&self) -> Result<Uri, ConnectError> {
-        let (Some(host), Some(port)) = (&self.host, &self.port) else {
-            return Err(ConnectError::NoServer);
-        };
-        let authority = match (host.parse::<IpAddr>(), port.parse::<u16>()) {
-            (Ok(address), Ok(port)) => SocketAddr::from((address, port)).to_string(),
-            _ => format!("{host}:{port}"),
-        };
-        let bad = |_| ConnectError::Environment {
-            host: host.clone(),
-            port: port.clone(),
-        };
-        master_url(&authority).map_err(bad)
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -130,6 +130,8 @@ pub struct KindCounters {
     pub watches: AtomicU64,
     /// Objects that could not be decoded.
     pub decode_failures: AtomicU64,
+    /// Objects that are left out at this moment, because there are too many.
+    pub left_out: AtomicU64,
     /// When the server last said anything, be it that there is nothing new.
     pub heard: Heard,
 }

@@ -7,7 +7,10 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 use super::failure::{Failure, Status};
-use crate::cluster::object::{Map, Metadata, Object};
+use crate::cluster::{
+    brief::brief,
+    object::{Map, Metadata, Object},
+};
 
 /// On the bookmark that ends a streaming list.
 const ANNOTATION_END: &str = "k8s.io/initial-events-end";
@@ -33,10 +36,33 @@ impl Malformed {
     }
 }
 
+/// No name of an object is longer, in bytes: the API server takes no others.
+const LONGEST_NAME: usize = 253;
+
+/// Refuses an object with a name that no object has: names are kept, and are in every log line.
+fn named<T: Object>(object: T) -> Result<T, Malformed> {
+    let Metadata {
+        name, namespace, ..
+    } = object.metadata();
+    let fits = |name: &Option<String>| name.as_ref().is_none_or(|it| it.len() <= LONGEST_NAME);
+    for (field, name) in [("metadata.name", name), ("metadata.namespace", namespace)] {
+        if !fits(name) {
+            return Err(Malformed {
+                namespace: namespace.clone().filter(|_| fits(namespace)),
+                name: None,
+                resource_version: object.metadata().resource_version.clone(),
+                field: field.to_owned(),
+                message: format!("longer than {LONGEST_NAME} bytes, as no name is"),
+            });
+        }
+    }
+    Ok(object)
+}
+
 /// Decodes one object.
 pub(super) fn object<T: Object>(json: &[u8]) -> Result<T, Malformed> {
     match serde_json::from_slice(json) {
-        Ok(Map(object)) => Ok(object),
+        Ok(Map(object)) => named(object),
         // Only now with a record of the path, which costs time.
         Err(error) => Err(malformed::<Map<T>>(json, &[], &error)),
     }
@@ -58,12 +84,13 @@ fn malformed<T: for<'de> Deserialize<'de>>(
     let value: Value = serde_json::from_slice(json).unwrap_or_default();
     let object = path.iter().fold(&value, |value, step| &value[*step]);
     let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+    let name = |field: &str| text(field).filter(|name| name.len() <= LONGEST_NAME);
     Malformed {
-        namespace: text("namespace"),
-        name: text("name"),
+        namespace: name("namespace"),
+        name: name("name"),
         resource_version: text("resourceVersion"),
-        field: field.strip_prefix(&prefix).unwrap_or(&field).to_owned(),
-        message,
+        field: brief(field.strip_prefix(&prefix).unwrap_or(&field)),
+        message: brief(&message),
     }
 }
 
@@ -115,7 +142,9 @@ struct BookmarkMetadata {
 /// Decodes one line of a watch. An error if it is no event at all: then nothing that follows can
 /// be relied on.
 pub(super) fn event<T: Object>(line: &[u8]) -> Result<Event<T>, Failure> {
-    let garbled = |error: serde_json::Error| Failure::Garbled(format!("in a watch, {error}"));
+    let garbled = |error: serde_json::Error| {
+        Failure::Garbled(format!("in a watch, {}", brief(&error.to_string())))
+    };
     // What `object` holds depends on `type`.
     let head: Head<'_> = serde_json::from_slice(line).map_err(garbled)?;
     Ok(match &*head.kind {
@@ -145,7 +174,7 @@ fn object_of<T: Object>(line: &[u8]) -> Result<T, Malformed> {
     match serde_json::from_slice::<With<Map<T>>>(line) {
         Ok(With {
             object: Map(object),
-        }) => Ok(object),
+        }) => named(object),
         Err(error) => Err(malformed::<With<Map<T>>>(line, &["object"], &error)),
     }
 }
@@ -174,7 +203,7 @@ pub(super) fn list_head(json: &[u8]) -> Result<ListHead, Failure> {
     }
 
     let list: List = serde_json::from_slice(json)
-        .map_err(|error| Failure::Garbled(format!("in a list, {error}")))?;
+        .map_err(|error| Failure::Garbled(format!("in a list, {}", brief(&error.to_string()))))?;
     let metadata = list.metadata.unwrap_or_default();
     let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
     Ok(ListHead {
@@ -186,6 +215,8 @@ pub(super) fn list_head(json: &[u8]) -> Result<ListHead, Failure> {
 #[cfg(test)]
 mod tests {
     use std::{fs, path::Path};
+
+    use serde_json::json;
 
     use super::*;
     use crate::cluster::object::{EndpointSlice, Service};
@@ -230,6 +261,32 @@ mod tests {
             }
         }
         assert!(kinds.iter().all(|&count| count > 0), "{kinds:?}");
+    }
+
+    #[test]
+    fn what_no_object_is_called_is_no_name_and_what_is_said_of_objects_is_short() {
+        let long = "x".repeat(1 << 20);
+        for (json, field) in [
+            (
+                json!({"metadata": {"name": long, "resourceVersion": "7"}}),
+                "metadata.name",
+            ),
+            (
+                json!({"metadata": {"name": "a", "namespace": long}}),
+                "metadata.namespace",
+            ),
+            (json!({"metadata": {"name": long}, "spec": 7}), "spec"),
+            (json!({"metadata": {"name": "a"}, "spec": long}), "spec"),
+        ] {
+            let malformed = super::object::<Service>(json.to_string().as_bytes()).unwrap_err();
+            assert_eq!(malformed.field, field);
+            assert!(malformed.message.len() < 500, "{}", malformed.message.len());
+            let longest = malformed.name.as_deref().unwrap_or_default().len();
+            assert!(longest <= LONGEST_NAME);
+        }
+        let line = format!("{{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":\"{long}\"}}}}");
+        let failure = event::<Service>(line.as_bytes()).unwrap_err();
+        assert!(failure.to_string().len() < 500);
     }
 
     #[test]

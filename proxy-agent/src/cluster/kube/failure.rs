@@ -6,6 +6,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::counters::Reason;
+use crate::cluster::brief::brief;
 
 /// Why a request or an answer came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -19,8 +20,8 @@ pub(super) enum Failure {
     /// The answer broke off.
     #[error("the answer broke off: {0}")]
     BrokeOff(String),
-    /// Nothing came for too long, not even a bookmark.
-    #[error("nothing came for {0:?}")]
+    /// No object and no bookmark came for too long, whatever else did.
+    #[error("nothing new came for {0:?}, not even a bookmark")]
     Silent(Duration),
     /// 410, as an answer or within one.
     #[error("what was asked for is too old: {0}")]
@@ -57,7 +58,7 @@ impl Failure {
         match serde_json::from_slice::<Status>(body) {
             Ok(status) => status.into_failure(Some(code), retry_after),
             Err(_) => Status {
-                message: Some(String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned()),
+                message: Some(String::from_utf8_lossy(body).into_owned()),
                 ..Status::default()
             }
             .into_failure(Some(code), retry_after),
@@ -150,7 +151,7 @@ impl Status {
     pub(super) fn into_failure(self, code: Option<u16>, retry_after: Option<Duration>) -> Failure {
         let code = code.or(self.code).unwrap_or_default();
         let reason = self.reason.unwrap_or_default();
-        let message = self.message.unwrap_or_else(|| reason.clone());
+        let message = brief(self.message.as_deref().unwrap_or(&reason));
         // Within a watch some servers send the reason alone.
         if code == 410 || matches!(reason.as_str(), "Expired" | "Gone") {
             return Failure::Expired(message);
@@ -185,6 +186,16 @@ mod tests {
         }
         let failure = Failure::from_answer(410, b"<html>", None);
         assert_eq!(failure, Failure::Expired("<html>".to_owned()));
+    }
+
+    #[test]
+    fn what_a_server_says_is_cut_to_a_log_line() {
+        let long = "x".repeat(1 << 20);
+        for body in [json!({"message": long}).to_string(), long.clone()] {
+            let failure = Failure::from_answer(500, body.as_bytes(), None);
+            let text = failure.to_string();
+            assert!(text.len() < 500 && text.contains("bytes"), "{text}");
+        }
     }
 
     #[test]

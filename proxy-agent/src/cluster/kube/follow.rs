@@ -12,7 +12,10 @@ use std::{
 use bytes::Bytes;
 use tokio::{sync::mpsc, time::sleep};
 
+mod patience;
 mod recover;
+
+use patience::Patience;
 
 use super::{
     Timing,
@@ -33,6 +36,9 @@ use crate::cluster::{Message, Update, object::Object};
 const BATCH: usize = 256;
 /// A streaming list that ends between two events, as a watch does, and was not finished.
 const UNFINISHED: &str = "it ends in the middle of a streaming list";
+/// A list in more pages has no end. So many pages of the size that is asked for are ten million
+/// objects.
+const MOST_PAGES: usize = 20_000;
 /// A watch that ends sooner than this is not asked for again at once; without a word, it is a
 /// failure.
 const TOO_SOON: Duration = Duration::from_secs(1);
@@ -43,6 +49,8 @@ pub(super) struct Shared {
     pub(super) counters: Arc<Counters>,
     pub(super) timing: Timing,
     pub(super) contact: Contact,
+    /// Objects, ports and endpoints of one kind that are kept.
+    pub(super) most: usize,
     /// How many kinds have not been told as a whole yet.
     pub(super) missing: AtomicUsize,
 }
@@ -97,6 +105,7 @@ impl<F: Followed> Follower<F> {
     ) -> Self {
         let timing = &shared.timing;
         let backoff = Backoff::new(timing.first_wait, timing.longest_wait);
+        let most = shared.most;
         Self {
             shared,
             sender,
@@ -105,7 +114,7 @@ impl<F: Followed> Follower<F> {
                 labels: F::LABELS,
                 fields: fields.or_else(|| F::FIELDS.map(str::to_owned)),
             },
-            known: Known::new(),
+            known: Known::new(most),
             streaming: true,
             not_now: false,
             version: None,
@@ -147,22 +156,27 @@ impl<F: Followed> Follower<F> {
     async fn list(&mut self) -> Result<(), Stop> {
         self.known.begin_list();
         let mut next_page = None;
-        loop {
+        for _ in 0..MOST_PAGES {
             let path = self.requests.list(next_page.take(), !self.listed);
+            let path = path.map_err(|failure| self.current(failure))?;
             let mut reply = self.shared.servers.get(&path).await?;
             let failed = Failed::at(reply.server);
             let mut items = Items::default();
-            let limit = self.shared.timing.answer;
-            while let Some(piece) = reply.next(limit).await.map_err(failed)? {
-                self.counters().heard.now();
+            let mut patience = Patience::new(self.shared.timing.answer);
+            while let Some(piece) = patience.next(&mut reply).await.map_err(failed)? {
+                let before = self.told();
                 let mut updates = Vec::new();
                 let mut result = self.take_items(&mut items, &piece, &mut updates);
-                while let (Ok(()), Some(piece)) = (&result, more(&mut reply, &updates)) {
+                let mut pieces = 1;
+                while let (Ok(()), Some(piece)) = (&result, more(&mut reply, &updates, pieces)) {
                     result = self.take_items(&mut items, &piece, &mut updates);
+                    pieces += 1;
                 }
+                self.progress(before, &mut patience);
                 self.send(updates).await?;
                 result.map_err(failed)?;
             }
+            self.counters().heard.now();
             let head = items
                 .finish()
                 .and_then(|head| decode::list_head(&head))
@@ -180,6 +194,28 @@ impl<F: Followed> Follower<F> {
                 self.worked(reply.server);
                 return self.told_all().await;
             }
+        }
+        let message = format!("a list in more than {MOST_PAGES} pages");
+        Err(self.current(Failure::Garbled(message)).into())
+    }
+
+    /// A failure of the server that is asked at present.
+    fn current(&self, failure: Failure) -> Failed {
+        let server = self.shared.servers.current();
+        Failed { server, failure }
+    }
+
+    /// How many objects and bookmarks were told so far.
+    fn told(&self) -> u64 {
+        let counters = self.counters();
+        counters.events.load(Ordering::Relaxed) + counters.bookmarks.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of it if more was told than `before`.
+    fn progress(&self, before: u64, patience: &mut Patience) {
+        if self.told() > before {
+            self.counters().heard.now();
+            patience.told();
         }
     }
 
@@ -201,7 +237,8 @@ impl<F: Followed> Follower<F> {
     async fn watch(&mut self, version: &str, listing: bool) -> Result<(), Stop> {
         let path = self
             .requests
-            .watch(version, listing, self.shared.timing.watch);
+            .watch(version, listing, self.shared.timing.watch)
+            .map_err(|failure| self.current(failure))?;
         let mut reply = self.shared.servers.get(&path).await?;
         let failed = Failed::at(reply.server);
         let started = Instant::now();
@@ -218,15 +255,21 @@ impl<F: Followed> Follower<F> {
             listed: false,
         };
         let mut silent = true;
-        let silence = self.shared.timing.silence;
-        while let Some(piece) = reply.next(silence).await.map_err(failed)? {
+        let mut patience = Patience::new(self.shared.timing.silence);
+        while let Some(piece) = patience.next(&mut reply).await.map_err(failed)? {
             silent = false;
-            self.counters().heard.now();
+            let before = self.told();
             let was_listing = progress.listing;
             let mut updates = Vec::new();
             let mut result = self.take_lines(&mut progress, &piece, &mut updates);
-            while let (Ok(()), Some(piece)) = (&result, more(&mut reply, &updates)) {
+            let mut pieces = 1;
+            while let (Ok(()), Some(piece)) = (&result, more(&mut reply, &updates, pieces)) {
                 result = self.take_lines(&mut progress, &piece, &mut updates);
+                pieces += 1;
+            }
+            self.progress(before, &mut patience);
+            if !progress.listing {
+                self.known.tell_room(&mut updates);
             }
             self.send(updates).await?;
             if std::mem::take(&mut progress.listed) {
@@ -234,6 +277,10 @@ impl<F: Followed> Follower<F> {
                 self.told_all().await?;
             }
             result.map_err(failed)?;
+            if !progress.listing && self.known.wants_list() {
+                self.version = None;
+                return Ok(());
+            }
             // Not for a list: one that is followed by nothing good must not be repeated quickly.
             if !was_listing && started.elapsed() >= TOO_SOON {
                 self.backoff.reset();
@@ -303,6 +350,8 @@ impl<F: Followed> Follower<F> {
     }
 
     async fn send(&self, updates: Vec<Update>) -> Result<(), Stop> {
+        let left_out = u64::try_from(self.known.left_out()).unwrap_or(u64::MAX);
+        self.counters().left_out.store(left_out, Ordering::Relaxed);
         if updates.is_empty() {
             return Ok(());
         }
@@ -330,9 +379,9 @@ impl<F: Followed> Follower<F> {
     }
 }
 
-/// What has come already, unless enough is waiting to be sent.
-fn more(reply: &mut Reply, updates: &[Update]) -> Option<Bytes> {
-    if updates.len() >= BATCH {
+/// What has come already, unless enough is waiting to be sent, or was looked through in vain.
+fn more(reply: &mut Reply, updates: &[Update], pieces: usize) -> Option<Bytes> {
+    if updates.len() >= BATCH || pieces >= BATCH {
         return None;
     }
     reply.ready()

@@ -43,6 +43,10 @@ pub(super) trait Followed: Send + Sync + 'static {
     fn convert(object: &Self::Object, names: &mut Names) -> Converted<Self::Value>;
     fn upserted(value: Self::Value) -> ClusterEvent;
     fn deleted(key: Self::Key) -> ClusterEvent;
+    /// How many things in it are kept beside the object itself.
+    fn parts(_value: &Self::Value) -> usize {
+        0
+    }
     /// When that happened which made the object change.
     fn trigger(_object: &Self::Object) -> Option<SystemTime> {
         None
@@ -102,6 +106,10 @@ impl Followed for Services {
     fn deleted(key: Self::Key) -> ClusterEvent {
         ClusterEvent::ServiceDeleted(key)
     }
+
+    fn parts(value: &Self::Value) -> usize {
+        value.ports.len()
+    }
 }
 
 pub(super) struct EndpointSlices;
@@ -139,6 +147,10 @@ impl Followed for EndpointSlices {
 
     fn deleted(key: Self::Key) -> ClusterEvent {
         ClusterEvent::SliceDeleted(key)
+    }
+
+    fn parts(value: &Self::Value) -> usize {
+        value.ports.len() + value.endpoints.len()
     }
 
     fn trigger(object: &Self::Object) -> Option<SystemTime> {

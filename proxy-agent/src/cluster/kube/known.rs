@@ -1,9 +1,17 @@
 //! Which objects of one kind have been told, so that what is gone can be told as well. Pure.
 //! Keeps names, never objects.
 
-use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
+mod room;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use proxy_model::{ClusterEvent, Diagnostic};
+use room::Room;
 
 use super::{
     counters::{KindCounters, count},
@@ -18,6 +26,7 @@ pub(super) struct Known<F: Followed> {
     names: Names,
     /// Grows with every list.
     round: u32,
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -28,20 +37,52 @@ struct Told {
     diagnosed: bool,
     /// When it was last seen.
     round: u32,
+    /// It, and what is in it.
+    weight: usize,
 }
 
 impl<F: Followed> Known<F> {
-    pub(super) fn new() -> Self {
+    /// Nothing yet, and no more than `most` objects, ports and endpoints ever.
+    pub(super) fn new(most: usize) -> Self {
         Self {
             objects: HashMap::new(),
             names: Names::default(),
             round: 0,
+            room: Room::new(F::KIND, most),
         }
+    }
+
+    /// How many objects are left out because there are too many.
+    pub(super) fn left_out(&self) -> usize {
+        self.room.left_out()
+    }
+
+    /// Whether a list would find room for what was left out.
+    pub(super) fn wants_list(&self) -> bool {
+        self.room.is_back()
+    }
+
+    /// Says whether objects are left out, if that has changed.
+    pub(super) fn tell_room(&mut self, updates: &mut Vec<Update>) {
+        let Some(news) = self.room.news() else {
+            return;
+        };
+        let object: Arc<str> = format!("{}List", F::KIND).into();
+        let diagnostics = news.into_iter().map(|message| Diagnostic {
+            object: Arc::clone(&object),
+            field: "items".to_owned(),
+            message,
+        });
+        updates.push(plain(ClusterEvent::Diagnosed {
+            diagnostics: diagnostics.collect(),
+            object: Arc::clone(&object),
+        }));
     }
 
     /// A list begins. What it does not name is gone, once it is complete.
     pub(super) fn begin_list(&mut self) {
         self.round += 1;
+        self.room.begin_list();
     }
 
     /// The list is complete.
@@ -50,11 +91,13 @@ impl<F: Followed> Known<F> {
         self.objects.retain(|key, told| {
             let present = told.round == round;
             if !present {
+                self.room.give(told.weight);
                 forget::<F>(key, told, updates);
             }
             present
         });
         self.objects.shrink_to(2 * self.objects.len());
+        self.tell_room(updates);
     }
 
     /// An object is there, in this form.
@@ -85,12 +128,17 @@ impl<F: Followed> Known<F> {
             return;
         };
         let before = self.objects.get(&key);
+        let weight = 1 + value.as_ref().map_or(0, F::parts);
+        if !self.room.take(&key, before.map(|told| told.weight), weight) {
+            return;
+        }
         let was_diagnosed = before.is_some_and(|told| told.diagnosed);
         let had_value = before.is_some_and(|told| told.value);
         let told = Told {
             value: value.is_some(),
             diagnosed: !diagnostics.is_empty(),
             round: self.round,
+            weight,
         };
         match value {
             Some(value) => updates.push(Update {
@@ -115,7 +163,13 @@ impl<F: Followed> Known<F> {
             tracing::warn!(%kind, field, reason = message, "object without a name skipped");
             return;
         };
+        let before = self.objects.get(&key).map(|told| told.weight);
+        let weight = before.unwrap_or(1);
+        if !self.room.take(&key, before, weight) {
+            return;
+        }
         let told = self.objects.entry(key.clone()).or_default();
+        told.weight = weight;
         told.diagnosed = true;
         told.round = self.round;
         let kept = if told.value {
@@ -143,7 +197,12 @@ impl<F: Followed> Known<F> {
             Ok(object) => F::key(object.metadata(), &mut self.names),
             Err(malformed) => F::key(&malformed.metadata(), &mut self.names),
         };
-        if let Some((key, told)) = key.and_then(|key| self.objects.remove_entry(&key)) {
+        let Some(key) = key else {
+            return;
+        };
+        self.room.forget(&key);
+        if let Some((key, told)) = self.objects.remove_entry(&key) {
+            self.room.give(told.weight);
             forget::<F>(&key, &told, updates);
         }
     }
@@ -171,6 +230,3 @@ fn plain(event: ClusterEvent) -> Update {
         trigger: None,
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -25,12 +25,13 @@ use tower::{BoxError, ServiceBuilder};
 
 use super::{
     Timing,
-    access::{Access, ConnectError, chain},
+    access::{Access, ConnectError, told},
     connector,
     counters::Counters,
     failure::{Blame, Failure},
     token::TokenFile,
 };
+use crate::cluster::brief::brief;
 
 /// So often in a row a server may fail before another one is asked.
 const STRIKES: u32 = 3;
@@ -76,6 +77,7 @@ impl Servers {
         timing: Timing,
         counters: Arc<Counters>,
     ) -> Result<Self, ConnectError> {
+        access.warn();
         let Access {
             mut config,
             servers,
@@ -98,8 +100,8 @@ impl Servers {
                 })
             })
             .collect::<Result<_, _>>()
-            .map_err(|source| ConnectError::Credentials {
-                source: Box::new(source),
+            .map_err(|error: ::kube::Error| ConnectError::Credentials {
+                reason: told(&error),
             })?;
         Ok(Self {
             all: servers,
@@ -175,7 +177,7 @@ impl Servers {
         let limit = self.timing.answer;
         match timeout(limit, self.all[server].client.send(request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(Failure::Unreachable(chain(&error))),
+            Ok(Err(error)) => Err(Failure::Unreachable(brief(&told(&error)))),
             Err(_) => Err(Failure::Unanswered(limit)),
         }
     }
@@ -293,7 +295,7 @@ impl Reply {
         loop {
             match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(Failure::BrokeOff(chain(&error))),
+                Some(Err(error)) => return Err(Failure::BrokeOff(brief(&told(&error)))),
                 Some(Ok(frame)) => {
                     // What is no data is a trailer.
                     if let Ok(piece) = frame.into_data() {

@@ -78,6 +78,15 @@ pub(in crate::serving) fn figures(counters: &Counters) -> Vec<Figure> {
             figure(name, FigureKind::Counter, help, labels, count)
         }));
     }
+    figures.extend(Kind::ALL.into_iter().map(|kind| {
+        figure(
+            "culvert_api_objects_left_out",
+            FigureKind::Gauge,
+            "Objects that are not served because there are more than are kept",
+            vec![("kind", kind.name().to_owned())],
+            counters.kind(kind).left_out.load(Relaxed),
+        )
+    }));
     figures.extend(Kind::ALL.into_iter().map(|kind| Figure {
         name: "culvert_api_silent_seconds",
         kind: FigureKind::Gauge,

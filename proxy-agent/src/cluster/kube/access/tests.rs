@@ -1,9 +1,9 @@
 //! What was typed and what is in files and the environment, to servers and credentials.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
 use super::*;
-use crate::cluster::kube::Options;
+use crate::cluster::kube::{Options, Timing, servers::Servers};
 
 #[test]
 fn masters_are_urls_or_hosts_with_a_port() {
@@ -165,4 +165,121 @@ async fn a_master_alone_is_enough() {
     options.masters = vec!["http://127.0.0.1:8080".to_owned()];
     let access = Access::find(&options).await.unwrap();
     assert_eq!(access.servers, ["http://127.0.0.1:8080"]);
+}
+
+#[tokio::test]
+async fn credentials_do_not_leave_the_host_in_plain_text() {
+    let credentials = [
+        "token: SECRET",
+        "tokenFile: t",
+        "username: u, password: SECRET",
+        "exec: {apiVersion: client.authentication.k8s.io/v1, command: SECRET}",
+        "auth-provider: {name: gcp, config: {access-token: SECRET}}",
+    ];
+    let plain = r#"server: "http://192.0.2.1:8080""#;
+    for user in credentials {
+        for (cluster, masters) in [
+            (plain, &[][..]),
+            (
+                r#"server: "https://192.0.2.1""#,
+                &["https://192.0.2.2", "http://192.0.2.1:8080"],
+            ),
+        ] {
+            let (_dir, options) = options(cluster, user, masters);
+            let error = Access::find(&options).await.err().unwrap();
+            assert!(matches!(error, ConnectError::PlainText { .. }), "{error}");
+            let text = format!("{error} {error:?}");
+            assert!(
+                text.contains("http://192.0.2.1:8080") && !text.contains("SECRET"),
+                "{text}"
+            );
+        }
+        for here in [
+            "http://127.0.0.1:8080",
+            "http://[::1]:8080",
+            "http://localhost:8080",
+        ] {
+            let (_dir, options) = options(&format!("server: \"{here}\""), user, &[]);
+            Access::find(&options).await.map(drop).unwrap();
+        }
+    }
+    // Nothing that anybody could use is told there.
+    let (_dir, options) = options(plain, "", &[]);
+    Access::find(&options).await.map(drop).unwrap();
+}
+
+#[tokio::test]
+async fn a_url_holds_no_credentials() {
+    for url in [
+        "https://admin:SECRET@192.0.2.1",
+        "https://SECRET@192.0.2.1:6443/x",
+    ] {
+        for error in [
+            Access::find(&options(&format!("server: \"{url}\""), "", &[]).1).await,
+            Access::find(&options("server: \"https://192.0.2.1\"", "", &[url]).1).await,
+        ] {
+            let error = error.err().unwrap();
+            let text = format!("{error} {error:?}");
+            assert!(
+                text.contains("192.0.2.1") && !text.contains("SECRET"),
+                "{text}"
+            );
+        }
+    }
+    for wrong in ["ftp://u:SECRET@h", "u:SECRET@h h", "https://u:SECRET/@h h"] {
+        let (_dir, options) = options("server: \"https://192.0.2.1\"", "", &[wrong]);
+        let debug = format!("{options:?}");
+        let error = Access::find(&options).await.err().unwrap();
+        let text = format!("{error} {error:?} {debug}");
+        assert!(!text.contains("SECRET"), "{text}");
+    }
+    let proxy = r#"server: "https://192.0.2.1", proxy-url: "http://u:SECRET@192.0.2.9:3128""#;
+    let (_dir, options) = options(proxy, "", &[]);
+    let error = Access::find(&options).await.err().unwrap();
+    assert!(matches!(error, ConnectError::ProxyUrl { .. }), "{error}");
+    assert!(!error.to_string().contains("SECRET"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_in_a_kubeconfig_is_never_repeated() {
+    for user in [
+        "token: SECRET, token: SECRET",
+        "token: {SECRET: SECRET}",
+        "token: SECRET, username: [SECRET",
+        "SECRET, exec: SECRET",
+        "exec: {command: 7, args: SECRET}",
+        "client-certificate-data: SECRET, client-key-data: SECRET",
+    ] {
+        let (dir, options) = options("server: \"https://192.0.2.1\"", user, &[]);
+        let failed = match Access::find(&options).await {
+            Err(error) => error,
+            Ok(access) => Servers::new(access, Timing::default(), Arc::default())
+                .err()
+                .unwrap(),
+        };
+        let text = format!("{failed} {failed:?}");
+        assert!(!text.contains("SECRET"), "{user}: {text}");
+        drop(dir);
+    }
+}
+
+#[tokio::test]
+async fn what_an_exec_plugin_prints_is_never_repeated() {
+    for (script, part) in [
+        ("echo SECRET; echo SECRET >&2; exit 3", "exit status: 3"),
+        ("echo 'SECRET: ['", "no ExecCredential"),
+        ("echo '{\"status\": \"SECRET\"}'", "no ExecCredential"),
+    ] {
+        let plugin = format!(
+            "exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, \
+             args: [\"-c\", \"{}\"], interactiveMode: Never}}",
+            script.replace('"', "\\\"")
+        );
+        let (_dir, options) = options("server: \"https://192.0.2.1\"", &plugin, &[]);
+        let access = Access::find(&options).await.unwrap();
+        let servers = Servers::new(access, Timing::default(), Arc::default());
+        let error = servers.err().unwrap();
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(part) && !text.contains("SECRET"), "{text}");
+    }
 }

@@ -12,8 +12,12 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with_room_for(1_000)
+    }
+
+    fn with_room_for(most: usize) -> Self {
         Self {
-            known: Known::new(),
+            known: Known::new(most),
             counters: KindCounters::default(),
         }
     }
@@ -165,4 +169,61 @@ fn diagnostics_of_an_object_go_with_what_they_are_about() {
     assert_eq!(world.seen(&service("a")), ["+a", "Service shop/a: "]);
     world.seen(&sticky);
     assert_eq!(world.gone(&sticky), ["-a", "Service shop/a: "]);
+}
+
+#[test]
+fn of_too_many_the_known_stay_and_the_others_wait_for_room() {
+    // Each has a port.
+    let mut world = World::with_room_for(4);
+    let full = "ServiceList: items";
+    assert_eq!(
+        world.listed(&[service("a"), service("b"), service("c")]),
+        ["+a", "+b", full]
+    );
+    assert_eq!(world.known.left_out(), 1);
+    assert!(!world.known.wants_list(), "there is no room");
+    // Whatever the order, a list takes nothing away that works.
+    let all = [service("d"), service("c"), service("b"), service("a")];
+    assert_eq!(world.listed(&all), ["+b", "+a"]);
+    assert_eq!(world.seen(&service("c")), NOTHING);
+    assert_eq!(world.known.left_out(), 2, "told twice, counted once");
+    let broken = with("e", "ports", json!(7));
+    assert_eq!(world.seen(&broken), NOTHING);
+    assert_eq!(world.gone(&broken), NOTHING);
+    assert_eq!(world.gone(&service("d")), NOTHING);
+    assert_eq!(world.known.left_out(), 1);
+    assert_eq!(world.gone(&service("a")), ["-a"]);
+    assert!(world.known.wants_list(), "there is room");
+    assert_eq!(
+        world.listed(&[service("c"), service("b")]),
+        ["+c", "+b", "ServiceList: "]
+    );
+    assert!(!world.known.wants_list());
+}
+
+#[test]
+fn what_goes_with_a_list_makes_room_for_what_it_names() {
+    let mut world = World::with_room_for(4);
+    world.listed(&[service("a"), service("b")]);
+    let told = world.listed(&[service("c"), service("d")]);
+    assert_eq!(told[2], "ServiceList: items", "{told:?}");
+    assert!(world.known.wants_list());
+    assert_eq!(
+        world.listed(&[service("c"), service("d")]),
+        ["+c", "+d", "ServiceList: "]
+    );
+}
+
+#[test]
+fn an_object_that_is_too_large_for_all_room_is_left_out_once() {
+    let mut world = World::with_room_for(4);
+    let ports: Vec<_> = (1..=9)
+        .map(|port| json!({"name": port.to_string(), "port": port}))
+        .collect();
+    let large = with("l", "ports", json!(ports));
+    world.listed(&[service("a"), large.clone()]);
+    world.gone(&service("a"));
+    assert!(world.known.wants_list());
+    world.listed(&[large]);
+    assert!(!world.known.wants_list(), "nothing has become free since");
 }
