@@ -312,6 +312,7 @@ fn open_source(
             let options = client::Options {
                 target: brain.target.clone(),
                 tls: brain.tls.clone(),
+                token_file: brain.token_file.clone(),
                 name: brain.client_name.clone(),
                 lacks: lacks.to_vec(),
             };

@@ -5,12 +5,18 @@
 //! cargo run --locked -p proxy-api --example print_state -- --target unix:///run/x.sock --once
 //! ```
 
-use std::process::ExitCode;
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use proxy_api::{
     driver,
-    model::{Backend, Capability, ChangeSet, NodeState, SyncError, SyncReport},
+    model::{Backend, Capability, ChangeSet, FatalCause, NodeState, SyncError, SyncReport},
 };
+
+const FITS: &str = "a text takes what is written into it";
 
 struct PrintState;
 
@@ -27,16 +33,16 @@ impl Backend for PrintState {
     /// Everything is in `state`; a backend that would rather work through what changed finds that in
     /// `change`.
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
-        println!(
-            "{}: {} Service ports, {} changes",
+        let mut text = format!(
+            "{}: {} Service ports, {} changes\n",
             state.node.name,
             state.services.len(),
             change.changes.len()
         );
         for (key, service) in &state.services {
-            println!("{key}");
+            writeln!(text, "{key}").expect(FITS);
             for frontend in &service.frontends {
-                println!("  {frontend} ({})", frontend.kind.as_str());
+                writeln!(text, "  {frontend} ({})", frontend.kind.as_str()).expect(FITS);
             }
             let sets = [
                 ("cluster", &service.cluster_endpoints),
@@ -44,10 +50,16 @@ impl Backend for PrintState {
             ];
             for (policy, set) in sets {
                 for endpoint in set.iter().flat_map(|set| set.iter()) {
-                    println!("    -> {} ({policy})", endpoint.address);
+                    writeln!(text, "    -> {} ({policy})", endpoint.address).expect(FITS);
                 }
             }
         }
+        // Not `println`, which panics when whoever reads goes away (`| head`).
+        let written = io::stdout().write_all(text.as_bytes());
+        written.map_err(|error| SyncError::Fatal {
+            cause: FatalCause::Other,
+            reason: format!("nobody reads what is printed: {error}"),
+        })?;
         Ok(SyncReport::default())
     }
 }

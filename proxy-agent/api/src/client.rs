@@ -8,16 +8,21 @@ mod gather;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
 use proxy_model::Capability;
 use thiserror::Error;
-use tonic::{Status, transport::Channel};
+use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
 
 pub use self::{
     follow::{Event, Follower},
     gather::Gathering,
 };
 use crate::{
-    Batch, ClientName, DecodeError, Report, Target, TlsFiles, Token, report, wire,
+    Batch, ClientName, DecodeError, Report, Target, TlsFiles, Token, report, token, wire,
     wire::node_api_client::NodeApiClient,
 };
 
@@ -29,6 +34,9 @@ pub struct Options {
     /// Certificates; needed for [`Target::Tls`] only. Read at each connection, so that they can be
     /// replaced while this runs.
     pub tls: Option<TlsFiles>,
+    /// A file with the token to show, for [`Target::Tcp`] only: without it, such a brain tells and
+    /// takes no reports. Read for each call, so that it can be replaced while this runs.
+    pub token_file: Option<PathBuf>,
     /// How this client is called in the brain's output.
     pub name: ClientName,
     /// What it cannot do.
@@ -41,6 +49,9 @@ pub enum ClientError {
     /// A file of certificates cannot be used.
     #[error("{0}")]
     Tls(String),
+    /// A token file cannot be used.
+    #[error("{0}")]
+    Token(String),
     /// Nobody listens there, or not to us.
     #[error("cannot connect to {target}: {reason}")]
     Connect {
@@ -58,6 +69,22 @@ pub enum ClientError {
     /// The brain goes away, or ended the stream for a reason of its own.
     #[error("the brain ended the stream")]
     Ended,
+}
+
+impl ClientError {
+    /// Whether the brain takes nothing from this client, whatever it says and however often.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Token(_) => true,
+            Self::Refused(status) => {
+                matches!(
+                    status.code(),
+                    Code::PermissionDenied | Code::Unauthenticated
+                )
+            }
+            _ => false,
+        }
+    }
 }
 
 impl From<Status> for ClientError {
@@ -81,6 +108,7 @@ fn told(status: &Status) -> String {
 pub struct Client {
     pub(crate) api: NodeApiClient<Channel>,
     client: wire::Client,
+    token_file: Option<Arc<Path>>,
 }
 
 impl Client {
@@ -91,7 +119,25 @@ impl Client {
             // A Service port with very many endpoints is one message.
             api: NodeApiClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE),
             client: report::client(&options.name, &options.lacks),
+            token_file: options.token_file.as_deref().map(Into::into),
         })
+    }
+
+    /// A request with what shows who makes it.
+    async fn shown<T>(&self, message: T) -> Result<Request<T>, ClientError> {
+        let mut request = Request::new(message);
+        let Some(path) = self.token_file.clone() else {
+            return Ok(request);
+        };
+        // A file system may be slow; whoever else runs here is not to wait.
+        let read = tokio::task::spawn_blocking(move || token::read(&path)).await;
+        let read = read.unwrap_or_else(|error| Err(error.to_string()));
+        let token = read.map_err(ClientError::Token)?;
+        let value = MetadataValue::try_from(format!("Bearer {token}"));
+        let mut value = value.map_err(|error| ClientError::Token(error.to_string()))?;
+        value.set_sensitive(true);
+        request.metadata_mut().insert("authorization", value);
+        Ok(request)
     }
 
     /// The whole state, as soon as it is another one than `seen`: a long poll.
@@ -101,7 +147,12 @@ impl Client {
             client: Some(self.client.clone()),
             seen: seen.map(Into::into),
         };
-        let mut parts = self.api.clone().next(request).await?.into_inner();
+        let mut parts = self
+            .api
+            .clone()
+            .next(self.shown(request).await?)
+            .await?
+            .into_inner();
         let mut gathering = Gathering::of_next();
         while let Some(part) = parts.message().await? {
             gathering.take_part(part)?;
@@ -112,7 +163,7 @@ impl Client {
     /// Tells the brain what became of the state.
     pub async fn report(&self, report: &Report) -> Result<(), ClientError> {
         let request = report.encode(self.client.clone());
-        self.api.clone().report(request).await?;
+        self.api.clone().report(self.shown(request).await?).await?;
         Ok(())
     }
 
@@ -124,7 +175,12 @@ impl Client {
             client: Some(self.client.clone()),
             resume: resume.map(Into::into),
         };
-        Ok(self.api.clone().watch(request).await?.into_inner())
+        Ok(self
+            .api
+            .clone()
+            .watch(self.shown(request).await?)
+            .await?
+            .into_inner())
     }
 }
 

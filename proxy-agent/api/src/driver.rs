@@ -34,7 +34,10 @@ mod args;
 mod run;
 mod sink;
 
-use std::{io, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use proxy_model::{Backend, FatalCause};
@@ -106,7 +109,8 @@ pub fn main_of(sink: impl Sink) -> ExitCode {
     match start(sink, cli.args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{name}: {error}");
+            // Nobody has to read it.
+            writeln!(io::stderr(), "{name}: {error}").ok();
             ExitCode::from(match error {
                 DriverError::Usage(_) => 2,
                 DriverError::Fatal {
@@ -133,7 +137,12 @@ fn start(sink: impl Sink, args: DriverArgs) -> Result<(), DriverError> {
         run(sink, options, signal).await
     })?;
     if let (true, Some(token)) = (once, stopped.token) {
-        println!("{token}");
+        let mut line = token.to_string();
+        line.push('\n');
+        // Not `println`, which panics when nobody reads; what is in force is, all the same.
+        io::stdout()
+            .write_all(line.as_bytes())
+            .map_err(|error| DriverError::System("printing the state that is in force", error))?;
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ pub mod server;
 mod target;
 #[cfg(test)]
 mod tests;
+mod token;
 pub mod wire;
 
 pub use proxy_model as model;

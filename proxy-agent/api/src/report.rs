@@ -12,14 +12,15 @@ use crate::{Token, convert, wire};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientName(Arc<str>);
 
+/// Characters of a [`ClientName`].
+pub(crate) const LONGEST_NAME: usize = 63;
+
 /// A text is no [`ClientName`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is no name of a client: 1 to 63 characters out of a-z, A-Z, 0-9, '-', '_' and '.'")]
 pub struct NameError(String);
 
 impl ClientName {
-    const LONGEST: usize = 63;
-
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -31,11 +32,11 @@ impl FromStr for ClientName {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if (1..=Self::LONGEST).contains(&text.len()) && text.bytes().all(allowed) {
+        if (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(allowed) {
             return Ok(Self(text.into()));
         }
         // It may be of any length, and the error goes into logs.
-        Err(NameError(text.chars().take(Self::LONGEST + 1).collect()))
+        Err(NameError(text.chars().take(LONGEST_NAME + 1).collect()))
     }
 }
 
@@ -54,17 +55,22 @@ pub struct Report {
     pub failures: Vec<ServiceFailure>,
     /// Why a later state is not in force, in a sentence.
     pub error: Option<String>,
+    /// What the backend cannot do, if that is another one by now than the client's options say.
+    pub lacks: Option<Vec<Capability>>,
 }
 
 /// Who calls, as a message.
 pub(crate) fn client(name: &ClientName, lacks: &[Capability]) -> wire::Client {
     wire::Client {
         name: name.to_string(),
-        lacks: lacks
-            .iter()
-            .map(|one| convert::names::capability(*one).into())
-            .collect(),
+        lacks: named(lacks),
     }
+}
+
+fn named(lacks: &[Capability]) -> Vec<i32> {
+    let all = lacks.iter();
+    all.map(|one| convert::names::capability(*one).into())
+        .collect()
 }
 
 /// Failures that are told one by one: a full map may mean every Service port, and a report that is too
@@ -75,7 +81,10 @@ pub(crate) const MOST_FAILURES: usize = 1_000;
 pub(crate) const LONGEST_REASON: usize = 1_000;
 
 impl Report {
-    pub(crate) fn encode(&self, client: wire::Client) -> wire::ReportRequest {
+    pub(crate) fn encode(&self, mut client: wire::Client) -> wire::ReportRequest {
+        if let Some(lacks) = &self.lacks {
+            client.lacks = named(lacks);
+        }
         let failure = |one: &ServiceFailure| wire::Failure {
             key: Some(convert::names::service_port_key(&one.key)),
             reason: shortened(&one.reason),

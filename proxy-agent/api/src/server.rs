@@ -12,14 +12,19 @@
 //! not read holds what it is being sent, and the state it had; nothing queues up behind it.
 
 mod answers;
+mod caller;
 mod changes;
 mod clients;
+mod doors;
 mod feed;
 mod incoming;
 mod listen;
+mod peer;
 mod publisher;
 mod service;
 pub mod socket;
+#[cfg(feature = "tls")]
+mod tls;
 
 #[cfg(test)]
 pub(crate) use self::{changes::Whole, feed::upsert};

@@ -4,6 +4,7 @@ mod brain;
 mod driver;
 mod follow;
 mod interrupted;
+mod loopback;
 mod relay;
 mod reports;
 mod slow;

@@ -13,7 +13,7 @@ use proxy_api::{
     Batch, Item, Operation, Target, Token,
     client::{self, Event, Follower},
 };
-use proxy_model::ServiceFailure;
+use proxy_model::{Capability, ServiceFailure};
 use tokio::{
     sync::{mpsc, watch},
     time::sleep,
@@ -153,14 +153,15 @@ impl Link {
 
     /// Tells the brain what became of the state: now, and again after each interruption. A newer
     /// report takes the place of one that was not delivered yet. `in_force` is `None` if what is in
-    /// force is not known any better than before.
+    /// force is not known any better than before. `lacks` is that of the backend which is in use now.
     pub fn report(
         &self,
+        lacks: &[Capability],
         in_force: Option<Token>,
         failures: Vec<ServiceFailure>,
         error: Option<String>,
     ) {
-        self.reports.replace(in_force, failures, error);
+        self.reports.replace(lacks, in_force, failures, error);
     }
 }
 

@@ -159,7 +159,10 @@ fn prepare(
     let brain = node_api::brain(&args.target, name, wanted, mistakes);
     let kubeconfig = settings.kubeconfig.clone();
     let prepared = Prepared {
-        warnings: node_api::idle(args, &settings),
+        warnings: node_api::idle(args, &settings)
+            .into_iter()
+            .chain(node_api::unheard(&args.sinks.api))
+            .collect(),
         source: sources::choose(args, brain, kubeconfig, elsewhere, mistakes),
         node,
         output: sinks::output(&args.sinks, mistakes),

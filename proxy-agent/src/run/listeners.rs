@@ -1,7 +1,7 @@
 //! Where clients of the node API come in. Opened before anything else changes; nobody is told
 //! anything before there is a state. One that is lost is opened again.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use proxy_api::{
     Target, TlsFiles,
@@ -26,11 +26,16 @@ struct How {
     target: Target,
     mode: u32,
     tls: Option<TlsFiles>,
+    token_file: Option<PathBuf>,
 }
 
 impl How {
     async fn open(&self) -> Result<Listener, ListenError> {
-        Listener::open(self.target.clone(), self.mode, self.tls.clone()).await
+        let listener = Listener::open(self.target.clone(), self.mode, self.tls.clone()).await?;
+        match &self.token_file {
+            Some(path) => listener.with_token(path.clone()),
+            None => Ok(listener),
+        }
     }
 }
 
@@ -42,6 +47,7 @@ pub async fn open(wanted: &Listen) -> Result<Vec<Open>, ListenError> {
             target: target.clone(),
             mode: wanted.mode,
             tls: wanted.tls.clone().filter(|_| target.is_tls()),
+            token_file: wanted.token_file.clone(),
         };
         let listener = how.open().await?;
         listeners.push(Open { listener, how });

@@ -248,7 +248,13 @@ impl Owner {
             reason: reason.to_owned(),
         };
         let failures = pipeline.not_programmed().map(failure).collect();
-        link.report(token, failures, pipeline.failure().map(str::to_owned));
+        let lacks = self.facts.choice.lacks;
+        link.report(
+            lacks,
+            token,
+            failures,
+            pipeline.failure().map(str::to_owned),
+        );
     }
 
     fn answer(&mut self, query: Query) {

@@ -27,6 +27,11 @@ pub struct DriverArgs {
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
 
+    /// With `tcp://`: a file with the token of the brain's `--listen-token-file`; without it, such a
+    /// brain takes no reports
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+
     /// How this backend is called in the brain's output [default: its own name]
     #[arg(long, value_name = "NAME")]
     pub client_name: Option<String>,
@@ -59,6 +64,10 @@ impl DriverArgs {
             let problem = "needs --tls-cert, --tls-key and --tls-ca";
             return Err(usage(format!("--target {}: {problem}", self.target)));
         }
+        if self.token_file.is_some() && !matches!(self.target, Target::Tcp(_)) {
+            let problem = "--token-file: is for --target tcp://";
+            return Err(usage(problem.to_owned()));
+        }
         let name = self.client_name.as_deref().unwrap_or(name);
         let name: ClientName = name
             .parse()
@@ -68,6 +77,7 @@ impl DriverArgs {
             client: client::Options {
                 target: self.target,
                 tls,
+                token_file: self.token_file,
                 name,
                 lacks: lacks.to_vec(),
             },

@@ -52,6 +52,7 @@ pub async fn run<S: Sink>(
         report: Report::default(),
         told: None,
         failures: 0,
+        unheard: None,
     };
     let result = if options.once {
         tokio::select! {
@@ -78,6 +79,8 @@ struct Driver<S> {
     told: Option<Token>,
     /// Failed syncs in a row.
     failures: u32,
+    /// Why the brain takes no reports, as far as it was told.
+    unheard: Option<String>,
 }
 
 impl<S: Sink> Driver<S> {
@@ -252,6 +255,7 @@ impl<S: Sink> Driver<S> {
                     applied: Some(token),
                     failures,
                     error: None,
+                    lacks: None,
                 };
                 Ok(None)
             }
@@ -279,14 +283,25 @@ impl<S: Sink> Driver<S> {
         }
     }
 
-    async fn tell(&self, follower: &Follower) {
+    async fn tell(&mut self, follower: &Follower) {
         if !self.sink().reports() {
             return;
         }
         match timeout(REPORT, follower.report(&self.report)).await {
-            Ok(Ok(())) => {}
-            // It is told again once there is a connection.
-            Ok(Err(error)) => tracing::debug!(%error, "report not delivered"),
+            Ok(Ok(())) => self.unheard = None,
+            Ok(Err(error)) => {
+                let reason = error.to_string();
+                // It is told again once there is a connection.
+                if !error.is_refusal() || self.unheard.as_ref() == Some(&reason) {
+                    tracing::debug!(reason, "report not delivered");
+                    return;
+                }
+                tracing::warn!(
+                    reason,
+                    "the brain does not take the reports of this backend"
+                );
+                self.unheard = Some(reason);
+            }
             Err(_) => tracing::debug!("report not delivered in time"),
         }
     }

@@ -5,7 +5,7 @@
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -14,6 +14,7 @@ use std::{
 use proxy_model::{Capability, ServiceFailure};
 use tokio::{sync::watch, time::Instant};
 
+use super::peer::Peer;
 use crate::{ClientName, Trigger};
 
 /// Clients that are not connected, and are remembered all the same: a backend whose process went
@@ -24,6 +25,8 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 /// Streams at one time. A node has a few backends; thousands are a mistake that must not cost
 /// this brain its memory.
 pub const MOST_STREAMS: usize = 1_024;
+/// Those of one peer: it must not take them all.
+pub const SHARE: usize = MOST_STREAMS / 2;
 
 /// A client as the brain knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +101,9 @@ pub struct Clients {
 #[derive(Debug, Default)]
 struct Known {
     all: BTreeMap<ClientName, Record>,
-    streams: usize,
+    /// Streams of those who are not known to be who they say, and only look on.
+    onlookers: BTreeMap<ClientName, usize>,
+    streams: HashMap<Peer, usize>,
     newest: u64,
 }
 
@@ -116,6 +121,8 @@ struct Record {
 #[derive(Debug)]
 pub struct Stream {
     name: ClientName,
+    peer: Peer,
+    known_as: bool,
     known: Arc<Mutex<Known>>,
 }
 
@@ -129,18 +136,32 @@ impl Clients {
         }
     }
 
-    /// A client begins a stream; `None` if there are too many.
-    pub fn enter(&self, name: &ClientName, lacks: Vec<Capability>) -> Option<Stream> {
-        let mut known = lock(&self.known);
-        if known.streams >= MOST_STREAMS {
+    /// A client of `peer` begins a stream; `None` if there are too many. Of one that is not `known`
+    /// to be who it says, nothing is believed, and nothing is kept.
+    pub fn enter(
+        &self,
+        peer: Peer,
+        name: &ClientName,
+        known: bool,
+        lacks: Vec<Capability>,
+    ) -> Option<Stream> {
+        let mut all = lock(&self.known);
+        let own = all.streams.get(&peer).copied().unwrap_or_default();
+        if own >= SHARE || all.streams.values().sum::<usize>() >= MOST_STREAMS {
             return None;
         }
-        known.streams += 1;
-        let status = &mut known.record(name).status;
-        status.streams += 1;
-        status.lacks = lacks;
+        all.streams.insert(peer, own + 1);
+        if known {
+            let status = &mut all.record(name).status;
+            status.streams += 1;
+            status.lacks = lacks;
+        } else {
+            *all.onlookers.entry(name.clone()).or_default() += 1;
+        }
         Some(Stream {
             name: name.clone(),
+            peer,
+            known_as: known,
             known: Arc::clone(&self.known),
         })
     }
@@ -218,7 +239,15 @@ impl Clients {
             behind_for: record.behind_since.map(|since| since.elapsed()),
             ..record.status.clone()
         };
-        known.all.values().map(status).collect()
+        let mut all: Vec<_> = known.all.values().map(status).collect();
+        let onlookers = known.onlookers.iter();
+        let others = onlookers.filter(|(name, _)| !known.all.contains_key(name));
+        all.extend(others.map(|(name, streams)| ClientStatus {
+            streams: *streams,
+            ..ClientStatus::of(name.clone())
+        }));
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 }
 
@@ -259,12 +288,27 @@ impl Known {
 impl Drop for Stream {
     fn drop(&mut self) {
         let mut known = lock(&self.known);
-        known.streams -= 1;
-        if let Some(record) = known.all.get_mut(&self.name) {
+        less(&mut known.streams, &self.peer);
+        if !self.known_as {
+            if let Some(streams) = known.onlookers.get_mut(&self.name) {
+                *streams -= 1;
+            }
+            known.onlookers.retain(|_, streams| *streams > 0);
+        } else if let Some(record) = known.all.get_mut(&self.name) {
             record.status.streams -= 1;
             record.last_seen = Instant::now();
         }
         known.forget();
+    }
+}
+
+/// One stream less of `peer`.
+fn less(streams: &mut HashMap<Peer, usize>, peer: &Peer) {
+    if let Some(own) = streams.get_mut(peer) {
+        *own -= 1;
+        if *own == 0 {
+            streams.remove(peer);
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Where clients come in: a Unix socket, loopback, or mutual TLS.
 
-#[cfg(feature = "tls")]
-use std::fs;
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use thiserror::Error;
 use tokio::{
@@ -10,16 +11,19 @@ use tokio::{
     sync::watch,
 };
 use tonic::transport::Server;
-#[cfg(feature = "tls")]
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
+#[cfg(feature = "tls")]
+use super::tls::Certificates;
 use super::{
+    caller::Trust,
     incoming::connections,
     publisher::Publisher,
     service::{SILENCE, Service},
     socket::{self, SocketFile},
 };
-use crate::{Target, TlsFiles, target::Host, wire::node_api_server::NodeApiServer};
+use crate::{
+    Target, TlsFiles, target::Host, token::TokenFile, wire::node_api_server::NodeApiServer,
+};
 
 /// Rights of a socket that nobody chose others for: its user alone.
 pub const SOCKET_MODE: u32 = 0o600;
@@ -40,13 +44,15 @@ pub struct ListenError {
 pub struct Listener {
     target: Target,
     socket: Socket,
-    server: Server,
 }
 
 #[derive(Debug)]
 enum Socket {
     Unix(UnixListener, SocketFile),
-    Tcp(TcpListener),
+    /// Of this host alone; who comes is anybody, unless there is a token to show.
+    Tcp(TcpListener, Trust),
+    #[cfg(feature = "tls")]
+    Tls(TcpListener, Arc<Certificates>),
 }
 
 impl Listener {
@@ -61,33 +67,34 @@ impl Listener {
             target: target.clone(),
             reason,
         };
-        let server = Server::builder()
-            .http2_keepalive_interval(Some(SILENCE))
-            .http2_keepalive_timeout(Some(SILENCE));
-        let server = match (target.is_tls(), &tls) {
-            (false, _) => server,
-            (true, Some(files)) => secure(server, files).map_err(failed)?,
-            (true, None) => {
-                let reason = "needs a certificate, its key and an authority for clients";
-                return Err(failed(reason.to_owned()));
-            }
-        };
         let socket = match &target {
             Target::Unix(path) => unix(path, mode).await.map_err(failed)?,
-            Target::Tcp(host) | Target::Tls(host) => tcp(host).await.map_err(failed)?,
+            Target::Tcp(host) => Socket::Tcp(tcp(host).await.map_err(failed)?, Trust::Nobody),
+            Target::Tls(host) => secure(host, tls).await.map_err(failed)?,
         };
-        Ok(Self {
-            target,
-            socket,
-            server,
-        })
+        Ok(Self { target, socket })
+    }
+
+    /// Takes reports on `tcp://` from who shows the token in the file at `path`, which is read again
+    /// when it changes. Means nothing where clients are known otherwise.
+    pub fn with_token(mut self, path: PathBuf) -> Result<Self, ListenError> {
+        if let Socket::Tcp(_, trust) = &mut self.socket {
+            let file = TokenFile::open(path).map_err(|reason| ListenError {
+                target: self.target.clone(),
+                reason,
+            })?;
+            *trust = Trust::Token(Arc::new(file));
+        }
+        Ok(self)
     }
 
     /// Where clients find it: with the port that the system chose, if it did.
     pub fn target(&self) -> Target {
         let port = match &self.socket {
             Socket::Unix(..) => None,
-            Socket::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
+            Socket::Tcp(listener, _) => port(listener),
+            #[cfg(feature = "tls")]
+            Socket::Tls(listener, _) => port(listener),
         };
         let mut target = self.target.clone();
         if let (Some(port), Target::Tcp(host) | Target::Tls(host)) = (port, &mut target) {
@@ -102,7 +109,7 @@ impl Listener {
     pub fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
         let gone = match &self.socket {
             Socket::Unix(_, file) => Some(file.gone()),
-            Socket::Tcp(_) => None,
+            _ => None,
         };
         async move {
             match gone {
@@ -116,12 +123,25 @@ impl Listener {
 /// Serves clients until this is dropped: then their calls end.
 pub async fn serve(publisher: Publisher, listener: Listener) -> Result<(), ListenError> {
     let target = listener.target();
-    let mut server = listener.server;
+    let mut server = Server::builder()
+        .http2_keepalive_interval(Some(SILENCE))
+        .http2_keepalive_timeout(Some(SILENCE));
     let (_open, open) = watch::channel(());
     let router = server.add_service(NodeApiServer::new(Service::new(publisher, open)));
     let end = match listener.socket {
-        Socket::Unix(listener, _file) => router.serve_with_incoming(connections(listener)).await,
-        Socket::Tcp(listener) => router.serve_with_incoming(connections(listener)).await,
+        Socket::Unix(listener, _file) => {
+            let clients = connections(listener, Trust::Socket);
+            router.serve_with_incoming(clients).await
+        }
+        Socket::Tcp(listener, trust) => {
+            let clients = connections(listener, trust);
+            router.serve_with_incoming(clients).await
+        }
+        #[cfg(feature = "tls")]
+        Socket::Tls(listener, certificates) => {
+            let clients = connections(listener, certificates);
+            router.serve_with_incoming(clients).await
+        }
     };
     end.map_err(|error| ListenError {
         target,
@@ -129,9 +149,25 @@ pub async fn serve(publisher: Publisher, listener: Listener) -> Result<(), Liste
     })
 }
 
-async fn tcp(host: &Host) -> Result<Socket, String> {
+async fn tcp(host: &Host) -> Result<TcpListener, String> {
     let listener = TcpListener::bind((&*host.name, host.port)).await;
-    listener.map(Socket::Tcp).map_err(|error| error.to_string())
+    listener.map_err(|error| error.to_string())
+}
+
+fn port(listener: &TcpListener) -> Option<u16> {
+    listener.local_addr().ok().map(|address| address.port())
+}
+
+#[cfg(feature = "tls")]
+async fn secure(host: &Host, files: Option<TlsFiles>) -> Result<Socket, String> {
+    let files = files.ok_or("needs a certificate, its key and an authority for clients")?;
+    let certificates = Arc::new(Certificates::open(files)?);
+    Ok(Socket::Tls(tcp(host).await?, certificates))
+}
+
+#[cfg(not(feature = "tls"))]
+async fn secure(_: &Host, _: Option<TlsFiles>) -> Result<Socket, String> {
+    Err("this program was built without TLS (feature `tls`)".to_owned())
 }
 
 async fn unix(path: &Path, mode: u32) -> Result<Socket, String> {
@@ -141,29 +177,4 @@ async fn unix(path: &Path, mode: u32) -> Result<Socket, String> {
     let opened = socket::listen(path, mode, DIRECTORY_MODE);
     let (listener, file) = opened.map_err(|error| error.to_string())?;
     Ok(Socket::Unix(listener, file))
-}
-
-#[cfg(feature = "tls")]
-fn secure(server: Server, files: &TlsFiles) -> Result<Server, String> {
-    let read = |path: &Path| {
-        fs::read(path).map_err(|error| format!("reading {}: {error}", path.display()))
-    };
-    let identity = Identity::from_pem(read(&files.cert)?, read(&files.key)?);
-    let config = ServerTlsConfig::new()
-        .identity(identity)
-        .timeout(SILENCE)
-        .client_ca_root(Certificate::from_pem(read(&files.ca)?));
-    server.tls_config(config).map_err(|error| {
-        format!(
-            "using {}, {} and {}: {error}",
-            files.cert.display(),
-            files.key.display(),
-            files.ca.display()
-        )
-    })
-}
-
-#[cfg(not(feature = "tls"))]
-fn secure(_: Server, _: &TlsFiles) -> Result<Server, String> {
-    Err("this program was built without TLS (feature `tls`)".to_owned())
 }

@@ -2,12 +2,14 @@
 
 use std::{result::Result as StdResult, time::Duration};
 
+use proxy_model::{ServiceName, ServicePortKey};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
     answers::{self, Answers},
-    clients::{MOST_STREAMS, Reported, Stream},
+    caller::{Caller, Identity},
+    clients::{MOST_STREAMS, Reported, SHARE, Stream},
     feed::{self, Part, Step},
     publisher::Publisher,
 };
@@ -16,6 +18,9 @@ use crate::{
     report::{MOST_FAILURES, shortened},
     wire::{self, node_api_server::NodeApi},
 };
+
+/// Bytes of a namespace, the name of a Service, or that of a port: the API server takes no others.
+const LONGEST_KEY: usize = 253;
 
 type Result<T> = StdResult<Response<T>, Status>;
 
@@ -43,16 +48,29 @@ impl Service {
         });
     }
 
-    fn enter(&self, client: Option<wire::Client>) -> StdResult<Stream, Status> {
-        let (name, client) = named(client)?;
+    /// Lets a client begin a call. Returns what it asks, and its stream.
+    async fn enter<T>(
+        &self,
+        request: Request<T>,
+        client: impl FnOnce(&mut T) -> Option<wire::Client>,
+    ) -> StdResult<(T, Stream), Status> {
+        let caller = Caller::of(&request)?;
+        let (metadata, _, mut request) = request.into_parts();
+        let (name, client) = named(client(&mut request))?;
+        let Identity { name, known } = caller.identify(name, &metadata).await?;
         let lacks = convert::reports::capabilities(&client);
-        let stream = self.publisher.registry().enter(&name, lacks);
-        stream.ok_or_else(|| {
+        let stream = self
+            .publisher
+            .registry()
+            .enter(caller.peer, &name, known, lacks);
+        let stream = stream.ok_or_else(|| {
             Status::resource_exhausted(format!(
-                "{MOST_STREAMS} calls are open already, more are not served; look for a client \
-                 that opens calls and never ends them"
+                "{MOST_STREAMS} calls are open already, or {SHARE} of this client's user or host; \
+                 more are not served; look for a client that opens calls and never ends them"
             ))
-        })
+        })?;
+        caller.is_served();
+        Ok((request, stream))
     }
 }
 
@@ -62,8 +80,7 @@ impl NodeApi for Service {
     type NextStream = Answers<Part, wire::NextPart>;
 
     async fn watch(&self, request: Request<wire::WatchRequest>) -> Result<Self::WatchStream> {
-        let request = request.into_inner();
-        let stream = self.enter(request.client)?;
+        let (request, stream) = self.enter(request, |one| one.client.take()).await?;
         let (sender, answers) = answers::channel();
         let resume = request.resume.map(Into::into);
         self.spawn(feed::watch(self.publisher.clone(), stream, resume, sender));
@@ -71,8 +88,7 @@ impl NodeApi for Service {
     }
 
     async fn next(&self, request: Request<wire::NextRequest>) -> Result<Self::NextStream> {
-        let request = request.into_inner();
-        let stream = self.enter(request.client)?;
+        let (request, stream) = self.enter(request, |one| one.client.take()).await?;
         let (sender, answers) = answers::channel();
         let seen = request.seen.map(Into::into);
         self.spawn(feed::next(self.publisher.clone(), stream, seen, sender));
@@ -80,8 +96,14 @@ impl NodeApi for Service {
     }
 
     async fn report(&self, request: Request<wire::ReportRequest>) -> Result<wire::ReportResponse> {
-        let request = request.into_inner();
-        let (name, client) = named(request.client)?;
+        let caller = Caller::of(&request)?;
+        let (metadata, _, request) = request.into_parts();
+        let (said, client) = named(request.client)?;
+        let Identity { name, known } = caller.identify(said, &metadata).await?;
+        if !known {
+            return Err(caller.unheard());
+        }
+        caller.is_served();
         // That of another brain is none of ours: it will be told a reset, and reports again.
         let revision = |token: wire::Token| self.publisher.revision_of(token.into()).unwrap_or(0);
         let applied = request.applied.map(revision);
@@ -90,6 +112,7 @@ impl NodeApi for Service {
         all.truncate(MOST_FAILURES);
         let mut failures = convert::reports::failures(all).map_err(|error| refused(&error))?;
         for one in &mut failures {
+            bounded(&one.key).map_err(|error| refused(&error))?;
             one.reason = shortened(&one.reason);
         }
         let more = u32::try_from(too_many).unwrap_or(u32::MAX);
@@ -114,6 +137,19 @@ fn named(client: Option<wire::Client>) -> StdResult<(ClientName, wire::Client), 
     let name = client.name.parse();
     let name = name.map_err(|error| Status::invalid_argument(format!("client.name: {error}")))?;
     Ok((name, client))
+}
+
+/// Reports are kept: what no Service is called may not be in them.
+fn bounded(key: &ServicePortKey) -> StdResult<(), DecodeError> {
+    let ServiceName { namespace, name } = &key.service;
+    if [namespace, name, &key.port]
+        .iter()
+        .all(|text| text.len() <= LONGEST_KEY)
+    {
+        return Ok(());
+    }
+    let problem = format!("has a part of more than {LONGEST_KEY} bytes, as no Service has");
+    Err(DecodeError::new("failures.key", &problem))
 }
 
 fn refused(error: &DecodeError) -> Status {

@@ -101,6 +101,7 @@ pub fn options(path: PathBuf, name: &str) -> client::Options {
     client::Options {
         target: Target::Unix(path),
         tls: None,
+        token_file: None,
         name: name.parse().unwrap(),
         lacks: vec![Capability::Sctp],
     }

@@ -94,3 +94,24 @@ async fn calls_end_when_nobody_is_served_any_more() {
     brain.kill().await;
     soon(async { while let Ok(Some(_)) = stream.message().await {} }).await;
 }
+
+#[tokio::test]
+async fn a_socket_with_a_full_queue_is_served() {
+    let place = Place::new();
+    let path = place.socket("brain");
+    // One that accepts nobody, as a process that was stopped.
+    let socket = UnixListener::bind(&path).unwrap();
+    let mut waiting = Vec::new();
+    let full = loop {
+        match tokio::net::UnixStream::connect(&path).await {
+            Ok(client) => waiting.push(client),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.kind(), std::io::ErrorKind::WouldBlock);
+    assert!(soon(crate::server::socket::is_served(&path)).await);
+    let open = Listener::open(Target::Unix(path), SOCKET_MODE, None).await;
+    let error = open.unwrap_err().to_string();
+    assert!(error.ends_with("another process listens there"), "{error}");
+    drop(socket);
+}

@@ -10,7 +10,7 @@ use super::{
     states,
 };
 use crate::{
-    Replica, Target, TlsFiles,
+    Replica, Report, Target, TlsFiles,
     client::{self, Client, Follower},
     server::{Listener, Publisher, SOCKET_MODE, serve},
 };
@@ -81,6 +81,7 @@ impl Secured {
         client::Options {
             target: self.target.clone(),
             tls,
+            token_file: None,
             name: "one".parse().unwrap(),
             lacks: vec![],
         }
@@ -193,4 +194,37 @@ async fn certificates_can_be_replaced_while_a_client_runs() {
     authority.files(brain.dir.path(), "node-a");
     let mut replica = Replica::new();
     until(&mut follower, &mut replica, brain.publisher.token()).await;
+}
+
+#[tokio::test]
+async fn a_client_is_called_as_its_certificate_says() {
+    let authority = Authority::new();
+    let brain = Secured::start(&authority).await;
+    let files = authority.files(brain.dir.path(), "node-a");
+    // It calls itself `one`.
+    let options = brain.options(Some(files));
+    let client = soon(Client::connect(&options)).await.unwrap();
+    soon(client.report(&Report::default())).await.unwrap();
+    let _stream = soon(client.watch(None)).await.unwrap();
+    let all = brain.publisher.clients();
+    assert_eq!(
+        (all.len(), all[0].name.as_str(), all[0].streams),
+        (1, "node-a", 1)
+    );
+}
+
+#[tokio::test]
+async fn certificates_of_a_brain_can_be_replaced_while_it_runs() {
+    let (authority, next) = (Authority::new(), Authority::new());
+    let brain = Secured::start(&authority).await;
+    let before = brain.options(Some(authority.files(brain.dir.path(), "node-a")));
+    let after = brain.options(Some(next.files(brain.dir.path(), "node-b")));
+    assert_eq!(brain.ask(&before).await, Ok(3));
+    brain.ask(&after).await.unwrap_err();
+    // A half of it: the brain goes on as before.
+    fs::write(brain.dir.path().join("localhost.crt"), "").unwrap();
+    assert_eq!(brain.ask(&before).await, Ok(3));
+    next.files(brain.dir.path(), "localhost");
+    assert_eq!(brain.ask(&after).await, Ok(3));
+    brain.ask(&before).await.unwrap_err();
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use proxy_api::{Report, Token, client::Client};
-use proxy_model::ServiceFailure;
+use proxy_model::{Capability, ServiceFailure};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -25,9 +25,11 @@ impl Default for Reports {
 }
 
 impl Reports {
-    /// Makes this the newest one. What was in force before stands if `in_force` is `None`.
+    /// Makes this the newest one, of a backend that lacks `lacks`. What was in force before stands
+    /// if `in_force` is `None`.
     pub fn replace(
         &self,
+        lacks: &[Capability],
         in_force: Option<Token>,
         failures: Vec<ServiceFailure>,
         error: Option<String>,
@@ -38,6 +40,7 @@ impl Reports {
                 applied: in_force.or(before),
                 failures,
                 error,
+                lacks: Some(lacks.to_vec()),
             };
             let changed = newest.as_ref() != Some(&report);
             *newest = Some(report);
@@ -62,12 +65,13 @@ impl Reports {
     /// Delivers the newest report to whoever is connected, until nobody will be any more.
     pub async fn deliver(self, mut clients: watch::Receiver<Option<Client>>) {
         let mut reports = self.0.subscribe();
+        let mut unheard = None;
         loop {
             let client = clients.borrow_and_update().clone();
             let report = reports.borrow_and_update().clone();
             let mut failed = false;
             if let (Some(client), Some(report)) = (client, report) {
-                failed = !delivered(&client, &report).await;
+                failed = !delivered(&client, &report, &mut unheard).await;
             }
             tokio::select! {
                 changed = clients.changed() => if changed.is_err() { return },
@@ -79,9 +83,20 @@ impl Reports {
     }
 }
 
-async fn delivered(client: &Client, report: &Report) -> bool {
+/// Tells `report`. Of a brain that takes none, the reason is told once, and kept in `unheard`.
+async fn delivered(client: &Client, report: &Report, unheard: &mut Option<String>) -> bool {
     match timeout(PATIENCE, client.report(report)).await {
-        Ok(Ok(())) => return true,
+        Ok(Ok(())) => {
+            *unheard = None;
+            return true;
+        }
+        Ok(Err(error)) if error.is_refusal() => {
+            let reason = error.to_string();
+            if unheard.as_ref() != Some(&reason) {
+                tracing::warn!(reason, "the brain does not take the reports of this agent");
+                *unheard = Some(reason);
+            }
+        }
         Ok(Err(error)) => tracing::debug!(%error, "report not delivered"),
         Err(_) => tracing::debug!("report not delivered in time"),
     }

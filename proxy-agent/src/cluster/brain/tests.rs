@@ -78,6 +78,7 @@ fn follow(socket: &Path) -> (Link, mpsc::Receiver<Message>) {
     let options = client::Options {
         target: Target::Unix(socket.to_path_buf()),
         tls: None,
+        token_file: None,
         name: "fake".parse().unwrap(),
         lacks: vec![],
     };
@@ -121,7 +122,7 @@ async fn a_brain_that_goes_away_leaves_a_stale_state_until_one_comes_that_is_rep
     assert!(contact.is_connected());
     assert_eq!((link.stale(), contact.losses()), (None, 1));
     assert_eq!(contact.stale_for(), Duration::ZERO);
-    link.report(Some(token), vec![], None);
+    link.report(&[], Some(token), vec![], None);
     brain
         .until(|client| client.applied == Some(token.revision))
         .await;
@@ -151,18 +152,29 @@ async fn a_brain_that_goes_away_leaves_a_stale_state_until_one_comes_that_is_rep
     ignorant.kill().await;
 
     // What was not delivered is, once somebody is there: only the newest.
-    link.report(None, vec![], Some("old".to_owned()));
-    link.report(None, vec![], Some("no room".to_owned()));
+    link.report(&[], None, vec![], Some("old".to_owned()));
+    link.report(
+        &[Capability::Sctp],
+        None,
+        vec![],
+        Some("no room".to_owned()),
+    );
     let brain = Brain::start(&socket, "node-a").await;
     assert!(batch(&mut messages).await.reset);
     assert_eq!(link.stale(), None);
     let client = brain.until(|client| client.error.is_some()).await;
     assert_eq!(client.error.as_deref(), Some("no room"));
+    assert_eq!(
+        client.lacks,
+        [Capability::Sctp],
+        "of the backend that is in use now"
+    );
     let report = Report {
         // As long as nothing else is in force.
         applied: Some(token),
         failures: vec![],
         error: Some("no room".to_owned()),
+        lacks: Some(vec![Capability::Sctp]),
     };
     soon(link.until_reported(report)).await;
 }

@@ -25,6 +25,11 @@ pub struct TargetArgs {
     #[arg(long, value_name = "FILE")]
     pub target_tls_ca: Option<PathBuf>,
 
+    /// With `--target tcp://`: a file with the token of the brain's `--listen-token-file`; without
+    /// it, such a brain takes no reports
+    #[arg(long, value_name = "FILE")]
+    pub target_token_file: Option<PathBuf>,
+
     /// With --target: how this agent is called in the brain's output [default: `ebpf`, or `brain`
     /// for one that follows another]
     #[arg(long, value_name = "NAME")]
@@ -42,6 +47,11 @@ pub struct ListenArgs {
     /// Rights of the sockets of `--listen unix://`, in octal [default: 0600]
     #[arg(long, value_name = "MODE")]
     pub listen_mode: Option<String>,
+
+    /// With `--listen tcp://`: take reports from clients that show the token in this file, which is
+    /// read again when it changes; without it, such an address only tells
+    #[arg(long, value_name = "FILE")]
+    pub listen_token_file: Option<PathBuf>,
 
     /// With `--listen tls://`: the certificate to show (PEM)
     #[arg(long, value_name = "FILE")]

@@ -19,6 +19,8 @@ pub struct Brain {
     pub target: Target,
     /// For a `tls://` target.
     pub tls: Option<TlsFiles>,
+    /// For a `tcp://` target.
+    pub token_file: Option<PathBuf>,
     /// How this agent is called there.
     pub client_name: ClientName,
     /// The node that it must speak for, if the user named one.
@@ -34,6 +36,8 @@ pub struct Listen {
     pub mode: u32,
     /// For `tls://` targets.
     pub tls: Option<TlsFiles>,
+    /// For `tcp://` targets.
+    pub token_file: Option<PathBuf>,
 }
 
 /// The brain that the flags name, if they name one. `default_name` is this agent's.
@@ -62,6 +66,7 @@ pub(super) fn brain(
             mistakes.push("--client-name: is told to the brain that --target names".to_owned());
         }
         needed("--target", &[], tls.is_some(), mistakes);
+        token("--target", &[], args.target_token_file.is_some(), mistakes);
         return None;
     };
     let target = target("--target", typed, mistakes)?;
@@ -71,9 +76,16 @@ pub(super) fn brain(
         mistakes.push(format!("--target {target}: the port must not be 0"));
     }
     needed("--target", &[&target], tls.is_some(), mistakes);
+    token(
+        "--target",
+        &[&target],
+        args.target_token_file.is_some(),
+        mistakes,
+    );
     Some(Brain {
         target,
         tls,
+        token_file: args.target_token_file.clone(),
         client_name: name?,
         node,
     })
@@ -126,6 +138,7 @@ pub(super) fn listen(args: &ListenArgs, mistakes: &mut Vec<String>) -> Listen {
     if targets.len() == args.listen.len() {
         let all: Vec<_> = targets.iter().collect();
         needed("--listen", &all, tls.is_some(), mistakes);
+        token("--listen", &all, args.listen_token_file.is_some(), mistakes);
     }
     let on_socket = targets.iter().any(|one| matches!(one, Target::Unix(_)));
     let mode = args.listen_mode.as_deref().map(|typed| {
@@ -143,7 +156,22 @@ pub(super) fn listen(args: &ListenArgs, mistakes: &mut Vec<String>) -> Listen {
         mode: mode.flatten().unwrap_or(SOCKET_MODE),
         targets,
         tls,
+        token_file: args.listen_token_file.clone(),
     }
+}
+
+/// What is as it was asked for and may not be what was meant, for the log.
+pub(super) fn unheard(args: &ListenArgs) -> Option<String> {
+    let plain = args
+        .listen
+        .iter()
+        .find(|typed| typed.starts_with("tcp://"))?;
+    args.listen_token_file.is_none().then(|| {
+        format!(
+            "--listen {plain}: tells every process of this host, and takes no reports; give \
+             --listen-token-file, or use unix://, where backends are to report"
+        )
+    })
 }
 
 fn target(flag: &str, typed: &str, mistakes: &mut Vec<String>) -> Option<Target> {
@@ -163,6 +191,19 @@ fn needed(flag: &str, targets: &[&Target], given: bool, mistakes: &mut Vec<Strin
             "{flag}-tls-cert: is for {flag} tls://, and no such address was given"
         )),
         _ => {}
+    }
+}
+
+/// A token file is of use with loopback only: other clients are known by better means.
+fn token(flag: &str, targets: &[&Target], given: bool, mistakes: &mut Vec<String>) {
+    if given
+        && !targets
+            .iter()
+            .any(|target| matches!(target, Target::Tcp(_)))
+    {
+        mistakes.push(format!(
+            "{flag}-token-file: is for {flag} tcp://, and no such address was given"
+        ));
     }
 }
 

@@ -58,6 +58,7 @@ impl Rig {
         let options = Options {
             target: self.target.clone(),
             tls: None,
+            token_file: None,
             name: name.parse().unwrap(),
             lacks: vec![],
         };

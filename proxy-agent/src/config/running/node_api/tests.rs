@@ -133,6 +133,11 @@ fn where_clients_come_in_is_checked_as_a_whole() {
         (&["--listen=unix:///a", "--listen-mode="], "octal"),
         (&["--listen=tcp://[::1]:7", "--listen-mode=0660"], "unix://"),
         (&["--listen-mode=0660"], "unix://"),
+        (&["--listen-token-file=t"], "no such address"),
+        (
+            &["--listen=unix:///a", "--listen-token-file=t"],
+            "no such address",
+        ),
         (&["--listen=unix:///a", "--listen-tls-ca=c"], "all three"),
         (
             &[
@@ -152,6 +157,29 @@ fn where_clients_come_in_is_checked_as_a_whole() {
 }
 
 #[test]
+fn on_loopback_a_token_lets_clients_report_and_it_is_said_that_others_cannot() {
+    let listen = |args: &[&str]| {
+        let all = [
+            &["--manifests=x", "--node-name=n", "--listen=tcp://[::1]:7"],
+            args,
+        ]
+        .concat();
+        run(&all).unwrap()
+    };
+    let without = listen(&[]);
+    let told = without
+        .warnings
+        .iter()
+        .any(|one| one.contains("takes no reports"));
+    assert!(told, "{:?}", without.warnings);
+    let with = listen(&["--listen-token-file=t"]);
+    assert_eq!(with.listen.token_file, Some(PathBuf::from("t")));
+    assert_eq!(with.warnings, [] as [String; 0]);
+    let brain = brain_of(&["--target=tcp://[::1]:7", "--target-token-file=t"]);
+    assert_eq!(brain.token_file, Some(PathBuf::from("t")));
+}
+
+#[test]
 fn whom_to_follow_is_checked_as_a_whole() {
     for (args, part) in [
         (&["--target=x"][..], "--target: \"x\": must begin"),
@@ -163,6 +191,14 @@ fn whom_to_follow_is_checked_as_a_whole() {
         ),
         (&["--manifests=x", "--client-name=a"], "--client-name"),
         (&["--target=unix:///a", "--target-tls-key=c"], "all three"),
+        (
+            &["--target=unix:///a", "--target-token-file=t"],
+            "no such address",
+        ),
+        (
+            &["--manifests=x", "--target-token-file=t"],
+            "no such address",
+        ),
     ] {
         let mistakes = mistakes(&[args, &["--node-name=n"]].concat());
         assert_eq!(mistakes.len(), 1, "{args:?}: {mistakes:?}");

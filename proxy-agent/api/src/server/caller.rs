@@ -1,0 +1,156 @@
+//! Who calls: what a connection proves about the client at its other end, and under which name that
+//! client is known. A Unix socket proves that its rights let it in, a certificate says its names,
+//! and on `tcp://` nothing is proven but by a token.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use tokio::task::spawn_blocking;
+use tonic::{Request, Status, metadata::MetadataMap};
+
+use super::peer::Peer;
+use crate::{ClientName, token::TokenFile};
+
+/// What there is to know of whoever comes in at a listener.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// Whoever the rights of the socket let in.
+    Socket,
+    /// Whoever has a certificate with these names.
+    Certificate(Arc<[ClientName]>),
+    /// Every process of this host; who is meant to be there shows the token.
+    Token(Arc<TokenFile>),
+    /// Every process of this host.
+    Nobody,
+}
+
+/// A connection, as calls on it see it.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub peer: Peer,
+    trust: Trust,
+    proven: Arc<AtomicBool>,
+}
+
+/// Whose call it is.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub name: ClientName,
+    /// Whether that is proven; otherwise it only hears the state.
+    pub known: bool,
+}
+
+impl Caller {
+    pub fn new(peer: Peer, trust: Trust, proven: Arc<AtomicBool>) -> Self {
+        Self {
+            peer,
+            trust,
+            proven,
+        }
+    }
+
+    /// Who makes `request`.
+    pub fn of<T>(request: &Request<T>) -> Result<Self, Status> {
+        let caller = request.extensions().get::<Self>();
+        caller
+            .cloned()
+            .ok_or_else(|| Status::internal("nothing is known of this connection"))
+    }
+
+    /// The connection is of use: it keeps its place.
+    pub fn is_served(&self) {
+        self.proven.store(true, Relaxed);
+    }
+
+    /// Under which name the client is known that calls itself `said`.
+    pub async fn identify(
+        &self,
+        said: ClientName,
+        metadata: &MetadataMap,
+    ) -> Result<Identity, Status> {
+        match &self.trust {
+            Trust::Socket => Ok(Identity {
+                name: said,
+                known: true,
+            }),
+            Trust::Nobody => Ok(Identity {
+                name: said,
+                known: false,
+            }),
+            Trust::Certificate(names) => {
+                let name = named_by(names, said)?;
+                Ok(Identity { name, known: true })
+            }
+            Trust::Token(file) => {
+                let shown = metadata.get("authorization");
+                let known = match shown {
+                    None => false,
+                    Some(shown) => shows(file, shown.as_bytes()).await?,
+                };
+                Ok(Identity { name: said, known })
+            }
+        }
+    }
+
+    /// Why a client that is not known is not heard.
+    pub fn unheard(&self) -> Status {
+        Status::permission_denied(match self.trust {
+            Trust::Token(_) => {
+                "a report on tcp:// is taken from who shows the token: send it as metadata, \
+                 `authorization: Bearer TOKEN` (--token-file, --target-token-file)"
+            }
+            _ => {
+                "on tcp:// this brain tells, and takes no reports: every process of the host could \
+                 make them. Use a unix:// socket, or give the brain a --listen-token-file"
+            }
+        })
+    }
+}
+
+/// The name that a client is known by whose certificate has `names`.
+fn named_by(names: &[ClientName], said: ClientName) -> Result<ClientName, Status> {
+    if names.contains(&said) {
+        return Ok(said);
+    }
+    names.first().cloned().ok_or_else(|| {
+        Status::permission_denied(
+            "this certificate names nobody: it needs a DNS name or a common name",
+        )
+    })
+}
+
+async fn shows(file: &Arc<TokenFile>, shown: &[u8]) -> Result<bool, Status> {
+    let wrong = || {
+        let text = "this is not the token of this brain: compare --token-file or \
+                    --target-token-file with its --listen-token-file";
+        Status::unauthenticated(text)
+    };
+    let shown = std::str::from_utf8(shown).map_err(|_| wrong())?;
+    let token = shown.strip_prefix("Bearer ").ok_or_else(wrong)?.to_owned();
+    let file = Arc::clone(file);
+    // A file system may be slow; whoever else is served is not to wait.
+    match spawn_blocking(move || file.is(&token)).await {
+        Ok(true) => Ok(true),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> ClientName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_certificate_says_who_its_client_is() {
+        let names = [name("node-a"), name("ebpf")];
+        for (said, known_as) in [("ebpf", "ebpf"), ("node-a", "node-a"), ("node-b", "node-a")] {
+            assert_eq!(named_by(&names, name(said)).unwrap(), name(known_as));
+        }
+        assert!(named_by(&[], name("node-a")).is_err());
+    }
+}
