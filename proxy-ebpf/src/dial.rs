@@ -58,14 +58,17 @@ pub fn send<S: SockAddr>(socket: &S) -> i32 {
     if socket::service_protocol(socket.protocol()) != Some(UDP) {
         return PROCEED;
     }
+    // Where `connect` has led it, it stays: that may be some other frontend by its looks.
+    if socket.sends_to_mapped_peer() {
+        return PROCEED;
+    }
     let key = frontend_key(socket, UDP);
     let mut memory = Socket::of(socket);
     let kept = memory::endpoint_of(&mut memory, &key.address, key.port);
     let kept_number = kept.map(|endpoint| endpoint.number);
     match socket::route(&Kernel(socket.ctx()), &key, kept) {
         Route::Untouched => {
-            // The kernel passes what a connected AF_INET6 socket sends to its IPv4 peer through
-            // this hook as if it had named the peer itself.
+            // What a connected socket remembers is its peer's.
             if !socket.is_connected() {
                 memory::forget(&mut memory, &key.address, key.port);
             }

@@ -5,6 +5,9 @@ use core::ptr::{addr_of, addr_of_mut};
 use aya_ebpf::programs::SockAddrContext;
 use proxy_common::address::{self, Address};
 
+/// Number of the IPv6 address family.
+const AF_INET6: u32 = 10;
+
 /// A socket hook's view of the address it may rewrite: the destination of connect and sendmsg,
 /// the source of recvmsg, the peer of getpeername.
 pub trait SockAddr {
@@ -45,6 +48,11 @@ pub trait SockAddr {
             addr_of_mut!((*self.ctx().sock_addr).user_port).write_volatile(u32::from(port.to_be()));
         }
     }
+
+    /// Whether an `AF_INET6` socket sends to the IPv4 peer that it is connected to. The kernel then
+    /// asks the IPv4 hook, for each datagram, as if the peer had been named with it; it asks no hook
+    /// about other connected sockets. A socket that does name its peer cannot be told apart.
+    fn sends_to_mapped_peer(&self) -> bool;
 
     /// Whether the socket is connected.
     #[inline(always)]
@@ -88,6 +96,22 @@ impl SockAddr for V4 {
                 .write_volatile(address::to_kernel_v4(address));
         }
     }
+
+    #[inline(always)]
+    fn sends_to_mapped_peer(&self) -> bool {
+        // SAFETY: as above; the socket's family is a readable field, and its peer's address is one
+        // of every socket, which the kernel keeps as IPv4 for a peer that is mapped.
+        unsafe {
+            let ctx = self.0.sock_addr;
+            if addr_of!((*ctx).family).read_volatile() != AF_INET6 {
+                return false;
+            }
+            let sk = addr_of!((*ctx).__bindgen_anon_1.sk).read_volatile();
+            let peer = addr_of!((*sk).dst_ip4).read_volatile();
+            let port = u16::from_be(addr_of!((*sk).dst_port).read_volatile());
+            peer == addr_of!((*ctx).user_ip4).read_volatile() && port == self.port()
+        }
+    }
 }
 
 /// `AF_INET6` hooks; they see IPv4 destinations of `AF_INET6` sockets as mapped addresses.
@@ -125,5 +149,10 @@ impl SockAddr for V6 {
             field.add(2).write_volatile(words[2]);
             field.add(3).write_volatile(words[3]);
         }
+    }
+
+    #[inline(always)]
+    fn sends_to_mapped_peer(&self) -> bool {
+        false
     }
 }
