@@ -21,9 +21,17 @@ pub struct AffinityKey {
     pub client: u64,
     /// Number of the Service port.
     pub service: u32,
-    /// Zero.
-    pub padding: u32,
+    /// [`RECORD`] or [`CLAIM`].
+    pub claim: u32,
 }
+
+/// [`AffinityKey::claim`]: which endpoint the client used last.
+pub const RECORD: u32 = 0;
+
+/// [`AffinityKey::claim`]: which endpoint a program is about to write into the client's record. It
+/// is there for as long as that takes. Linux 5.10 has no compare-and-swap for programs; but of
+/// several that add one key, one succeeds.
+pub const CLAIM: u32 = 1;
 
 /// Value of AFFINITY.
 #[repr(C)]
@@ -70,6 +78,10 @@ const SECOND: u64 = 1_000_000_000;
 /// not make CPUs fight over its entry.
 const EXACTNESS: u64 = SECOND / 100;
 
+/// How long a claim is believed. A program needs a few microseconds, and more only where another
+/// one took its CPU meanwhile.
+const CLAIM_HOLDS: u64 = SECOND;
+
 /// The slot in `set`, of `count` endpoints, that the client is led to which dials Service port
 /// `service`: that of the endpoint it used within the last `seconds`, or a new one, which it keeps
 /// from now on. The number of the endpoint is in the upper half, the index of its slot in the
@@ -87,11 +99,10 @@ pub fn slot_of_client<T: ServiceTables>(
     let key = AffinityKey {
         client: tables.client(),
         service,
-        padding: 0,
+        claim: RECORD,
     };
     let now = tables.now();
     let known = tables.affinity(&key);
-    let fresh = known.is_none();
     if let Some(known) = known {
         if !known.holds_for(&key) {
             return LOOK_AGAIN;
@@ -114,11 +125,83 @@ pub fn slot_of_client<T: ServiceTables>(
         return LOOK_AGAIN;
     }
     let value = AffinityValue::new(&key, slot.endpoint, now);
-    // Where there is no memory to keep it, the client is served all the same.
-    if tables.keep(&key, &value, fresh) || tables.affinity(&key).is_none() {
-        found(slot.endpoint, index)
+    let chosen = found(slot.endpoint, index);
+    if let Some(known) = known {
+        replace(tables, set, &key, &known, &value, chosen)
+    } else if tables.keep(&key, &value, true) || tables.affinity(&key).is_none() {
+        // Where there is no memory to keep it, the client is served all the same.
+        chosen
     } else {
         LOOK_AGAIN
+    }
+}
+
+/// Writes `value`, which leads to `chosen`, in the place of `known`, which is worth nothing any
+/// more. Of several connections that do so at once, all follow one. To write and look whether it
+/// stands would not do: another may have looked before, and write after.
+///
+/// No connection is refused for this. One that cannot follow is led to `chosen`.
+#[inline(always)]
+fn replace<T: ServiceTables>(
+    tables: &T,
+    set: u32,
+    key: &AffinityKey,
+    known: &AffinityValue,
+    value: &AffinityValue,
+    chosen: u64,
+) -> u64 {
+    let claimed = AffinityKey {
+        claim: CLAIM,
+        ..*key
+    };
+    let claim = AffinityValue::new(&claimed, value.endpoint, value.last_used);
+    let ours = tables.keep(&claimed, &claim, true);
+    let other = if ours {
+        None
+    } else {
+        tables.affinity(&claimed)
+    };
+    // Only now: what was replaced before the claim was made, or read, is not replaced again.
+    let stands = tables.affinity(key);
+    if stands != Some(*known) {
+        if ours {
+            tables.release(&claimed);
+        }
+        return match stands {
+            Some(stands) => follow(tables, set, key, &stands, chosen),
+            None => chosen,
+        };
+    }
+    match other {
+        // As long as the record is the same, whoever made the claim will write just that.
+        Some(other) if value.last_used.saturating_sub(other.last_used) <= CLAIM_HOLDS => {
+            return follow(tables, set, &claimed, &other, chosen);
+        }
+        // There is no memory for a claim.
+        None if !ours => return chosen,
+        // Ours, or one of a program that never ended.
+        _ => {}
+    }
+    tables.keep(key, value, false);
+    tables.release(&claimed);
+    chosen
+}
+
+/// The endpoint that another connection of the client chose, if it is in `set`.
+#[inline(always)]
+fn follow<T: ServiceTables>(
+    tables: &T,
+    set: u32,
+    key: &AffinityKey,
+    value: &AffinityValue,
+    chosen: u64,
+) -> u64 {
+    if !value.holds_for(key) {
+        return chosen;
+    }
+    match tables.member(set, value.endpoint) {
+        Some(index) => found(value.endpoint, index),
+        None => chosen,
     }
 }
 
@@ -126,3 +209,6 @@ pub fn slot_of_client<T: ServiceTables>(
 const fn found(endpoint: u32, index: u32) -> u64 {
     ((endpoint as u64) << 32) | index as u64
 }
+
+#[cfg(test)]
+mod tests;

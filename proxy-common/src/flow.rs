@@ -172,14 +172,15 @@ impl Peer {
     }
 }
 
-/// Entries of PEERS, a power of two. Each CPU gives out cookies in sequence from blocks of its
-/// own, so that two open sockets seldom want one place.
+/// Default entries of PEERS, always a power of two. Each CPU gives out cookies in sequence from
+/// blocks of its own, so that two open sockets seldom want one place.
 pub const PEERS: u32 = 1 << 14;
 
-/// Index in PEERS of the place for the socket with `cookie`.
+/// Index in PEERS of the place for the socket with `cookie`; `mask` is the number of its entries
+/// less one.
 #[inline(always)]
-pub const fn peer_index(cookie: u64) -> u32 {
-    cookie as u32 & (PEERS - 1)
+pub const fn peer_index(cookie: u64, mask: u32) -> u32 {
+    cookie as u32 & mask
 }
 
 /// How many frontends FLOWS holds for one socket. A resolver talks to one or two at a time; the

@@ -30,7 +30,7 @@ layout! {
         check @ 20 }
     NodeAddressKey: 16 { address @ 0 }
     NodeAddressValue: 4 { present @ 0 }
-    AffinityKey: 16 { client @ 0, service @ 8, padding @ 12 }
+    AffinityKey: 16 { client @ 0, service @ 8, claim @ 12 }
     AffinityValue: 16 { last_used @ 0, endpoint @ 8, check @ 12 }
     SetKey: 4 { set @ 0 }
     SetValue: 8 { count @ 0, check @ 4 }

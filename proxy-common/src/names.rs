@@ -39,6 +39,11 @@ impl MapShape {
     pub const fn is_programmed(&self) -> bool {
         self.kind == HASH
     }
+
+    /// Whether the kernel makes room in it by taking away what was not used for longest.
+    pub const fn gives_way(&self) -> bool {
+        self.kind == LRU_HASH
+    }
 }
 
 /// Maps that share an ABI version and a pin directory.
@@ -75,8 +80,14 @@ pub const MEMBERS: u32 = SLOTS;
 pub const NODE_ADDRS: u32 = 1 << 14;
 /// Default entries of AFFINITY: for each pod of this node, the Services with session affinity that
 /// it uses. The kernel makes room for all of them at once, 1.6 MiB; when they are used up, the one
-/// that was not used for longest gives way.
+/// that was not used for longest gives way. [`PARKED`] come on top.
 pub const AFFINITY: u32 = 1 << 14;
+
+/// How many free entries of an LRU map a CPU may keep for itself (`LOCAL_FREE_TARGET` of the
+/// kernel's `bpf_lru_list.c`): one CPU evicts what is in use while others hold as many that are
+/// free. So a map has that many more for each CPU that there can be, or it would not hold what it
+/// is said to. Since Linux 6.16 small maps have smaller lists.
+pub const PARKED: u32 = 128;
 
 /// Every map, in the order they are documented.
 pub const MAPS: [MapShape; 11] = [
@@ -141,7 +152,7 @@ pub const MAPS: [MapShape; 11] = [
         entries: PEERS,
         flags: 0,
         group: MapGroup::Flows,
-        sizable: false,
+        sizable: true,
         about: "by socket cookie: the frontend a socket dialled and the endpoint behind it",
     },
     MapShape {
@@ -188,6 +199,9 @@ pub const SOCKET_PROGRAMS: [&str; 9] = [
 /// Global that the loader sets to the cookie of the node's network namespace; 0 for the initial
 /// one.
 pub const HOST_NETNS: &str = "HOST_NETNS";
+
+/// Global that the loader sets to the entries of PEERS, a power of two, less one.
+pub const PEERS_MASK: &str = "PEERS_MASK";
 
 /// Global that the loader sets to 1 where the kernel has `bpf_set_retval` in these programs
 /// (6.1), so that a refusal names its reason instead of EPERM.

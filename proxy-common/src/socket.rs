@@ -46,6 +46,8 @@ pub trait ServiceTables {
     fn affinity(&self, key: &AffinityKey) -> Option<AffinityValue>;
     /// Writes into AFFINITY. With `fresh`, only if nothing is there: false if something is.
     fn keep(&self, key: &AffinityKey, value: &AffinityValue, fresh: bool) -> bool;
+    /// Removes from AFFINITY.
+    fn release(&self, key: &AffinityKey);
     /// Sets when an entry of AFFINITY was used last.
     fn touch(&self, key: &AffinityKey, now: u64);
     /// Who dials: the cookie of the network namespace.

@@ -68,6 +68,10 @@ pub static PEERS: Array<Peer, { flow::PEERS as usize }> = Array::new();
 #[btf_map]
 pub static FLOWS: SkStorage<Flows> = SkStorage::new();
 
+/// Set by the loader, likewise frozen: the entries of PEERS, a power of two, less one.
+#[unsafe(no_mangle)]
+pub static PEERS_MASK: Global<u32> = Global::new(flow::PEERS - 1);
+
 /// Set by the loader: whose loopback addresses are the node's. 0 stands for the initial network
 /// namespace.
 #[unsafe(no_mangle)]

@@ -39,7 +39,7 @@ impl Places for Socket<'_> {
         // SAFETY: array values live as long as the map. Other CPUs may write at the same time: a
         // record that became a mixture does not hold (see `proxy_common::flow`).
         maps::PEERS
-            .get_ptr_mut(peer_index(self.cookie))
+            .get_ptr_mut(peer_index(self.cookie, maps::PEERS_MASK.load()))
             .and_then(|peer| unsafe { peer.as_mut() })
     }
 
@@ -63,7 +63,7 @@ impl Places for Socket<'_> {
 pub fn closed(ctx: &SockContext) {
     // SAFETY: the context is the kernel's.
     let cookie = unsafe { bpf_get_socket_cookie(ctx.sock.cast()) };
-    if let Some(place) = maps::PEERS.get_ptr_mut(peer_index(cookie)) {
+    if let Some(place) = maps::PEERS.get_ptr_mut(peer_index(cookie, maps::PEERS_MASK.load())) {
         // SAFETY: array values live as long as the map; see `Places::peer`.
         memory::closed(unsafe { &mut *place }, cookie);
     }

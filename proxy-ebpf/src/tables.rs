@@ -90,6 +90,12 @@ impl ServiceTables for Kernel<'_> {
     }
 
     #[inline(always)]
+    fn release(&self, key: &AffinityKey) {
+        // It may be gone: a full map gives away what was not used for long.
+        maps::AFFINITY.remove(key).ok();
+    }
+
+    #[inline(always)]
     fn touch(&self, key: &AffinityKey, now: u64) {
         if let Some(value) = maps::AFFINITY.get_ptr_mut(key) {
             // SAFETY: the map returned a live value; others may read or write the word at the same

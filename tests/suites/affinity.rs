@@ -9,11 +9,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    unistd::Pid,
+};
+use proxy_common::affinity::AffinityKey;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
+    bpf::Pinned,
     pod::Transport,
     requires::{self, PRIVILEGED},
-    shop::{answers, dns, frontend, frontend6, http, service},
+    shop::{answers, dns, frontend, frontend6, http, service, small_service},
     world::NODE_ADDRESSES,
 };
 
@@ -117,5 +123,52 @@ fn a_client_that_stays_away_for_too_long_is_forgotten() {
         visit(&mut pod) != first
     });
     assert!(another, "{first} is kept for ever");
+    agent.terminate().unwrap();
+}
+
+/// Keeps a prober on one CPU.
+fn keep_on(prober: &Prober, cpu: usize) {
+    let mut only = CpuSet::new();
+    only.set(cpu).unwrap();
+    sched_setaffinity(prober.process().pid(), &only).unwrap();
+}
+
+/// As many clients as the map is said to hold: each Service port is one.
+const CLIENTS: u8 = 200;
+
+/// A CPU that has a few clients sets room aside for many: that is no room of those on another.
+#[test]
+fn as_many_clients_as_the_map_is_said_to_hold_keep_their_endpoints() {
+    if !requires::met("affinity", PRIVILEGED) {
+        return;
+    }
+    let usable = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let cpus: Vec<_> = (0..CpuSet::count())
+        .filter(|cpu| usable.is_set(*cpu).unwrap())
+        .collect();
+    let shop = Shop::new().unwrap();
+    let one_each = |number: u8| {
+        let affinity = "spec:\n  sessionAffinity: ClientIP\n";
+        small_service(number, &[1]).replacen("spec:\n", affinity, 1)
+    };
+    let manifest: String = (1..=CLIENTS).map(one_each).collect();
+    let options = AgentOptions {
+        arguments: vec![format!("--map-size=AFFINITY={CLIENTS}")],
+        ..AgentOptions::default()
+    };
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &manifest)]).unwrap();
+    let mut pod = Prober::start(&shop.client).unwrap();
+    for number in 1..=CLIENTS {
+        if number <= 2 {
+            // One client on the one CPU, all others on the other.
+            keep_on(&pod, cpus[usize::from(number - 1) % cpus.len()]);
+        }
+        let to = frontend(number, 80);
+        let attempt = &pod.send(Transport::Tcp, to, 1).unwrap()[0];
+        assert_eq!(attempt.answer_as(to), Ok(http(1)));
+    }
+    let map = Pinned::open(&agent.pins().path().join("services-v1/AFFINITY")).unwrap();
+    let kept = map.keys(size_of::<AffinityKey>()).unwrap();
+    assert_eq!(kept.len(), usize::from(CLIENTS));
     agent.terminate().unwrap();
 }

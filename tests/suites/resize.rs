@@ -3,8 +3,11 @@
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
+use proxy_common::flow::PEERS;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
+    agent::LogLine,
+    bpf::Pinned,
     pod::Transport,
     requires::{self, PRIVILEGED},
     shop::{dns, frontend, http, service, small_service},
@@ -120,4 +123,41 @@ fn what_came_since_takes_no_room_from_what_is_served() {
         let attempt = prober.send(Transport::Tcp, to, 1).unwrap().remove(0);
         assert_eq!(attempt.answer_as(to), Ok(http(number)), "Service {number}");
     }
+}
+
+/// The memory of open sockets is not thrown away for a size.
+#[test]
+fn places_of_sockets_outlive_another_size() {
+    if !requires::met("resize", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let options = AgentOptions {
+        arguments: vec!["--map-size=PEERS=1000".to_owned()],
+        ..AgentOptions::default()
+    };
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
+    let places = |agent: &Agent<'_>| {
+        let pin = agent.pins().path().join("flows-v1/PEERS");
+        let [_, _, _, entries, _] = Pinned::open(&pin).unwrap().map_shape().unwrap();
+        entries
+    };
+    assert_eq!(places(&agent), 1024);
+    let mut prober = Prober::start(&shop.client).unwrap();
+    assert_eq!(endpoint_of(&mut prober, "kept"), dns(1));
+    agent.kill().unwrap();
+    agent.options().arguments.clear();
+    agent.launch().unwrap();
+    let told = |line: &LogLine| line.raw.contains("map PEERS keeps its size");
+    assert!(agent.log().iter().any(told));
+    assert_eq!(places(&agent), 1024);
+    // What it remembers is still found, and programs agree about where.
+    assert_eq!(endpoint_of(&mut prober, "kept"), dns(1));
+    assert_eq!(endpoint_of(&mut prober, "new"), dns(1));
+    // Without them there is nothing to keep.
+    agent.terminate().unwrap();
+    agent.cleanup().unwrap();
+    agent.launch().unwrap();
+    assert_eq!(places(&agent), PEERS);
+    assert_eq!(endpoint_of(&mut prober, "newer"), dns(1));
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use clap::{Arg, CommandFactory};
 use proxy_common::{
     FLOWS_ABI, SERVICES_ABI,
-    names::{MAPS, MapGroup, MapShape, SOCKET_PROGRAMS},
+    names::{MAPS, MapGroup, MapShape, PARKED, SOCKET_PROGRAMS},
 };
 
 pub use self::kube_proxy::config;
@@ -134,11 +134,13 @@ fn map_row(shape: &MapShape) -> String {
         1 => "hash",
         2 => "array",
         6 => "per-CPU array",
+        9 => "LRU hash",
         24 => "socket storage",
         _ => "other",
     };
     let entries = match shape.entries {
         0 => "one a socket".to_owned(),
+        entries if shape.gives_way() => format!("{entries}, and {PARKED} a CPU"),
         entries => entries.to_string(),
     };
     format!(

@@ -4,7 +4,7 @@ use core::cell::{Cell, RefCell};
 use std::{collections::HashMap, vec::Vec};
 
 use super::*;
-use crate::{address, frontend::SCOPE_ADDRESS};
+use crate::{address, affinity::RECORD, frontend::SCOPE_ADDRESS};
 
 /// Maps in memory, with a hook that changes them between two look-ups.
 #[derive(Default)]
@@ -67,6 +67,9 @@ impl ServiceTables for Tables {
         }
         clients.insert(*key, *value);
         true
+    }
+    fn release(&self, key: &AffinityKey) {
+        self.clients.borrow_mut().remove(key);
     }
     fn touch(&self, key: &AffinityKey, now: u64) {
         self.clients.borrow_mut().get_mut(key).unwrap().last_used = now;
@@ -291,7 +294,7 @@ fn what_is_kept_for_another_client_or_half_written_is_not_used() {
     let own = AffinityKey {
         client: 7,
         service: 1,
-        padding: 0,
+        claim: RECORD,
     };
     for other in [
         AffinityKey { client: 8, ..own },

@@ -17,6 +17,7 @@ mod pins;
 mod probe;
 mod repair;
 mod rights;
+mod sizes;
 mod syscalls;
 mod task_flags;
 
@@ -281,7 +282,7 @@ fn capacity(sizes: &BTreeMap<String, u32>) -> Capacity {
             .iter()
             .find(|shape| shape.name == name)
             .expect("a name of the table");
-        load::entries(shape, sizes) as usize
+        sizes::asked(shape, sizes) as usize
     };
     Capacity {
         services: entries("SERVICES"),

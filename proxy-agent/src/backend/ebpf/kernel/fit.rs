@@ -2,7 +2,7 @@
 //! are is asked of what is held open, never of a path twice.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs, io,
     os::fd::{AsFd, OwnedFd},
 };
@@ -16,8 +16,8 @@ use proxy_model::ServicePortKey;
 
 use super::{
     OpenError,
-    load::entries,
     pins::{self, PinDir, PinPath},
+    sizes::Sizes,
     syscalls::{self, Kind},
     with_causes,
 };
@@ -35,7 +35,7 @@ pub struct Chosen {
 /// Which directory to use for the Service maps: that of an earlier run, or one beside it. A run
 /// that died while it rebuilt leaves two, and the first of these that exists is in force, or was
 /// made equal to what is.
-pub fn choose_services(pins: &PinDir, sizes: &BTreeMap<String, u32>) -> Result<Chosen, OpenError> {
+pub fn choose_services(pins: &PinDir, sizes: &Sizes<'_>) -> Result<Chosen, OpenError> {
     let (present, next, old) = (pins.services(), pins.services_next(), pins.services_old());
     let chosen = |adopted, rebuilt| Ok(Chosen { adopted, rebuilt });
     if !present.exists() {
@@ -119,10 +119,7 @@ fn rename(from: &PinPath<'_>, to: &PinPath<'_>) -> Result<(), OpenError> {
 
 /// Flow maps of our own version that have another shape cannot come from a release; what sockets
 /// remembered in them is lost, and said.
-pub fn drop_unfit_flows(
-    directory: &PinPath<'_>,
-    sizes: &BTreeMap<String, u32>,
-) -> Result<(), OpenError> {
+pub fn drop_unfit_flows(directory: &PinPath<'_>, sizes: &Sizes<'_>) -> Result<(), OpenError> {
     let unfit = unfit(directory, MapGroup::Flows, sizes)?;
     if !unfit.is_empty() {
         tracing::warn!(
@@ -139,7 +136,7 @@ pub fn drop_unfit_flows(
 fn unfit(
     directory: &PinPath<'_>,
     group: MapGroup,
-    sizes: &BTreeMap<String, u32>,
+    sizes: &Sizes<'_>,
 ) -> Result<Vec<String>, OpenError> {
     let mut found = Vec::new();
     if !directory.exists() {
@@ -165,11 +162,7 @@ fn unfit(
 
 /// How an open map differs from what is wanted. The kernel would hand out a map of another shape
 /// without complaint, and every access would corrupt memory or fail.
-pub fn differences(
-    map: impl AsFd,
-    shape: &MapShape,
-    sizes: &BTreeMap<String, u32>,
-) -> io::Result<Vec<String>> {
+pub fn differences(map: impl AsFd, shape: &MapShape, sizes: &Sizes<'_>) -> io::Result<Vec<String>> {
     let what = syscalls::identity(&map)?;
     if what.kind != Kind::Map {
         return Ok(vec![format!("{} is {what} instead of a map", shape.name)]);
@@ -179,7 +172,7 @@ pub fn differences(
         ("type", found.kind, shape.kind),
         ("key size", found.key_size, shape.key_size),
         ("value size", found.value_size, shape.value_size),
-        ("entries", found.max_entries, entries(shape, sizes)),
+        ("entries", found.max_entries, sizes.of(shape)),
         ("flags", found.flags, shape.flags),
     ];
     let differing = pairs.iter().filter(|(_, found, wanted)| found != wanted);
@@ -191,13 +184,13 @@ pub fn differences(
 }
 
 /// Whether a Service map that is pinned in `directory` has more room than is wanted.
-pub fn is_smaller(directory: &PinPath<'_>, sizes: &BTreeMap<String, u32>) -> bool {
+pub fn is_smaller(directory: &PinPath<'_>, sizes: &Sizes<'_>) -> bool {
     let mut services = MAPS
         .iter()
         .filter(|shape| shape.group == MapGroup::Services);
     services.any(|shape| {
         let there = syscalls::open_pinned(directory.join(shape.name).as_ref());
         let there = there.and_then(syscalls::map_shape);
-        there.is_ok_and(|there| there.max_entries > entries(shape, sizes))
+        there.is_ok_and(|there| there.max_entries > sizes.of(shape))
     })
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use proxy_common::{
     caller,
-    names::{HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, MapShape, SOCKET_PROGRAMS, TASK_FLAGS},
+    names::{HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, PEERS_MASK, SOCKET_PROGRAMS, TASK_FLAGS},
 };
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     links::LoadFailure,
     netns,
     pins::{PinDir, PinPath},
+    sizes::Sizes,
     task_flags, with_causes,
 };
 
@@ -61,6 +62,7 @@ pub fn load(
     kernel_log: bool,
 ) -> Result<Loaded, OpenError> {
     check_object()?;
+    let sizes = &Sizes::new(sizes, Some(&pins.flows()))?;
     let fit::Chosen { adopted, rebuilt } = fit::choose_services(pins, sizes)?;
     let services = if rebuilt {
         pins.services_next()
@@ -93,7 +95,8 @@ pub fn load(
 pub fn try_load(sizes: &BTreeMap<String, u32>) -> Result<&'static str, OpenError> {
     check_object()?;
     raise_memlock_limit();
-    load_best(None, sizes, false).map(|(_, refusal)| refusal)
+    let sizes = Sizes::new(sizes, None)?;
+    load_best(None, &sizes, false).map(|(_, refusal)| refusal)
 }
 
 fn check_object() -> Result<(), OpenError> {
@@ -124,7 +127,7 @@ struct Variant {
 /// that.
 fn load_best(
     directories: Option<[&PinPath<'_>; 2]>,
-    sizes: &BTreeMap<String, u32>,
+    sizes: &Sizes<'_>,
     kernel_log: bool,
 ) -> Result<(Ebpf, &'static str), OpenError> {
     let attempt = |has_set_retval, task_flags| {
@@ -157,18 +160,20 @@ fn load_best(
 /// Loads the object with the Service maps and the flow maps of `directories`, or with new ones.
 fn load_object(
     directories: Option<[&PinPath<'_>; 2]>,
-    sizes: &BTreeMap<String, u32>,
+    sizes: &Sizes<'_>,
     kernel_log: bool,
     variant: Variant,
 ) -> Result<Ebpf, LoadFailure> {
     let level = if kernel_log { LOG_DEBUG } else { LOG_OFF };
     let host_netns = netns::host();
+    let peers_mask = sizes.peers() - 1;
     let mut loader = EbpfLoader::new();
     // The reason of a refusal, without the way to it: for that the verifier is run again with ever
     // more room, and it names each helper that is called, refused or not.
     loader.verifier_log_level(VerifierLogLevel::STATS);
     loader
         .override_global(HAS_SET_RETVAL, &variant.has_set_retval, true)
+        .override_global(PEERS_MASK, &peers_mask, true)
         .override_global(TASK_FLAGS, &variant.task_flags, true)
         .override_global(HOST_NETNS, &host_netns, true)
         .override_global(aya_log::LEVEL, &level, true);
@@ -185,7 +190,7 @@ fn load_object(
             loader.map_pin_path(shape.name, AsRef::<Path>::as_ref(&pin).to_owned());
         }
         if shape.sizable {
-            loader.map_max_entries(shape.name, entries(shape, sizes));
+            loader.map_max_entries(shape.name, sizes.of(shape));
         }
     }
     let mut ebpf = loader.load(OBJECT).map_err(|error| {
@@ -209,11 +214,6 @@ fn load_object(
         links::load(&mut ebpf, name)?;
     }
     Ok(ebpf)
-}
-
-/// Entries that a map shall have.
-pub fn entries(shape: &MapShape, sizes: &BTreeMap<String, u32>) -> u32 {
-    sizes.get(shape.name).copied().unwrap_or(shape.entries)
 }
 
 /// Before Linux 5.11 maps count against `RLIMIT_MEMLOCK`, by default 64 KiB. Where raising it fails

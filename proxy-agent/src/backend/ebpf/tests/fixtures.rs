@@ -68,6 +68,7 @@ impl ServiceTables for View<'_> {
     fn keep(&self, _: &AffinityKey, _: &AffinityValue, _: bool) -> bool {
         true
     }
+    fn release(&self, _: &AffinityKey) {}
     fn touch(&self, _: &AffinityKey, _: u64) {}
     fn client(&self) -> u64 {
         1
