@@ -30,6 +30,7 @@ pub mod netfilter;
 pub mod once;
 #[cfg(target_os = "linux")]
 mod oom;
+pub mod own_node;
 #[cfg(target_os = "linux")]
 mod pipeline;
 pub mod report;

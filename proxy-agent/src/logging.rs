@@ -1,6 +1,7 @@
 //! The log: text for people, JSON lines for machines, always on standard error. Whoever logs never
 //! waits: lines queue up for a thread that writes them, and are lost where the queue is full.
 
+mod lists;
 mod output;
 mod panics;
 
@@ -17,7 +18,8 @@ use tracing_subscriber::{EnvFilter, fmt, util::SubscriberInitExt};
 
 use crate::{bounded, config::cli::LogFormat};
 
-use self::output::Output;
+pub use self::lists::list;
+use self::{lists::Lists, output::Output};
 pub use self::{output::lost, panics::said};
 
 /// Lines that wait to be written: what the start of an agent in a cluster full of mistakes says at
@@ -127,7 +129,7 @@ pub fn start(format: LogFormat, level: &str) -> Result<Log, LogLevelError> {
             .with_target(false)
             .finish()
             .try_init(),
-        LogForm::Json => builder.json().finish().try_init(),
+        LogForm::Json => builder.json().map_event_format(Lists).finish().try_init(),
     };
     match started {
         Ok(()) => {

@@ -17,11 +17,13 @@ use proxy_agent::{
         cli::{BackendName, Cli, Command, ExplainArgs, ModelArgs, Output, RenderArgs, StateArgs},
     },
     once,
+    own_node::{self, Nodes},
     report::{
         self,
         explain::{self, QuestionError},
     },
 };
+use proxy_model::Model;
 
 /// Commands that serve, or ask an agent that does.
 #[cfg(target_os = "linux")]
@@ -39,6 +41,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
+        None if cli.version => version(),
         None => return system::run(cli.run),
         Some(Command::Run(args)) => return system::run(*args),
         Some(Command::Brain(args)) => return system::brain(*args),
@@ -47,29 +50,35 @@ fn main() -> ExitCode {
         Some(Command::Check(args)) => return system::check(&args),
         Some(Command::Render(args)) => render(&args),
         Some(Command::Cleanup(args)) => system::cleanup(&args),
-        Some(Command::Version) => print(&format!("proxy-agent {}\n", env!("CARGO_PKG_VERSION"))),
+        Some(Command::Version) => version(),
     };
     end(result)
+}
+
+fn version() -> Result<(), Error> {
+    print(concat!("proxy-agent ", env!("CARGO_PKG_VERSION"), "\n"))
 }
 
 fn state(args: &StateArgs) -> Result<(), Error> {
     if args.model.node.manifests.is_empty() {
         return system::ask_state(args);
     }
-    let state = once::state(settle(&args.model)?)?;
+    let model = load(settle(&args.model)?)?;
+    let state = model.state();
     print(&match args.output {
-        Output::Text => report::to_text(&state),
-        Output::Json => report::to_json(&state),
+        Output::Text => report::to_text(state),
+        Output::Json => report::to_json(state),
     })
 }
 
 fn render(args: &RenderArgs) -> Result<(), Error> {
     let once = settle(&args.model)?;
     let mark = once.masquerade_mark;
-    let state = once::state(once)?;
+    let model = load(once)?;
+    let state = model.state();
     print(&match args.backend {
-        BackendName::Ebpf => ebpf::render(&state),
-        BackendName::Nftables => nftables::render(&state, mark),
+        BackendName::Ebpf => ebpf::render(state),
+        BackendName::Nftables => nftables::render(state, mark),
     })
 }
 
@@ -78,7 +87,7 @@ fn explain_packet(args: &ExplainArgs) -> Result<(), Error> {
     if args.model.node.manifests.is_empty() {
         return system::ask_explain(args);
     }
-    let model = once::model(settle(&args.model)?)?;
+    let model = load(settle(&args.model)?)?;
     let explanation = explain::explain(&model, &packet, args.path.into());
     print(&match args.output {
         Output::Text => explanation.story,
@@ -93,6 +102,15 @@ fn settle(args: &ModelArgs) -> Result<Once, Error> {
         tell(warning);
     }
     Ok(once)
+}
+
+/// The cluster of the manifests. Says so where it has no such node.
+fn load(once: Once) -> Result<Model, Error> {
+    let model = once::model(once)?;
+    if let Some(missing) = own_node::missing(&model, Nodes::Given) {
+        tell(&missing.text);
+    }
+    Ok(model)
 }
 
 /// Writes a result; a reader that went away (`| head`) is no error.

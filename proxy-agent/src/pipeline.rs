@@ -9,6 +9,7 @@ mod gaps;
 mod log;
 mod mind;
 mod outcome;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -22,8 +23,13 @@ use proxy_model::{
 };
 use thiserror::Error;
 
-pub use self::alternatives::Alternatives;
-use self::{gaps::Gaps, outcome::Pending, told::Told};
+pub use self::alternatives::{Alternatives, Wanting};
+use self::{
+    gaps::Gaps,
+    outcome::Pending,
+    summary::{Summary, Synced},
+    told::Told,
+};
 pub use self::{
     mind::Mind,
     outcome::{Advance, Repair, Sync},
@@ -80,6 +86,7 @@ pub struct Pipeline {
     looked: Option<Instant>,
     /// What the last repair could not mend, as far as the log was told.
     problems: Vec<String>,
+    summary: Summary,
 }
 
 /// What is expected of the backend.
@@ -126,6 +133,7 @@ impl Pipeline {
             sufficed: None,
             looked: None,
             problems: Vec::new(),
+            summary: Summary::default(),
         }
     }
 
@@ -171,7 +179,7 @@ impl Pipeline {
         self.unsettled = 0;
         let change = self.mind.update();
         log::news(self.told.diagnostics(&self.mind.state().diagnostics));
-        log::news(self.gaps.take(&change.changes));
+        log::news(self.gaps.take(self.mind.state(), &change.changes));
         if self.in_force() {
             self.unsynced = change;
         } else if !change.is_empty() {
@@ -346,9 +354,9 @@ impl Pipeline {
             .map(|capability| (capability, self.gaps.count(capability)))
     }
 
-    /// Whether the backend does all that Service ports need.
+    /// Whether the backend does all that Service ports need, and that another one might do.
     pub fn suffices(&self) -> bool {
-        self.gaps.is_empty()
+        self.gaps.suffice()
     }
 
     /// Events that were folded and not counted by an advance yet.
@@ -362,7 +370,16 @@ impl Pipeline {
         log::news(self.told.failures(report.failures, wanted));
         // The first sync is told by the backend, which knows what it took over.
         if std::mem::replace(&mut self.serving, true) {
-            log::synced(change, report.writes, services.len(), took);
+            let synced = Synced::of(change, report.writes);
+            log::synced(&synced, change, services.len(), took);
+            self.summary.add(synced);
+        }
+    }
+
+    /// Tells the log what came into force since the last time, if anything did and it is time.
+    pub fn summarise(&mut self) {
+        if let Some(synced) = self.summary.due(Instant::now()) {
+            log::summary(&synced, self.mind.state().services.len());
         }
     }
 
@@ -388,20 +405,19 @@ impl Pipeline {
             }
             return None;
         }
-        let needs = alternatives::needs(self.mind.state());
+        let wanting = self.gaps.wanting(alternatives::needs(self.mind.state()));
+        let text = format!(
+            "{wanting}; it serves what it can, and no other backend can be used here; see \
+             `proxy-agent check`"
+        );
         let better = self
             .alternatives
             .as_mut()
-            .and_then(|all| all.better(&needs));
+            .and_then(|all| all.better(wanting));
         if better.is_none() {
             self.looked = Some(Instant::now());
             if before != Some(now) {
-                tracing::warn!(
-                    backend = name,
-                    text = "it serves what it can, and no other backend can be used here; see \
-                            `proxy-agent check`",
-                    "backend no longer suffices"
-                );
+                tracing::warn!(backend = name, text, "backend no longer suffices");
             }
         }
         better
@@ -417,7 +433,7 @@ impl Pipeline {
         let state = self.mind.state();
         match better.sync(state, change) {
             Ok(report) => {
-                self.replace_backend(better, change);
+                self.replace_backend(better);
                 Ok(report)
             }
             Err(error @ SyncError::Retry { .. }) if !self.serving && self.failures < PATIENCE => {
@@ -453,19 +469,19 @@ impl Pipeline {
             if !change.whole {
                 *change = self.mind.state().as_change_set();
             }
-            self.replace_backend(next, change);
+            self.replace_backend(next);
             result = self.backend.sync(self.mind.state(), change);
         }
         result
     }
 
     /// The other one lets go of what it holds, so that it can be taken away.
-    fn replace_backend(&mut self, backend: Box<dyn Backend>, change: &ChangeSet) {
+    fn replace_backend(&mut self, backend: Box<dyn Backend>) {
         self.backend = backend;
         self.announced = false;
         self.looked = None;
-        self.gaps = Gaps::new(self.backend.lacks());
-        log::news(self.gaps.take(&change.changes));
+        let lacks = self.backend.lacks();
+        log::news(self.gaps.change_backend(lacks, self.mind.state()));
         self.sufficed = Some(self.suffices());
     }
 }

@@ -48,9 +48,11 @@ use crate::{
     config::{self, Agent, Run},
     heart::Heart,
     kept::keep,
-    memory, oom,
+    memory,
+    netfilter::conntrack,
+    oom,
     pipeline::{Mind, Pipeline},
-    serving::{Clients, Serving, ServingError},
+    serving::{Clients, Conntrack, Serving, ServingError},
     sinks::{
         Sink, Sinks,
         file::{Ending, FileSink, Output},
@@ -123,7 +125,12 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
     heart.at("opening the addresses of the node API");
     let listeners = listeners::open(&config.agent.listen).await?;
     let source = open_source(&config.agent, &heart, chosen.0.lacks, programmed)?;
-    let dataplane = dataplane::open(&config, &heart, &chosen).await?;
+    let counted = Conntrack::new();
+    let of_backend = counted.clone();
+    let observer = conntrack::Observer::new(move |family, deleted, took| {
+        of_backend.cleaned(family, deleted, took);
+    });
+    let dataplane = dataplane::open(&config, &heart, &observer, &chosen).await?;
     heart.at("opening the admin socket");
     let socket = Socket::open_unless_served(&config.agent.admin_socket).await;
     // Not every backend has a lock of its own.
@@ -134,7 +141,7 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
         socket => socket,
     };
     let doors = Doors { socket, listeners };
-    live(config.agent, source, dataplane, doors, handle).await
+    live(config.agent, source, (dataplane, counted), doors, handle).await
 }
 
 /// Computes the state for backends elsewhere, until SIGTERM or SIGINT.
@@ -149,7 +156,7 @@ pub async fn brain(config: Agent, handle: Handle) -> Result<(), RunError> {
     heart.at("opening the admin socket");
     let socket = Socket::open_unless_served(&config.admin_socket).await;
     let doors = Doors { socket, listeners };
-    live(config, source, dataplane, doors, handle).await
+    live(config, source, (dataplane, Conntrack::new()), doors, handle).await
 }
 
 /// Where others come in.
@@ -170,7 +177,7 @@ fn warn_of_configuration(config: &Agent) {
 async fn live(
     config: Agent,
     source: Source,
-    dataplane: Dataplane,
+    (dataplane, conntrack): (Dataplane, Conntrack),
     doors: Doors,
     handle: Handle,
 ) -> Result<(), RunError> {
@@ -197,6 +204,7 @@ async fn live(
         &config.serving,
         config.sync_period,
         &dataplane.choice,
+        &conntrack,
         source.numbers(),
         clients.clone(),
         Arc::clone(&handle.heart),
@@ -204,7 +212,7 @@ async fn live(
     .await?;
     let (sinks, ending) = open_sinks(config.output, doors.listeners, clients.as_deref())?;
     let here = dataplane.on_this_host;
-    let link = source.link();
+    let (link, nodes) = (source.link(), source.nodes());
     let (mind, node_ports) = if link.is_some() {
         // The brain has chosen, and says which addresses they are.
         (Replica::new().into(), NodePortSelection::Primary)
@@ -230,6 +238,7 @@ async fn live(
         Origin {
             name,
             link,
+            nodes,
             reports: here,
         },
     );

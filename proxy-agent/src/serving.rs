@@ -20,8 +20,8 @@ pub use self::{
     clients::Clients,
     health::{Answer, Health, Moment, Probe},
     http::ServingError,
-    metrics::{Metrics, Numbers, Sync},
-    pages::FiguresWanted,
+    metrics::{Conntrack, Metrics, Numbers, Sync},
+    pages::{Figures, FiguresWanted},
     service_health::HealthChecks,
 };
 use self::{
@@ -64,6 +64,7 @@ const SCRAPES: usize = 4;
 
 impl Serving {
     /// Serves in the background until the process ends. `chosen` is the dataplane;
+    /// `conntrack` is what it counts of cleaning flows,
     /// `elsewhere` are numbers that are read at each scrape, under full names; `clients` are those of
     /// the node API. Whoever owns the
     /// backend answers the requests that come out of the channel, when it has time, and says by
@@ -72,13 +73,14 @@ impl Serving {
         options: &Options,
         sync_period: Duration,
         chosen: &Choice,
+        conntrack: &Conntrack,
         mut elsewhere: Vec<Numbers>,
         clients: Option<Arc<Clients>>,
         heart: Arc<Heart>,
     ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
         let (figures, wanted) = mpsc::channel(SCRAPES);
         elsewhere.extend(clients.as_ref().map(Clients::numbers));
-        let metrics = Metrics::new(chosen, elsewhere);
+        let metrics = Metrics::new(chosen, conntrack, elsewhere);
         if let Some(clients) = &clients {
             metrics.also(clients.latency());
         }
@@ -157,6 +159,6 @@ impl Serving {
 
     /// The kernel was compared with the state, and this was mended.
     pub fn compared(&self, repaired: &[Difference]) {
-        self.metrics.compared(repaired);
+        self.metrics.compared(repaired, Moment::now().wall);
     }
 }

@@ -2,6 +2,8 @@
 //! them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod logs;
+
 use std::{env, fs, path::Path};
 
 use proxy_agent::{backend, config::reference, serving};

@@ -12,10 +12,11 @@ use proxy_tests::{
     requires::{self, NFTABLES, Need, PRIVILEGED},
     shop::{LoadKind, loads, service},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const SUITE: &str = "switch";
 const FILE: &str = "cluster.yaml";
+const NODE_PORT: &str = "shop/s2:http/TCP/IPv4";
 
 /// New connections all the time, and such that stay.
 const LOADS: [LoadKind; 7] = [
@@ -140,6 +141,29 @@ fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
         })
         .unwrap();
     assert_eq!(chosen.text("mode"), Some("auto"));
+    // Whoever looks for the reason finds the Service, and what is lost by the change.
+    assert_eq!(
+        chosen.list("services").unwrap(),
+        [NODE_PORT, "shop/s2:http/TCP/IPv6"]
+    );
+    assert_eq!(chosen.list("capabilities").unwrap(), ["external-traffic"]);
+    assert_eq!(chosen.list("lacks").unwrap(), ["loopback-node-ports"]);
+    let reason = chosen.text("reason").unwrap();
+    assert!(reason.starts_with(NODE_PORT), "{reason}");
+    let told = agent.log();
+    let of = |message: &str| {
+        let mut lines = told.iter().filter(|line| line.message() == Some(message));
+        let line = lines
+            .next()
+            .unwrap_or_else(|| panic!("no {message}: {told:?}"));
+        assert_eq!(line.text("service"), Some(NODE_PORT));
+        line.text("capability").map(str::to_owned)
+    };
+    assert_eq!(of("capability gap").as_deref(), Some("external-traffic"));
+    assert_eq!(
+        of("capability gap closed").as_deref(),
+        Some("external-traffic")
+    );
     agent.wait_for("synced").unwrap();
     let to = (proxy_tests::world::NODE_ADDRESSES[0], 30080).into();
     let attempts = pod.prober.send(Transport::Tcp, to, 5).unwrap();
@@ -157,6 +181,28 @@ fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
     let told: Value = serde_json::from_str(&told.stdout).unwrap();
     assert_eq!(told["agent"]["backend"], "nftables");
     assert_eq!(told["agent"]["suffices"], true);
+    let services = told["services"].as_array().unwrap();
+    for one in services {
+        let has = one["name"] == "s2" && one["port"] == "http";
+        let missing = if has {
+            json!(["loopback-node-ports"])
+        } else {
+            json!([])
+        };
+        assert_eq!(one["missing"], missing, "{one}");
+    }
+    let mut command = agent.command("explain").unwrap();
+    command.args([
+        "--from",
+        "127.0.0.1",
+        "--to",
+        "127.0.0.1:30080/tcp",
+        "--path",
+        "socket",
+    ]);
+    let story = Process::run("proxy-agent", command, LIMIT).unwrap().stdout;
+    let expected = "The backend nftables does not do so yet:\n  loopback-node-ports: ";
+    assert!(story.contains(expected), "{story}");
 
     // It stays: one change of the dataplane is enough.
     agent.delete("more.yaml").unwrap();

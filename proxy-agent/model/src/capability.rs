@@ -1,8 +1,8 @@
 //! What a backend may be unable to do, and which Service ports need it.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
-use crate::{FrontendKind, Protocol, ServicePortKey, ServiceState};
+use crate::{FrontendKind, IpFamily, NodeState, Protocol, ServicePortKey, ServiceState};
 
 /// Something that not every backend can do. What one lacks is reported, never skipped in silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,11 +25,13 @@ pub enum Capability {
     /// Refusing unknown ports of ClusterIPs, and dropping what is sent to ClusterIPs that are not
     /// allocated.
     StrayTraffic,
+    /// NodePorts on loopback addresses, for processes of this node.
+    LoopbackNodePorts,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Sctp,
         Self::ExternalTraffic,
         Self::SourceRanges,
@@ -37,6 +39,7 @@ impl Capability {
         Self::ForeignClients,
         Self::Masquerade,
         Self::StrayTraffic,
+        Self::LoopbackNodePorts,
     ];
 
     /// The name used in output and metrics.
@@ -49,6 +52,7 @@ impl Capability {
             Self::ForeignClients => "foreign-clients",
             Self::Masquerade => "masquerade",
             Self::StrayTraffic => "stray-traffic",
+            Self::LoopbackNodePorts => "loopback-node-ports",
         }
     }
 
@@ -72,7 +76,17 @@ impl Capability {
             Self::StrayTraffic => {
                 "connections to unknown ports and unallocated ClusterIPs leave this node"
             }
+            Self::LoopbackNodePorts => {
+                "NodePorts do not answer on loopback addresses (127.0.0.1, ::1), only on the other \
+                 addresses of this node"
+            }
         }
+    }
+
+    /// Whether a backend that lacks it gives way to another one. What no backend has that does the
+    /// rest is told, and decides nothing: nothing else would suffice.
+    pub const fn decides(self) -> bool {
+        !matches!(self, Self::LoopbackNodePorts)
     }
 }
 
@@ -82,18 +96,33 @@ impl fmt::Display for Capability {
     }
 }
 
-impl ServiceState {
+impl NodeState {
+    /// Families in which NodePorts answer on loopback addresses.
+    pub fn loopback_node_ports(&self) -> impl Iterator<Item = IpFamily> {
+        let addresses = self.node_port_addresses.iter().copied();
+        addresses.filter(IpAddr::is_loopback).map(IpFamily::of)
+    }
+
     /// What a backend must be able to do for this Service port.
-    pub fn needs(&self, key: &ServicePortKey) -> impl Iterator<Item = Capability> {
+    pub fn needs(
+        &self,
+        key: &ServicePortKey,
+        service: &ServiceState,
+    ) -> impl Iterator<Item = Capability> {
         let has = |wanted: fn(FrontendKind) -> bool| {
-            let mut kinds = self.frontends.iter().map(|frontend| frontend.kind);
+            let mut kinds = service.frontends.iter().map(|frontend| frontend.kind);
             kinds.any(wanted)
         };
+        let on_loopback = |kind| kind == FrontendKind::NodePort;
         [
             (Capability::Sctp, key.protocol == Protocol::Sctp),
             (Capability::ExternalTraffic, has(FrontendKind::is_external)),
-            (Capability::SourceRanges, self.source_ranges.is_some()),
-            (Capability::Affinity, self.affinity.is_some()),
+            (Capability::SourceRanges, service.source_ranges.is_some()),
+            (Capability::Affinity, service.affinity.is_some()),
+            (
+                Capability::LoopbackNodePorts,
+                has(on_loopback) && self.loopback_node_ports().any(|one| one == key.family),
+            ),
         ]
         .into_iter()
         .filter_map(|(capability, needed)| needed.then_some(capability))
@@ -103,9 +132,10 @@ impl ServiceState {
     pub fn missing(
         &self,
         key: &ServicePortKey,
+        service: &ServiceState,
         lacks: &[Capability],
     ) -> impl Iterator<Item = Capability> {
-        self.needs(key)
+        self.needs(key, service)
             .filter(move |capability| lacks.contains(capability))
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Cluster {
     claims: Claims,
     /// The own node's object.
     node: Option<Arc<Node>>,
+    /// Names of the others, as far as sources tell them: only for who looks for the own one.
+    other_nodes: BTreeSet<Arc<str>>,
     /// Addresses of the host's interfaces, once they are known.
     host_addresses: Option<BTreeSet<IpAddr>>,
     service_cidrs: BTreeMap<Arc<str>, Vec<IpNet>>,
@@ -56,10 +58,18 @@ impl Cluster {
             ClusterEvent::ServiceDeleted(name) => self.delete_service(&name),
             ClusterEvent::SliceUpserted(slice) => self.upsert_slice(slice),
             ClusterEvent::SliceDeleted(name) => self.delete_slice(&name),
-            ClusterEvent::NodeUpserted(node) => {
-                *node.name == *own_node && self.set_node(Some(node))
+            ClusterEvent::NodeUpserted(node) if *node.name == *own_node => {
+                self.set_node(Some(node))
             }
-            ClusterEvent::NodeDeleted(name) => *name == *own_node && self.set_node(None),
+            ClusterEvent::NodeDeleted(name) if *name == *own_node => self.set_node(None),
+            ClusterEvent::NodeUpserted(node) => {
+                self.other_nodes.insert(node.name);
+                false
+            }
+            ClusterEvent::NodeDeleted(name) => {
+                self.other_nodes.remove(&name);
+                false
+            }
             ClusterEvent::HostAddresses(addresses) => {
                 let addresses = Some(addresses.into_iter().collect());
                 let changed = self.host_addresses != addresses;
@@ -114,6 +124,19 @@ impl Cluster {
     /// The own node's object.
     pub(crate) fn node(&self) -> Option<&Arc<Node>> {
         self.node.as_ref()
+    }
+
+    /// Names that nodes have: those of other Node objects, and where endpoints say that they run.
+    /// Looks at all endpoints; names come more than once.
+    pub(crate) fn node_names(&self) -> impl Iterator<Item = &str> {
+        let slices = self.slices.values().flat_map(Filed::iter);
+        let of_endpoints = slices
+            .flat_map(|slice| &slice.endpoints)
+            .filter_map(|endpoint| endpoint.node.as_deref());
+        self.other_nodes
+            .iter()
+            .map(|name| &**name)
+            .chain(of_endpoints)
     }
 
     /// Addresses of this host: of its interfaces, or of its Node object while those are unknown.

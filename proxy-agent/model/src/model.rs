@@ -153,6 +153,13 @@ impl Model {
         standings(&candidates, policy, place)
     }
 
+    /// Names that nodes of the cluster have, as far as objects tell them: those of other Node
+    /// objects, and of nodes that endpoints run on, which may be the own one. In no order, and more
+    /// than once. Looks at all endpoints.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.cluster.node_names()
+    }
+
     /// Services with a load balancer that serves `address` itself (`ipMode: Proxy`), ordered.
     /// Looks at all of them.
     pub fn proxied(&self, address: IpAddr) -> impl Iterator<Item = &ServiceName> {

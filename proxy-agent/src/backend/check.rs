@@ -218,9 +218,13 @@ mod tests {
         let both = [(BackendKind::Ebpf, ebpf), (BackendKind::Nftables, nftables)];
         let check = Check::of(both.into());
         assert!(!check.is_usable());
-        let lacks = ebpf::LACKS
-            .iter()
-            .map(|one| format!("  {one:16}  {}\n", one.without()));
+        let lacks = |all: &[Capability], width| {
+            let line = |one: &Capability| format!("  {one:width$}  {}\n", one.without());
+            all.iter().map(line).collect::<String>()
+        };
+        let of_nftables = "
+What the backend nftables cannot do yet on any host, and what does not work without it:
+";
         let expected = "\
 The backend ebpf needs:
 
@@ -249,7 +253,9 @@ No backend can be used.
 What the backend ebpf cannot do yet on any host, and what does not work without it:
 "
         .to_owned()
-            + &lacks.collect::<Vec<_>>().concat();
+            + &lacks(ebpf::LACKS, 16)
+            + of_nftables
+            + &lacks(nftables::LACKS, 0);
         assert_eq!(check.to_text(), expected);
         let json: serde_json::Value = serde_json::from_str(&check.to_json()).unwrap();
         assert_eq!(json["usable"], false);

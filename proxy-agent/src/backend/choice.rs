@@ -75,6 +75,37 @@ impl Mode {
     }
 }
 
+/// What led to a choice, for programs: for people there is the reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The mode names it.
+    Named,
+    /// It is the first in order that this host supports.
+    First,
+    /// Services need what the one before lacks.
+    Needed,
+    /// The one before turned out to be of no use on this host.
+    Instead,
+    /// Nothing is programmed here.
+    Nothing,
+}
+
+impl Cause {
+    /// Those of a backend.
+    pub const ALL: [Self; 4] = [Self::Named, Self::First, Self::Needed, Self::Instead];
+
+    /// The name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Named => "named",
+            Self::First => "first",
+            Self::Needed => "needed",
+            Self::Instead => "instead",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
 /// A backend, and why it is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refused {
@@ -93,6 +124,9 @@ pub struct Choice {
     pub backend: &'static str,
     /// Why this one.
     pub reason: String,
+    /// The same for metrics.
+    #[serde(skip)]
+    pub cause: Cause,
     /// What it cannot do.
     #[serde(serialize_with = "capabilities")]
     pub lacks: &'static [Capability],
@@ -102,11 +136,17 @@ pub struct Choice {
 
 impl Choice {
     /// The choice of `kind`.
-    pub fn of(mode: Mode, kind: BackendKind, reason: String, refused: Vec<Refused>) -> Self {
+    pub fn of(
+        mode: Mode,
+        kind: BackendKind,
+        (cause, reason): (Cause, String),
+        refused: Vec<Refused>,
+    ) -> Self {
         Self {
             mode: mode.as_str(),
             backend: kind.as_str(),
             reason,
+            cause,
             lacks: kind.lacks(),
             refused,
         }
@@ -131,7 +171,8 @@ pub fn choose(
 ) -> Result<(Choice, Vec<BackendKind>), NoBackend> {
     if let Some(kind) = mode.only() {
         let reason = format!("mode {kind} names it", kind = kind.as_str());
-        return Ok((Choice::of(mode, kind, reason, Vec::new()), vec![kind]));
+        let choice = Choice::of(mode, kind, (Cause::Named, reason), Vec::new());
+        return Ok((choice, vec![kind]));
     }
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for &kind in order {
@@ -143,10 +184,6 @@ pub fn choose(
             }),
         }
     }
-    refused.extend(NOT_YET.map(|backend| Refused {
-        backend,
-        reason: NOT_PART.to_owned(),
-    }));
     let Some(&first) = usable.first() else {
         return Err(NoBackend(refused));
     };
@@ -158,7 +195,8 @@ pub fn choose(
         Mode::Auto | Mode::Only(_) => String::new(),
     };
     let reason = format!("{why}the first that this host supports; what Services need decides");
-    Ok((Choice::of(mode, first, reason, refused), usable))
+    let choice = Choice::of(mode, first, (Cause::First, reason), refused);
+    Ok((choice, usable))
 }
 
 /// What a backend cannot do, for programs.
@@ -190,7 +228,7 @@ pub(crate) fn lacking(lacks: &'static [Capability]) -> Choice {
         ..Choice::of(
             Mode::Only(kind),
             kind,
-            "mode ebpf names it".to_owned(),
+            (Cause::Named, "mode ebpf names it".to_owned()),
             vec![],
         )
     }
@@ -202,6 +240,7 @@ pub(crate) fn lacking_alone(lacks: &'static [Capability], refusal: &str) -> Choi
     Choice {
         mode: "auto",
         reason: "the only one".to_owned(),
+        cause: Cause::First,
         refused: vec![Refused {
             backend: "nftables",
             reason: refusal.to_owned(),
@@ -260,28 +299,23 @@ mod tests {
         let probe = |kind| (kind == Ebpf).then(|| "this host lacks: BPF".to_owned());
         let (choice, _) = choose(Mode::Unset, &BackendKind::ALL, probe).unwrap();
         let json = serde_json::to_value(&choice).unwrap();
-        let not_part = |backend| serde_json::json!({"backend": backend, "reason": NOT_PART});
         let expected = serde_json::json!({
             "mode": "auto", "backend": "nftables",
             "reason": "no mode is set, so as in mode auto: the first that this host supports; \
                        what Services need decides",
-            "lacks": [],
-            "refused": [
-                {"backend": "ebpf", "reason": "this host lacks: BPF"},
-                not_part("iptables"), not_part("ipvs"), not_part("windows"),
-            ],
+            "lacks": [{
+                "capability": "loopback-node-ports",
+                "without": Capability::LoopbackNodePorts.without(),
+            }],
+            // Not what this version has for no host: that is no news at any start.
+            "refused": [{"backend": "ebpf", "reason": "this host lacks: BPF"}],
         });
         assert_eq!(json, expected);
         let error = choose(Mode::Auto, &BackendKind::ALL, |_| {
             Some("too old".to_owned())
         });
         let error = error.unwrap_err().to_string();
-        for part in [
-            "ebpf: too old",
-            "nftables: too old",
-            "ipvs: not part",
-            "check",
-        ] {
+        for part in ["ebpf: too old", "nftables: too old", "check"] {
             assert!(error.contains(part), "{error}");
         }
     }

@@ -55,8 +55,9 @@ pub const TABLE: &str = "culvert";
 #[cfg(target_os = "linux")]
 pub const KEPT: &str = "culvert-connections";
 
-/// What packet rules cannot do: nothing of what a Service can ask for.
-pub const LACKS: &[Capability] = &[];
+/// What packet rules cannot do: a packet to a loopback address cannot be led elsewhere without opening
+/// the node to its neighbours (CVE-2020-8558).
+pub const LACKS: &[Capability] = &[Capability::LoopbackNodePorts];
 
 /// The bit of the packet mark that kube-proxy uses as well unless told otherwise.
 pub const MASQUERADE_BIT: u8 = 14;

@@ -5,7 +5,7 @@ use proxy_model::{
     Backend, Capability, ChangeSet, Difference, NodeState, RepairReport, SyncError, SyncReport,
 };
 
-use super::choice::Choice;
+use super::choice::{Cause, Choice};
 
 /// The name, as `state` and metrics have it.
 const NAME: &str = "none";
@@ -23,6 +23,7 @@ pub fn choice() -> Choice {
         mode: NAME,
         backend: NAME,
         reason: "a brain programs nothing itself: backends elsewhere do".to_owned(),
+        cause: Cause::Nothing,
         lacks: &[],
         refused: Vec::new(),
     }

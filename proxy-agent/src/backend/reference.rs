@@ -13,7 +13,7 @@ pub fn backends() -> String {
          <!-- Generated from the code by `cargo xtask docs`; do not edit. -->\n\n\
          A backend turns what Services need into objects of the kernel. `--proxy-mode` names the \
          one that serves, or leaves it to the agent: `auto` takes them in the order of this page, \
-         or of `--backend-order`, and refuses one that lacks what a Service needs.\n\n\
+         or of `--backend-order`, and goes over to the next one where a Service needs what it lacks.\n\n\
          `proxy-agent check` says which of them this host supports, `proxy-agent state` which one \
          serves, why, and which Services need what it lacks. What each does to a packet is what \
          [docs/semantics.md](../semantics.md) says; `proxy-agent render --backend NAME` prints what \
@@ -31,7 +31,8 @@ pub fn backends() -> String {
     }
     page.push_str(
         "\n## What they can do\n\nWhere a backend lacks something, the rest of a Service is served \
-         all the same, as the last column says.\n\n",
+         all the same, as the last column says. What decides nothing is told, and is no reason to \
+         use another backend: none has it that does the rest.\n\n",
     );
     let names: Vec<String> = BackendKind::ALL
         .iter()
@@ -40,7 +41,7 @@ pub fn backends() -> String {
     let names = names.iter().map(String::as_str);
     let columns: Vec<&str> = std::iter::once("capability")
         .chain(names)
-        .chain(["without it"])
+        .chain(["decides", "without it"])
         .collect();
     heads(&mut page, &columns);
     for capability in Capability::ALL {
@@ -51,10 +52,11 @@ pub fn backends() -> String {
                 "yes"
             }
         };
+        let decides = if capability.decides() { "yes" } else { "no" };
         let name = format!("`{capability}`");
         let cells: Vec<&str> = std::iter::once(name.as_str())
             .chain(BackendKind::ALL.iter().map(has))
-            .chain([capability.without()])
+            .chain([decides, capability.without()])
             .collect();
         row(&mut page, &cells);
     }

@@ -34,6 +34,9 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// Print the version
+    #[arg(short = 'V', long)]
+    pub version: bool,
     /// Arguments of `run`, when no subcommand is given.
     #[command(flatten)]
     pub run: RunArgs,
@@ -124,7 +127,8 @@ pub struct RunArgs {
     #[arg(long = "map-size", value_name = "NAME=ENTRIES")]
     pub map_sizes: Vec<String>,
 
-    /// Log a line for every decision of the kernel programs; costs time on every connect
+    /// Log a line for every call that the programs of the eBPF backend lead to an endpoint or refuse,
+    /// none for those that they leave alone; costs time on every connect
     #[arg(long)]
     pub kernel_log: bool,
 }

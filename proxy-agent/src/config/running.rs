@@ -10,6 +10,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use proxy_common::names::MAPS;
 use proxy_model::NodePortSelection;
+use serde_json::Value;
 
 pub use self::{
     node_api::{Brain, Listen},
@@ -188,6 +189,7 @@ impl Prepared {
         } else {
             notes(&settings.node_ports)
         };
+        let configuration = in_effect(&settings, &self.node, &source);
         let notices = settings.notices.iter().map(ToString::to_string);
         let warnings = notices.chain(self.warnings).collect();
         Ok(Agent {
@@ -202,13 +204,34 @@ impl Prepared {
                 healthz: settings.healthz,
                 metrics: settings.metrics,
                 hard_fail: settings.hard_fail,
-                configuration: settings.effective,
+                configuration,
             },
             oom_score_adj: settings.oom_score_adj,
             notes,
             warnings,
         })
     }
+}
+
+/// Every field as it is in effect: what was found out, or given by a flag that stands for no field,
+/// included. What is not honoured is as it was written.
+fn in_effect(settings: &Settings, node: &str, source: &Source) -> Value {
+    let mut all = settings.effective.clone();
+    all["mode"] = settings.mode.as_str().into();
+    // The name is the brain's where one is followed, and so is where NodePorts answer.
+    if !source.is_brain() {
+        all["hostnameOverride"] = node.into();
+        if settings.node_ports == NodePortSelection::Primary {
+            all["nodePortAddresses"] = vec!["primary"].into();
+        }
+    }
+    let kubeconfig = match source {
+        Source::ApiServer { kubeconfig, .. } => kubeconfig.as_deref(),
+        Source::Manifests(_) | Source::Brain(_) => None,
+    };
+    let kubeconfig = kubeconfig.map(|path| path.display().to_string());
+    all["clientConnection"]["kubeconfig"] = kubeconfig.unwrap_or_default().into();
+    all
 }
 
 /// kube-proxy says this at start, too.

@@ -20,14 +20,17 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
-use std::io;
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use netlink_packet_core::DecodeError;
 use proxy_model::IpFamily;
 use thiserror::Error;
 
 pub use self::{
-    cleaner::Cleaner,
+    cleaner::{Cleaner, Observer},
     expected::Expected,
     flow::Flow,
     standing::{gone, needs_cleaning},
@@ -48,6 +51,10 @@ pub struct Cleaned {
     pub deleted_v4: usize,
     /// IPv6 flows that were removed.
     pub deleted_v6: usize,
+    /// How long that took for IPv4; `None` if there was nothing to look for.
+    pub took_v4: Option<Duration>,
+    /// The same for IPv6.
+    pub took_v6: Option<Duration>,
 }
 
 impl Cleaned {
@@ -99,6 +106,7 @@ pub fn clean(expected: &Expected) -> Result<Cleaned, ConntrackError> {
         if !expected.names(family) {
             continue;
         }
+        let began = Instant::now();
         let mut removal = Removal::open(family)?;
         for _ in 0..READINGS {
             let whole = dump::each(Wanted::Protocol(family, UDP), |flow, identity| {
@@ -113,10 +121,11 @@ pub fn clean(expected: &Expected) -> Result<Cleaned, ConntrackError> {
                 break;
             }
         }
-        *match family {
-            IpFamily::V4 => &mut cleaned.deleted_v4,
-            IpFamily::V6 => &mut cleaned.deleted_v6,
-        } = removal.removed();
+        let (deleted, took) = match family {
+            IpFamily::V4 => (&mut cleaned.deleted_v4, &mut cleaned.took_v4),
+            IpFamily::V6 => (&mut cleaned.deleted_v6, &mut cleaned.took_v6),
+        };
+        (*deleted, *took) = (removal.removed(), Some(began.elapsed()));
     }
     Ok(cleaned)
 }

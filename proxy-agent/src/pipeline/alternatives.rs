@@ -1,16 +1,17 @@
 //! What may take the place of the backend. The pipeline decides when; which there are and how they
 //! are opened, it does not know.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
-use proxy_model::{Backend, Capability, NodeState};
+use proxy_model::{Backend, Capability, NodeState, ServicePortKey};
 
 use crate::backend::choice::Choice;
 
 /// The backends that an agent may use.
 pub trait Alternatives: Send {
-    /// One that is not in use, and lacks none of `needs`. Opened; nothing leads to it yet.
-    fn better(&mut self, needs: &[Capability]) -> Option<Box<dyn Backend>>;
+    /// One that is not in use, and lacks nothing of what Services need and what decides. Opened;
+    /// nothing leads to it yet.
+    fn better(&mut self, wanting: Wanting) -> Option<Box<dyn Backend>>;
 
     /// The backend in use can never serve on this host, for `reason`: it is not used again. The next
     /// one that can be used, opened; the error says of every one why it cannot, and what to do.
@@ -21,11 +22,42 @@ pub trait Alternatives: Send {
     fn serves(&mut self, name: &str) -> Option<Choice>;
 }
 
-/// All that Services of `state` need of a backend.
+/// Why another backend is looked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wanting {
+    /// All that Services need and what decides.
+    pub needs: Vec<Capability>,
+    /// What of it the backend in use lacks.
+    pub missing: Vec<Capability>,
+    /// Service ports that miss it, the first few.
+    pub services: Vec<ServicePortKey>,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl fmt::Display for Wanting {
+    /// `shop/web/TCP/IPv4 and 3 more need external-traffic, sctp`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |all: &[ServicePortKey]| -> Vec<String> {
+            all.iter().map(ToString::to_string).collect()
+        };
+        f.write_str(&names(&self.services).join(", "))?;
+        match self.count.saturating_sub(self.services.len()) {
+            0 if self.count == 1 => f.write_str(" needs ")?,
+            0 => f.write_str(" need ")?,
+            more => write!(f, " and {more} more need ")?,
+        }
+        let missing: Vec<_> = self.missing.iter().map(|one| one.as_str()).collect();
+        f.write_str(&missing.join(", "))
+    }
+}
+
+/// All that Services of `state` need of a backend, and that decides which one serves.
 pub(super) fn needs(state: &NodeState) -> Vec<Capability> {
     let services = state.services.iter();
     let needs: BTreeSet<_> = services
-        .flat_map(|(key, service)| service.needs(key))
+        .flat_map(|(key, service)| state.needs(key, service))
+        .filter(|capability| capability.decides())
         .collect();
     needs.into_iter().collect()
 }

@@ -3,21 +3,26 @@
 
 use std::collections::BTreeMap;
 
-use proxy_model::{Capability, Change, ServicePortKey};
+use proxy_model::{Capability, Change, IpFamily, NodeState, ServicePortKey};
 
-use super::told::News;
+use super::{alternatives::Wanting, told::News};
 
 /// More news of one kind about one capability than this are summed up: ten thousand NodePorts must
 /// not give ten thousand lines at start.
 const TOLD_ONE_BY_ONE: usize = 20;
 
+/// Of Service ports that miss something that decides, as many are named.
+const NAMED: usize = 3;
+
 /// What is missing, by Service port and in sum.
 #[derive(Debug)]
 pub struct Gaps {
     lacks: &'static [Capability],
-    /// In the order of `lacks`; no empty entries.
+    /// In the order of [`Capability::ALL`]; no empty entries.
     missing: BTreeMap<ServicePortKey, Vec<Capability>>,
     counts: BTreeMap<Capability, usize>,
+    /// In which families NodePorts answer on loopback addresses: every one of them needs that.
+    loopback: Vec<IpFamily>,
 }
 
 impl Gaps {
@@ -27,51 +32,94 @@ impl Gaps {
             lacks,
             missing: BTreeMap::new(),
             counts: Capability::ALL.map(|capability| (capability, 0)).into(),
+            loopback: Vec::new(),
         }
     }
 
-    /// Follows changes of the state. Returns what the log must be told.
-    pub fn take(&mut self, changes: &[Change]) -> Vec<News> {
+    /// Follows `changes`, which lead to `state`. Returns what the log must be told.
+    pub fn take(&mut self, state: &NodeState, changes: &[Change]) -> Vec<News> {
+        let loopback: Vec<_> = state.loopback_node_ports().collect();
+        if loopback != self.loopback {
+            self.loopback = loopback;
+            return self.look_at_all(state);
+        }
         let (mut opened, mut closed) = (Vec::new(), Vec::new());
         for change in changes {
             let key = change.key();
-            let now: Vec<_> = match change {
-                Change::Upsert { state, .. } => state.missing(key, self.lacks).collect(),
+            let now = match change {
+                Change::Upsert { state: service, .. } => {
+                    state.missing(key, service, self.lacks).collect()
+                }
                 Change::Delete { .. } => Vec::new(),
             };
-            let before = if now.is_empty() {
-                self.missing.remove(key)
-            } else {
-                self.missing.insert(key.clone(), now.clone())
-            };
-            let before = before.unwrap_or_default();
-            let new = now.iter().filter(|one| !before.contains(one));
-            opened.extend(new.map(|&capability| (capability, key)));
-            let old = before.iter().filter(|one| !now.contains(one));
-            closed.extend(old.map(|&capability| (capability, key)));
+            self.replace(key, now, &mut opened, &mut closed);
         }
-        for (capability, _) in &opened {
-            *self.counts.entry(*capability).or_default() += 1;
+        self.told(&opened, &closed)
+    }
+
+    /// Another backend serves `state`, which lacks `lacks`. Returns what the log must be told.
+    pub fn change_backend(&mut self, lacks: &'static [Capability], state: &NodeState) -> Vec<News> {
+        self.lacks = lacks;
+        self.look_at_all(state)
+    }
+
+    fn look_at_all(&mut self, state: &NodeState) -> Vec<News> {
+        let (mut opened, mut closed) = (Vec::new(), Vec::new());
+        let gone: Vec<_> = self.missing.keys().cloned().collect();
+        for key in gone.iter().filter(|key| !state.services.contains_key(*key)) {
+            self.replace(key, Vec::new(), &mut opened, &mut closed);
         }
-        for (capability, _) in &closed {
-            *self.counts.entry(*capability).or_default() -= 1;
+        for (key, service) in &state.services {
+            let now = state.missing(key, service, self.lacks).collect();
+            self.replace(key, now, &mut opened, &mut closed);
         }
-        let mut news = self.told(&opened, News::Gap, News::Gaps);
-        news.extend(self.told(&closed, News::GapClosed, News::GapsClosed));
+        self.told(&opened, &closed)
+    }
+
+    fn replace(
+        &mut self,
+        key: &ServicePortKey,
+        now: Vec<Capability>,
+        opened: &mut Vec<(Capability, ServicePortKey)>,
+        closed: &mut Vec<(Capability, ServicePortKey)>,
+    ) {
+        let before = if now.is_empty() {
+            self.missing.remove(key)
+        } else {
+            self.missing.insert(key.clone(), now.clone())
+        };
+        let before = before.unwrap_or_default();
+        for &capability in now.iter().filter(|one| !before.contains(one)) {
+            opened.push((capability, key.clone()));
+            *self.counts.entry(capability).or_default() += 1;
+        }
+        for &capability in before.iter().filter(|one| !now.contains(one)) {
+            closed.push((capability, key.clone()));
+            *self.counts.entry(capability).or_default() -= 1;
+        }
+    }
+
+    fn told(
+        &self,
+        opened: &[(Capability, ServicePortKey)],
+        closed: &[(Capability, ServicePortKey)],
+    ) -> Vec<News> {
+        let mut news = self.told_of(opened, News::Gap, News::Gaps);
+        news.extend(self.told_of(closed, News::GapClosed, News::GapsClosed));
         news
     }
 
     /// Each by itself while they are few.
-    fn told(
+    fn told_of(
         &self,
-        gaps: &[(Capability, &ServicePortKey)],
+        gaps: &[(Capability, ServicePortKey)],
         one: fn(Capability, ServicePortKey) -> News,
         many: fn(ManyGaps) -> News,
     ) -> Vec<News> {
         let mut news = Vec::new();
-        for &capability in self.lacks {
+        for capability in Capability::ALL {
             let keys = gaps.iter().filter(|(of, _)| *of == capability);
-            let keys: Vec<_> = keys.map(|(_, key)| (*key).clone()).collect();
+            let keys: Vec<_> = keys.map(|(_, key)| key.clone()).collect();
             if keys.len() > TOLD_ONE_BY_ONE {
                 news.push(many(ManyGaps {
                     capability,
@@ -85,9 +133,28 @@ impl Gaps {
         news
     }
 
-    /// Whether the backend does all that Service ports need.
-    pub fn is_empty(&self) -> bool {
-        self.missing.is_empty()
+    /// Whether the backend does all that Service ports need, and that another one might do.
+    pub fn suffice(&self) -> bool {
+        self.decisive().next().is_none()
+    }
+
+    /// What is missing that another backend might have.
+    fn decisive(&self) -> impl Iterator<Item = Capability> {
+        let all = Capability::ALL.into_iter();
+        all.filter(|one| one.decides() && self.count(*one) > 0)
+    }
+
+    /// Why another backend is wanted, for all that Services need.
+    pub fn wanting(&self, needs: Vec<Capability>) -> Wanting {
+        let decides =
+            |(_, missing): &(_, &Vec<Capability>)| missing.iter().any(|one| one.decides());
+        let keys = || self.missing.iter().filter(decides).map(|(key, _)| key);
+        Wanting {
+            needs,
+            missing: self.decisive().collect(),
+            services: keys().take(NAMED).cloned().collect(),
+            count: keys().count(),
+        }
     }
 
     /// How many Service ports miss `capability`.
@@ -155,6 +222,23 @@ mod tests {
         Change::Delete { key }
     }
 
+    /// What the node itself says, with NodePorts on these addresses, and the Services of `changes`.
+    fn state(addresses: &[&str], changes: &[Change]) -> NodeState {
+        let service = |change: &Change| match change {
+            Change::Upsert { key, state } => (key.clone(), Arc::clone(state)),
+            Change::Delete { key } => panic!("{key} is no more"),
+        };
+        NodeState {
+            node_port_addresses: addresses.iter().map(|one| one.parse().unwrap()).collect(),
+            services: changes.iter().map(service).collect(),
+            ..NodeState::default()
+        }
+    }
+
+    fn none() -> NodeState {
+        NodeState::default()
+    }
+
     fn told(news: Vec<News>) -> Vec<String> {
         let line = |one| match one {
             News::Gap(capability, key) => format!("+{capability} {key}"),
@@ -191,13 +275,13 @@ mod tests {
                 vec!["-external-traffic shop/sig/SCTP/IPv4".to_owned()],
             ),
         ] {
-            assert_eq!(told(gaps.take(&changes)), expected);
+            assert_eq!(told(gaps.take(&none(), &changes)), expected);
         }
         assert_eq!(gaps.count(Capability::Sctp), 1);
         assert_eq!(gaps.count(Capability::ExternalTraffic), 0);
-        assert!(!gaps.is_empty());
-        gaps.take(&[delete("sig", Sctp)]);
-        assert!(gaps.is_empty());
+        assert!(!gaps.suffice());
+        gaps.take(&none(), &[delete("sig", Sctp)]);
+        assert!(gaps.suffice());
     }
 
     #[test]
@@ -206,14 +290,79 @@ mod tests {
         let name = |number: usize| format!("s{number:05}");
         let up = |number| upsert(&name(number), Protocol::Tcp, FrontendKind::NodePort);
         let changes: Vec<_> = (0..10_000).map(up).collect();
-        let news = gaps.take(&changes);
+        let news = gaps.take(&none(), &changes);
         assert_eq!(told(news), ["+external-traffic 10000/10000"]);
         // A single one is told by itself, however many there are.
-        assert_eq!(gaps.take(&[up(10_000)]).len(), 1);
+        assert_eq!(gaps.take(&none(), &[up(10_000)]).len(), 1);
         let changes: Vec<_> = (0..21)
             .map(|number| delete(&name(number), Protocol::Tcp))
             .collect();
-        assert_eq!(told(gaps.take(&changes)), ["-external-traffic 21/9980"]);
+        assert_eq!(
+            told(gaps.take(&none(), &changes)),
+            ["-external-traffic 21/9980"]
+        );
         assert_eq!(gaps.count(Capability::ExternalTraffic), 9_980);
+    }
+
+    #[test]
+    fn a_change_of_backend_closes_the_gaps_of_the_one_before() {
+        use FrontendKind::{ClusterIp, NodePort};
+        use Protocol::{Sctp, Tcp};
+        let changes = [
+            upsert("sig", Sctp, ClusterIp),
+            upsert("web", Tcp, NodePort),
+            upsert("none", Tcp, ClusterIp),
+        ];
+        let state = state(&["127.0.0.1", "192.0.2.1"], &changes);
+        let mut gaps = Gaps::new(LACKS);
+        gaps.take(&state, &changes);
+        let wanting = gaps.wanting(vec![Capability::Sctp]);
+        assert_eq!(
+            wanting.to_string(),
+            "shop/sig/SCTP/IPv4, shop/web/TCP/IPv4 need sctp, external-traffic"
+        );
+        let news = gaps.change_backend(&[Capability::LoopbackNodePorts], &state);
+        assert_eq!(
+            told(news),
+            [
+                "+loopback-node-ports shop/web/TCP/IPv4",
+                "-sctp shop/sig/SCTP/IPv4",
+                "-external-traffic shop/web/TCP/IPv4",
+            ]
+        );
+        // It is told, and no other backend would do it.
+        assert!(gaps.suffice());
+        assert_eq!(gaps.count(Capability::LoopbackNodePorts), 1);
+    }
+
+    #[test]
+    fn node_ports_need_loopback_addresses_where_they_answer_there() {
+        let mut gaps = Gaps::new(&[Capability::LoopbackNodePorts]);
+        let changes = [upsert("web", Protocol::Tcp, FrontendKind::NodePort)];
+        let gap = "loopback-node-ports shop/web/TCP/IPv4";
+        for (addresses, expected) in [
+            (&["192.0.2.1"][..], vec![]),
+            (&["192.0.2.1", "::1"], vec![]),
+            (&["127.0.0.1", "192.0.2.1"], vec![format!("+{gap}")]),
+            (&["127.0.0.1"], vec![]),
+            (&["192.0.2.1"], vec![format!("-{gap}")]),
+        ] {
+            // After the first time, nothing changes but where NodePorts answer.
+            let news = gaps.take(&state(addresses, &changes), &changes);
+            assert_eq!(told(news), expected, "{addresses:?}");
+        }
+    }
+
+    #[test]
+    fn of_many_that_want_another_backend_a_few_are_named() {
+        let up = |name| upsert(name, Protocol::Tcp, FrontendKind::NodePort);
+        let mut gaps = Gaps::new(LACKS);
+        gaps.take(&none(), &[up("a")]);
+        let text = |gaps: &Gaps| gaps.wanting(vec![]).to_string();
+        assert_eq!(text(&gaps), "shop/a/TCP/IPv4 needs external-traffic");
+        gaps.take(&none(), &["b", "c", "d", "e"].map(up));
+        let expected = "shop/a/TCP/IPv4, shop/b/TCP/IPv4, shop/c/TCP/IPv4 and 2 more need \
+                        external-traffic";
+        assert_eq!(text(&gaps), expected);
     }
 }

@@ -5,21 +5,31 @@ use std::time::Duration;
 
 use proxy_model::{Change, ChangeSet, Difference, ServicePortKey};
 
-use super::{gaps::ManyGaps, told::News};
-use crate::logging::milliseconds;
+use super::{gaps::ManyGaps, summary::Synced, told::News};
+use crate::logging::{list, milliseconds};
 
 /// A change is in force.
-pub(super) fn synced(change: &ChangeSet, writes: usize, services: usize, took: Duration) {
-    let is_delete = |one: &&Change| matches!(one, Change::Delete { .. });
-    let deleted = change.changes.iter().filter(is_delete).count();
-    tracing::info!(
-        upserted = change.changes.len() - deleted,
-        deleted,
-        writes,
+pub(super) fn synced(synced: &Synced, change: &ChangeSet, services: usize, took: Duration) {
+    tracing::debug!(
+        upserted = synced.upserted,
+        deleted = synced.deleted,
+        writes = synced.writes,
         services,
         changed = %first(change.changes.iter().map(Change::key)),
         duration_ms = milliseconds(took),
         "synced"
+    );
+}
+
+/// Changes came into force since this was last said.
+pub(super) fn summary(synced: &Synced, services: usize) {
+    tracing::info!(
+        syncs = synced.syncs,
+        upserted = synced.upserted,
+        deleted = synced.deleted,
+        writes = synced.writes,
+        services,
+        "changes in force"
     );
 }
 
@@ -110,13 +120,8 @@ pub(super) fn news(news: Vec<News>) {
     }
 }
 
-/// Names Service ports, the first few.
-fn first<'a>(keys: impl ExactSizeIterator<Item = &'a ServicePortKey>) -> String {
+/// Names Service ports, the first few. How many there are is told beside it.
+fn first<'a>(keys: impl Iterator<Item = &'a ServicePortKey>) -> String {
     const SHOWN: usize = 3;
-    let more = keys.len().saturating_sub(SHOWN);
-    let mut names: Vec<_> = keys.take(SHOWN).map(ToString::to_string).collect();
-    if more > 0 {
-        names.push(format!("and {more} more"));
-    }
-    names.join(", ")
+    list(keys.take(SHOWN))
 }

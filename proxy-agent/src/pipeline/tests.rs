@@ -202,6 +202,7 @@ fn start_log() {
     START.call_once(|| {
         let subscriber = tracing_subscriber::fmt()
             .json()
+            .with_max_level(tracing::Level::DEBUG)
             .with_writer(|| OwnLog)
             .finish();
         tracing::subscriber::set_global_default(subscriber).unwrap();
@@ -246,7 +247,7 @@ fn a_service_that_fails_is_logged_once_and_once_more_when_it_works() {
         logged(|| assert_eq!(pipeline.take(events).unwrap(), None))
     };
     let fails = "ERROR|service not programmed|shop/a/TCP/IPv4|SLOTS is full";
-    let synced = "INFO|synced";
+    let synced = "DEBUG|synced";
     assert_eq!(advance(vec![upsert("a", 1)], true), [fails]);
     assert_eq!(advance(vec![upsert("b", 2)], true), [synced]);
     let works = "INFO|service programmed|shop/a/TCP/IPv4";
@@ -277,7 +278,7 @@ fn diagnostics_are_logged_when_they_come_and_go_even_if_nothing_is_synced() {
     assert_eq!(advance(diagnosed(&["odd"])), [odd]);
     fake.calls();
     assert_eq!(advance(diagnosed(&["odd"])), [""; 0]);
-    assert_eq!(advance(vec![upsert("b", 2)]), ["INFO|synced"]);
+    assert_eq!(advance(vec![upsert("b", 2)]), ["DEBUG|synced"]);
     let strange = "WARN|diagnostic|Service shop/a|spec.type|strange";
     assert_eq!(advance(diagnosed(&["odd", "strange"])), [strange]);
     let resolved = "INFO|diagnostic resolved|Service shop/a|spec.type|odd";

@@ -10,7 +10,7 @@ use super::{
     clients::{self, Api, ApiFacts},
     json, missing, text,
 };
-use crate::{backend::choice::Choice, cluster::Stale};
+use crate::{backend::choice::Choice, cluster::Stale, own_node::Missing};
 
 /// Facts about a running agent. Documented in `docs/state-json.md`; fields are only ever added.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,6 +28,8 @@ pub struct AgentFacts {
     pub stale: Option<Stale>,
     /// Whether the source has told everything once.
     pub synced: bool,
+    /// That no node of the cluster has this node's name; `null` if one has.
+    pub node_missing: Option<Missing>,
     /// Whether the state is in force, as far as the agent knows.
     pub in_force: bool,
     /// How often the state in force changed since the agent started.
@@ -56,6 +58,7 @@ impl AgentFacts {
             source: "manifests".to_owned(),
             stale: None,
             synced: true,
+            node_missing: None,
             in_force: true,
             revision: 3,
             events: 70,
@@ -126,6 +129,9 @@ pub fn agent_to_text(state: &NodeState, agent: &AgentFacts) -> String {
     }
     line(&mut text, "");
     line(&mut text, &summary(agent));
+    if let Some(missing) = &agent.node_missing {
+        line(&mut text, &format!("NODE NOT FOUND: {}", missing.text));
+    }
     for one in &agent.not_programmed {
         line(
             &mut text,

@@ -103,7 +103,7 @@ fn missing(state: &NodeState, lacks: &[Capability]) -> BTreeMap<&'static str, us
         return counts;
     }
     for (key, service) in &state.services {
-        for capability in service.missing(key, lacks) {
+        for capability in state.missing(key, service, lacks) {
             *counts.entry(capability.as_str()).or_default() += 1;
         }
     }

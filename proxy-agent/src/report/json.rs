@@ -171,7 +171,7 @@ impl<'a> State<'a> {
     pub fn with_missing(state: &'a NodeState, lacks: &[Capability]) -> Self {
         let mut report = Self::of(state);
         for ((key, service), report) in state.services.iter().zip(&mut report.services) {
-            let missing = service.missing(key, lacks).map(Capability::as_str);
+            let missing = state.missing(key, service, lacks).map(Capability::as_str);
             report.missing = Some(missing.collect());
         }
         report

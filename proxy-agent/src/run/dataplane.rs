@@ -4,7 +4,7 @@
 
 mod opening;
 
-use proxy_model::{Backend, Capability};
+use proxy_model::Backend;
 
 pub use self::opening::open;
 use super::{
@@ -14,14 +14,16 @@ use super::{
 use crate::{
     backend::{
         check,
-        choice::{BackendKind, Choice, Mode, NoBackend, Refused, choose},
+        choice::{BackendKind, Cause, Choice, Mode, NoBackend, Refused, choose},
         ebpf::{self, EbpfBackend, OpenError},
         nftables::{self, NftablesBackend},
         none,
     },
     config::Run,
     kernel_log,
-    pipeline::{Alternatives, Demand},
+    logging::list,
+    netfilter::conntrack,
+    pipeline::{Alternatives, Demand, Wanting},
 };
 
 /// A backend that is open, and what is to be known of it.
@@ -55,6 +57,7 @@ impl Dataplane {
     /// passes ([`OpenError::Later`]) is an error up to the last try. Blocks; needs a runtime.
     fn open(
         config: &Run,
+        conntrack: conntrack::Observer,
         (choice, usable): (Choice, Vec<BackendKind>),
         last_try: bool,
     ) -> Result<Self, RunError> {
@@ -70,9 +73,11 @@ impl Dataplane {
         let mut others = Others {
             ebpf: config.ebpf.clone(),
             nftables: config.nftables,
+            conntrack,
             mode: config.mode,
             succession,
             choice,
+            wanting: Wanting::default(),
             untold: false,
             usable,
         };
@@ -94,7 +99,7 @@ impl Dataplane {
         for refused in &self.choice.refused {
             tell_refused(refused.backend, &refused.reason);
         }
-        tell(&self.choice);
+        tell(&self.choice, &Wanting::default());
     }
 }
 
@@ -102,13 +107,15 @@ fn tell_refused(backend: &str, reason: &str) {
     tracing::info!(backend, reason, "backend refused");
 }
 
-fn tell(choice: &Choice) {
-    let lacks: Vec<_> = choice.lacks.iter().map(|one| one.as_str()).collect();
+/// `wanting` is why it takes the place of another one, where Services are why.
+fn tell(choice: &Choice, wanting: &Wanting) {
     tracing::info!(
         backend = choice.backend,
         mode = choice.mode,
         reason = choice.reason,
-        lacks = lacks.join(", "),
+        lacks = %list(choice.lacks),
+        services = %list(&wanting.services),
+        capabilities = %list(&wanting.missing),
         "backend chosen"
     );
 }
@@ -125,10 +132,14 @@ pub fn choose_backend(config: &Run) -> Result<(Choice, Vec<BackendKind>), NoBack
 struct Others {
     ebpf: ebpf::Options,
     nftables: nftables::Options,
+    /// Hears of flows that are removed.
+    conntrack: conntrack::Observer,
     mode: Mode,
     /// Takes away what others left.
     succession: Succession,
     choice: Choice,
+    /// Why another one was opened last.
+    wanting: Wanting,
     /// The choice was made after the start was told of, and the log was not told yet.
     untold: bool,
     /// In the order of preference.
@@ -153,7 +164,10 @@ impl Others {
                 }
                 Ok(Box::new(backend))
             }
-            BackendKind::Nftables => Ok(Box::new(NftablesBackend::open(self.nftables)?)),
+            BackendKind::Nftables => {
+                let backend = NftablesBackend::open(self.nftables)?;
+                Ok(Box::new(backend.observed_by(self.conntrack.clone())))
+            }
         }
     }
 
@@ -193,7 +207,8 @@ impl Others {
             match self.open(next) {
                 Ok(backend) => {
                     let reason = format!("{} cannot be used on this host", first.as_str());
-                    self.choice = Choice::of(self.mode, next, reason, refused);
+                    let why = (Cause::Instead, reason);
+                    self.choice = Choice::of(self.mode, next, why, refused);
                     self.untold = true;
                     return Ok(backend);
                 }
@@ -204,10 +219,12 @@ impl Others {
 }
 
 impl Alternatives for Others {
-    fn better(&mut self, needs: &[Capability]) -> Option<Box<dyn Backend>> {
+    fn better(&mut self, wanting: Wanting) -> Option<Box<dyn Backend>> {
         let now = self.kind();
+        self.wanting = wanting;
         for kind in self.usable.clone() {
-            if kind == now || needs.iter().any(|need| kind.lacks().contains(need)) {
+            let lacks = |need| kind.lacks().contains(need);
+            if kind == now || self.wanting.needs.iter().any(lacks) {
                 continue;
             }
             match self.open(kind) {
@@ -242,14 +259,16 @@ impl Alternatives for Others {
         let untold = std::mem::take(&mut self.untold);
         if serving == now {
             return untold.then(|| {
-                tell(&self.choice);
+                tell(&self.choice, &Wanting::default());
                 self.choice.clone()
             });
         }
-        let reason = format!("Services need what {} cannot do", now.as_str());
+        let wanting = std::mem::take(&mut self.wanting);
+        let reason = format!("{wanting}, which {} cannot do", now.as_str());
         let refused = std::mem::take(&mut self.choice.refused);
-        self.choice = Choice::of(self.mode, serving, reason, refused);
-        tell(&self.choice);
+        let why = (Cause::Needed, reason);
+        self.choice = Choice::of(self.mode, serving, why, refused);
+        tell(&self.choice, &wanting);
         Some(self.choice.clone())
     }
 }

@@ -19,6 +19,8 @@ use crate::{
     backend::choice::Choice,
     cluster::{Message, brain::Link},
     heart::BEAT,
+    logging::list,
+    own_node,
     pipeline::Pipeline,
     report::{
         AgentFacts, NotProgrammed,
@@ -49,6 +51,8 @@ struct Facts {
     events: u64,
     last_sync: Option<Timestamp>,
     repaired: u64,
+    /// No node has the own name, as far as the log was told.
+    node_missing: bool,
 }
 
 /// Where the state, or what it follows from, comes from.
@@ -57,6 +61,8 @@ pub struct Origin {
     pub name: String,
     /// The brain that is followed, if one is.
     pub link: Option<Link>,
+    /// What it means that it tells of no Node object with the own name.
+    pub nodes: own_node::Nodes,
     /// Whether that brain is told what is in force here: not by one that passes the state on and
     /// programs nothing. It would count as a backend that is always up to date.
     pub reports: bool,
@@ -94,6 +100,7 @@ impl Owner {
                 events: 0,
                 last_sync: None,
                 repaired: 0,
+                node_missing: false,
             },
         }
     }
@@ -121,7 +128,7 @@ impl Owner {
             heart.idle();
             tokio::select! {
                 // Whoever looks from outside sees that this goes round.
-                _ = beat.tick() => {}
+                _ = beat.tick() => self.pipeline.summarise(),
                 Some(order) = inbox.orders.recv() => match order {
                     Order::Stop(signal) => return Ok(signal),
                     Order::Repair if sync_period.is_none() => {
@@ -153,7 +160,8 @@ impl Owner {
                 Some(wanted) = inbox.figures.recv() => {
                     heart.at("counting what the backend has in the kernel");
                     // A scrape that was given up waits for nothing.
-                    drop(wanted.send(self.pipeline.backend().figures()));
+                    let backend = self.pipeline.backend();
+                    drop(wanted.send((backend.name(), backend.figures())));
                 }
                 () = sleep_until(retry.unwrap_or_else(never)), if retry.is_some() => {
                     retry = self.advance()?;
@@ -200,7 +208,33 @@ impl Owner {
     fn settle(&mut self) {
         self.at("computing the state");
         let triggers = block_in_place(|| self.pipeline.settle());
+        self.look_for_own_node();
         self.sinks.publish(self.pipeline.state(), &triggers);
+    }
+
+    /// Says when no node has the own name, and when that is over. Lists are complete: kubelet may
+    /// still register this node, but nothing else will change it.
+    fn look_for_own_node(&mut self) {
+        // Of a state that another brain computes, that one says so.
+        let Some(model) = self.pipeline.cluster() else {
+            return;
+        };
+        let nodes = self.facts.origin.nodes;
+        let missing = block_in_place(|| own_node::is_missing(model, nodes));
+        if std::mem::replace(&mut self.facts.node_missing, missing) == missing {
+            return;
+        }
+        self.observer.serving.metrics.node_missing(missing);
+        let node = &*model.state().node.name;
+        match own_node::missing(model, nodes) {
+            Some(missing) => tracing::error!(
+                node,
+                nodes = %list(&missing.nodes),
+                text = missing.text,
+                "node not found"
+            ),
+            None => tracing::info!(node, "node found"),
+        }
     }
 
     /// Brings the state into force. Returns when to do so again by itself.
@@ -294,6 +328,11 @@ impl Owner {
             source: self.facts.origin.name.clone(),
             stale: self.facts.origin.link.as_ref().and_then(Link::stale),
             synced: self.facts.synced,
+            node_missing: self
+                .pipeline
+                .cluster()
+                .filter(|_| self.facts.synced)
+                .and_then(|model| own_node::missing(model, self.facts.origin.nodes)),
             in_force: self.pipeline.in_force(),
             revision: self.pipeline.revision(),
             events: self.facts.events + self.pipeline.waiting_events(),

@@ -7,13 +7,15 @@ use http::Uri;
 use proxy_model::ClusterEvent;
 use tokio::{sync::mpsc, task::block_in_place};
 
-use crate::cluster::{
-    Message, Update, brain, kube,
-    manifests::{ManifestError, ManifestSource, ManifestWatch, watch},
-};
-
 use super::RunError;
-use crate::serving::{Numbers, metrics};
+use crate::{
+    cluster::{
+        Message, Update, brain, kube,
+        manifests::{ManifestError, ManifestSource, ManifestWatch, watch},
+    },
+    own_node::Nodes,
+    serving::{Numbers, metrics},
+};
 
 /// Batches between source and owner. A source that is faster than the kernel waits, and its API
 /// server with it, so that memory stays bounded.
@@ -87,6 +89,14 @@ impl Source {
         match self {
             Self::Manifests(_) | Self::Kube(_) => None,
             Self::Brain(source) => Some(source.link()),
+        }
+    }
+
+    /// What it means that there is no Node object with the own name.
+    pub fn nodes(&self) -> Nodes {
+        match self {
+            Self::Kube(_) => Nodes::Told,
+            Self::Manifests(_) | Self::Brain(_) => Nodes::Given,
         }
     }
 

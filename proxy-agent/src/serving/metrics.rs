@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod brain;
+mod conntrack;
 pub mod definitions;
 mod register;
 mod scrape;
@@ -11,6 +12,7 @@ mod shown;
 mod tests;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -24,6 +26,7 @@ use proxy_model::{
     Capability, Difference, DifferenceKind, Figure, FigureKind, IpFamily, NodeState, ServicePortKey,
 };
 
+pub use self::conntrack::Conntrack;
 use self::{
     definitions::{self as define, Definition},
     register::{counter, gauge, histogram, plain_counter},
@@ -54,7 +57,6 @@ pub type Numbers = Box<dyn Fn() -> Vec<Figure> + Send + std::marker::Sync>;
 /// All metrics.
 pub struct Metrics {
     registry: Registry,
-    /// Of the names of the backend's figures.
     /// Changes from before are none of this agent's: a restart would count them as slow.
     started: SystemTime,
     sync: HistogramVec,
@@ -68,10 +70,12 @@ pub struct Metrics {
     healthz: CounterVec,
     livez: CounterVec,
     source_synced: GaugeVec,
+    node_missing: GaugeVec,
     events: IntCounter,
     revisions: IntCounter,
     sync_failures: IntCounter,
     comparisons: IntCounter,
+    last_comparison: GaugeVec,
     repairs: CounterVec,
     not_programmed: GaugeVec,
     health_check_ports: GaugeVec,
@@ -87,8 +91,8 @@ pub struct Metrics {
 struct Counted {
     /// A snapshot shares all that did not change since.
     state: NodeState,
-    /// Of the backend.
-    figures: Vec<Figure>,
+    /// Of each backend that served, by its name: what one has counted is not undone by another.
+    figures: BTreeMap<&'static str, Vec<Figure>>,
 }
 
 /// Changes of one sort of objects.
@@ -126,12 +130,13 @@ impl Changes {
 
 impl Metrics {
     /// Every metric at its start, all known label values included, so that a query finds zeros.
-    pub fn new(chosen: &Choice, elsewhere: Vec<Numbers>) -> Self {
+    pub fn new(chosen: &Choice, conntrack: &Conntrack, elsewhere: Vec<Numbers>) -> Self {
         let registry = Registry::new();
         let at = &registry;
         let process = ProcessCollector::for_self();
         at.register(Box::new(process))
             .expect("a new registry has no metric of this name");
+        conntrack.register(at);
         let metrics = Self {
             shown: Shown::new(at, chosen),
             started: SystemTime::now(),
@@ -154,10 +159,12 @@ impl Metrics {
             healthz: counter(at, &define::HEALTHZ),
             livez: counter(at, &define::LIVEZ),
             source_synced: gauge(at, &define::SOURCE_SYNCED),
+            node_missing: gauge(at, &define::NODE_MISSING),
             events: plain_counter(at, &define::EVENTS),
             revisions: plain_counter(at, &define::REVISIONS),
             sync_failures: plain_counter(at, &define::SYNC_FAILURES),
             comparisons: plain_counter(at, &define::COMPARISONS),
+            last_comparison: gauge(at, &define::LAST_COMPARISON),
             repairs: counter(at, &define::REPAIRS),
             not_programmed: gauge(at, &define::NOT_PROGRAMMED),
             health_check_ports: gauge(at, &define::HEALTH_CHECK_PORTS),
@@ -177,7 +184,14 @@ impl Metrics {
 
     /// Another backend serves.
     pub fn chosen(&self, choice: &Choice) {
-        self.shown.show(choice);
+        // What the one before holds in the kernel goes with it; what it has counted is counted.
+        let mut counted = self.counted();
+        let gauges = counted.figures.values_mut().flatten();
+        for figure in gauges.filter(|figure| figure.kind == FigureKind::Gauge) {
+            figure.value = 0.0;
+        }
+        drop(counted);
+        self.shown.change(choice);
     }
 
     /// A label value that was never used does not show.
@@ -206,6 +220,8 @@ impl Metrics {
             self.repairs.with_label_values(&[kind.as_str()]);
         }
         self.source_synced.with_label_values::<&str>(&[]).set(0.0);
+        self.last_comparison.with_label_values::<&str>(&[]).set(0.0);
+        self.node_missing(false);
         self.health_check_ports(0, 0);
     }
 
@@ -219,6 +235,12 @@ impl Metrics {
     /// The source has told the whole cluster.
     pub fn source_synced(&self) {
         self.source_synced.with_label_values::<&str>(&[]).set(1.0);
+    }
+
+    /// Whether no node of the cluster has the own name.
+    pub fn node_missing(&self, missing: bool) {
+        let gauge = self.node_missing.with_label_values::<&str>(&[]);
+        gauge.set(exact(missing.into()));
     }
 
     /// Events were folded; of them, these changed a Service or an EndpointSlice.
@@ -311,17 +333,19 @@ impl Metrics {
     }
 
     /// The kernel was compared with the state, and this was mended.
-    pub fn compared(&self, repaired: &[Difference]) {
+    pub fn compared(&self, repaired: &[Difference], now: SystemTime) {
         self.comparisons.inc();
+        let last = self.last_comparison.with_label_values::<&str>(&[]);
+        last.set(seconds(now));
         for difference in repaired {
             let kind = difference.kind.as_str();
             self.repairs.with_label_values(&[kind]).inc();
         }
     }
 
-    /// What the backend counted, under its own names: `culvert_BACKEND_` is put before them.
-    pub fn figures(&self, figures: Vec<Figure>) {
-        self.counted().figures = figures;
+    /// What the backend of this name counted: `culvert_BACKEND_` is put before the names.
+    pub fn figures(&self, backend: &'static str, figures: Vec<Figure>) {
+        self.counted().figures.insert(backend, figures);
     }
 
     /// A probe was answered.
@@ -339,7 +363,10 @@ impl Metrics {
         {
             let counted = self.counted();
             families.extend(scrape::of_state(&counted.state));
-            families.extend(scrape::of_figures(&self.shown.prefix(), &counted.figures));
+            for (backend, figures) in &counted.figures {
+                let prefix = format!("culvert_{backend}_");
+                families.extend(scrape::of_figures(&prefix, figures));
+            }
         }
         families.extend(scrape::of_figures("", &[log_lines_lost()]));
         for numbers in &self.elsewhere {

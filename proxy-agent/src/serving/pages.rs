@@ -26,7 +26,10 @@ use tokio::{
 use super::{Moment, Probe, Serving, metrics};
 
 /// A question for the backend's figures. Whoever owns the backend answers.
-pub type FiguresWanted = oneshot::Sender<Vec<Figure>>;
+pub type FiguresWanted = oneshot::Sender<Figures>;
+
+/// The name of the backend, and what it counts.
+pub type Figures = (&'static str, Vec<Figure>);
 
 /// How long a scrape waits for the owner of the backend; after that it leaves the figures out: what
 /// they were once is not what they are.
@@ -122,15 +125,15 @@ impl Site {
         let last = self.serving.heart.last();
         let busy = !last.idle && last.age(Instant::now()) >= PATIENCE;
         let (sender, answer) = oneshot::channel();
-        let figures = if !busy
+        let (backend, figures) = if !busy
             && self.figures.try_send(sender).is_ok()
             && let Ok(Ok(figures)) = timeout(PATIENCE, answer).await
         {
             figures
         } else {
-            Vec::new()
+            (self.serving.metrics.backend(), Vec::new())
         };
-        self.serving.metrics.figures(figures);
+        self.serving.metrics.figures(backend, figures);
     }
 }
 

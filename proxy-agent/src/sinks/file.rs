@@ -6,8 +6,15 @@
 mod tests;
 
 use std::{
-    fmt, fs,
+    error::Error as _,
+    ffi::OsString,
+    fmt,
+    fs::{self, Permissions},
     io::{self, Write as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, PermissionsExt as _},
+    },
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
@@ -18,6 +25,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use nix::unistd::geteuid;
 use proxy_model::{IpFamily, NodeState};
 
 use super::Sink;
@@ -51,7 +59,12 @@ pub struct Ending(Receiver<()>);
 impl FileSink {
     /// Starts to write to `output`.
     pub fn start(output: Output) -> io::Result<(Self, Ending)> {
+        let mut cleared = false;
         Self::start_with(move |state, told| {
+            if let (Output::File(path), false) = (&output, cleared) {
+                clear(path);
+                cleared = true;
+            }
             told.tell(&output, write(&output, &report::to_json(state)));
         })
     }
@@ -178,22 +191,77 @@ fn replace(path: &Path, json: &str) -> Result<(), String> {
     if let Some(reason) = cannot_replace(path) {
         return Err(reason);
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Beside the file: only within a file system is renaming one step. What an agent that was
-    // killed left there is overwritten.
-    let staged = path.with_file_name(format!(".{name}.new"));
-    fs::write(&staged, json)
-        .map_err(|error| {
-            format!(
-                "writing {}: {error}; make sure that the directory is there, and writable for the \
-                 agent",
-                staged.display()
-            )
-        })
-        .and_then(|()| {
-            fs::rename(&staged, path)
-                .map_err(|error| format!("renaming {}: {error}", staged.display()))
-        })
+    let directory = directory_of(path);
+    let failed = |error: io::Error| {
+        // Without the name that was invented: the log is told of each reason once.
+        let error = error
+            .source()
+            .map_or_else(|| error.to_string(), ToString::to_string);
+        format!(
+            "writing a file in {}: {error}; make sure that the directory is there, and writable for \
+             the agent",
+            directory.display()
+        )
+    };
+    // Beside the file: only within a file system is renaming one step. Others may write there, as in
+    // /tmp: a name that nobody can guess, and that is not there, leads nowhere else.
+    let (start, end) = staged_name(path);
+    let mut staged = tempfile::Builder::new()
+        .prefix(&start)
+        .suffix(end)
+        .permissions(Permissions::from_mode(rights(path)))
+        .tempfile_in(directory)
+        .map_err(failed)?;
+    staged.write_all(json.as_bytes()).map_err(failed)?;
+    staged
+        .persist(path)
+        .map(drop)
+        .map_err(|error| format!("putting it in its place: {}", error.error))
+}
+
+/// For the agent's user alone. Whom else it let read the file that is there, may read on; a file of
+/// somebody else lets nobody in.
+fn rights(path: &Path) -> u32 {
+    let own = |found: &fs::Metadata| found.is_file() && found.uid() == geteuid().as_raw();
+    let found = fs::symlink_metadata(path).ok().filter(own);
+    0o600 | found.map_or(0, |found| found.mode() & 0o044)
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        _ => Path::new("."),
+    }
+}
+
+/// How names begin and end of what is to take the place of `path`.
+fn staged_name(path: &Path) -> (OsString, &'static str) {
+    let mut start = OsString::from(".");
+    start.push(path.file_name().unwrap_or_default());
+    start.push(".");
+    (start, ".new")
+}
+
+/// Removes what agents left beside `path` that were killed while they wrote. Only one agent writes
+/// there. What cannot be removed harms nobody.
+fn clear(path: &Path) {
+    let (start, end) = staged_name(path);
+    let (start, end) = (start.as_bytes(), end.as_bytes());
+    let left = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.as_bytes();
+        // Between them stand the six characters of the library.
+        let is_ours = name.len() == start.len() + 6 + end.len()
+            && name.starts_with(start)
+            && name.ends_with(end);
+        is_ours && entry.file_type().is_ok_and(|kind| kind.is_file())
+    };
+    let all = fs::read_dir(directory_of(path)).into_iter().flatten();
+    for entry in all.flatten().filter(left) {
+        if let Err(error) = fs::remove_file(entry.path()) {
+            tracing::debug!(path = %entry.path().display(), %error, "leftover not removed");
+        }
+    }
 }
 
 /// Why nothing may be put in the place of what is at `path`: a device or a pipe would be gone, a

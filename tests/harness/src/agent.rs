@@ -158,6 +158,7 @@ impl<'w> Agent<'w> {
             .args(["--log-format", "json"])
             .args(&self.options.source)
             .args(self.mode())
+            .args(self.log_level())
             .args(&self.options.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -183,6 +184,13 @@ impl<'w> Agent<'w> {
             serving: None,
         });
         Ok(())
+    }
+
+    /// Every sync is told, unless the test wants another log.
+    fn log_level(&self) -> Option<&'static str> {
+        let arguments = &self.options.arguments;
+        let given = arguments.iter().any(|one| one.starts_with("--log-level"));
+        (!given).then_some("--log-level=info,proxy_agent::pipeline=debug")
     }
 
     /// `proxy-agent SUBCOMMAND --pin-dir …`, to add to and to run.

@@ -35,5 +35,6 @@ pub fn capability(capability: Capability) -> wire::Capability {
         Capability::ForeignClients => wire::Capability::ForeignClients,
         Capability::Masquerade => wire::Capability::Masquerade,
         Capability::StrayTraffic => wire::Capability::StrayTraffic,
+        Capability::LoopbackNodePorts => wire::Capability::LoopbackNodePorts,
     }
 }

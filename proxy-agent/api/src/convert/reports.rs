@@ -16,6 +16,7 @@ pub fn capabilities(from: &wire::Client) -> Vec<Capability> {
         wire::Capability::ForeignClients => Some(Capability::ForeignClients),
         wire::Capability::Masquerade => Some(Capability::Masquerade),
         wire::Capability::StrayTraffic => Some(Capability::StrayTraffic),
+        wire::Capability::LoopbackNodePorts => Some(Capability::LoopbackNodePorts),
     });
     in_order(all.collect())
 }

@@ -437,6 +437,8 @@ pub enum Capability {
     Masquerade = 6,
     /// Refusing unknown ports of ClusterIPs, and dropping what is sent to unallocated ClusterIPs.
     StrayTraffic = 7,
+    /// NodePorts on loopback addresses, for processes of this node.
+    LoopbackNodePorts = 8,
 }
 impl Capability {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -453,6 +455,7 @@ impl Capability {
             Self::ForeignClients => "CAPABILITY_FOREIGN_CLIENTS",
             Self::Masquerade => "CAPABILITY_MASQUERADE",
             Self::StrayTraffic => "CAPABILITY_STRAY_TRAFFIC",
+            Self::LoopbackNodePorts => "CAPABILITY_LOOPBACK_NODE_PORTS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -466,6 +469,7 @@ impl Capability {
             "CAPABILITY_FOREIGN_CLIENTS" => Some(Self::ForeignClients),
             "CAPABILITY_MASQUERADE" => Some(Self::Masquerade),
             "CAPABILITY_STRAY_TRAFFIC" => Some(Self::StrayTraffic),
+            "CAPABILITY_LOOPBACK_NODE_PORTS" => Some(Self::LoopbackNodePorts),
             _ => None,
         }
     }

@@ -45,7 +45,7 @@ use super::{
     ruleset::{Hook, Rule},
     wanted::{Elements, Wanted},
 };
-use crate::{backend::open::OpenError, logging::milliseconds};
+use crate::{backend::open::OpenError, logging::milliseconds, netfilter::conntrack::Observer};
 pub use figures::figures_described;
 pub use keep::{is_kept, keep, let_go};
 pub use leave::{cleanup, is_there, remove};
@@ -105,6 +105,12 @@ impl NftablesBackend {
             owed: Owed::default(),
             counts: Counts::default(),
         })
+    }
+
+    /// The same, and `observer` hears of each time that stale flows are removed.
+    pub fn observed_by(mut self, observer: Observer) -> Self {
+        self.owed.observed_by(observer);
+        self
     }
 
     /// The same with room for so many bytes of answers to what it writes: a test can have it too

@@ -429,3 +429,43 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     run.agent.warnings.retain(|text| !text.starts_with("mode:"));
     assert_eq!(brain.warnings, run.agent.warnings);
 }
+
+/// What `/configz` shows, against what it shows where nothing is set.
+#[test]
+fn the_configuration_that_is_shown_is_the_one_in_effect() {
+    let shown = |args: &[&str]| run_args(args).unwrap().agent.serving.configuration;
+    let plain = shown(&["--manifests=x", "--node-name=node-a"]);
+    for field in kube_proxy::fields::FIELDS {
+        let pointer = format!("/{}", field.path.replace('.', "/"));
+        assert!(plain.pointer(&pointer).is_some(), "{}", field.path);
+    }
+    for (pointer, value) in [
+        ("/mode", "auto".into()),
+        ("/hostnameOverride", "node-a".into()),
+        ("/clientConnection/kubeconfig", "".into()),
+        ("/metricsBindAddress", "127.0.0.1:10249".into()),
+        ("/nodePortAddresses", serde_json::json!([])),
+        ("/nftables/syncPeriod", "30s".into()),
+    ] {
+        assert_eq!(plain.pointer(pointer), Some(&value), "{pointer}");
+    }
+    let other = shown(&[
+        "--kubeconfig=/etc/k",
+        "--node-name= Node-B ",
+        "--proxy-mode=nftables",
+        "--metrics-bind-address=127.0.0.1:9999",
+        "--sync-period=45s",
+        "--iptables-localhost-nodeports=false",
+    ]);
+    for (pointer, value) in [
+        ("/mode", "nftables".into()),
+        ("/hostnameOverride", "node-b".into()),
+        ("/clientConnection/kubeconfig", "/etc/k".into()),
+        ("/metricsBindAddress", "127.0.0.1:9999".into()),
+        ("/nodePortAddresses", serde_json::json!(["primary"])),
+        ("/nftables/syncPeriod", "45s".into()),
+        ("/iptables/localhostNodePorts", false.into()),
+    ] {
+        assert_eq!(other.pointer(pointer), Some(&value), "{pointer}");
+    }
+}

@@ -3,7 +3,9 @@
 
 use std::{
     collections::BTreeSet,
+    fmt,
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -26,12 +28,42 @@ pub struct Cleaner {
     deleted: [usize; 2],
     cleans: usize,
     spent: Duration,
+    observer: Observer,
+}
+
+/// Hears of flows of one family that were looked at: how many were removed, and how long it took.
+#[derive(Clone)]
+pub struct Observer(Arc<dyn Fn(IpFamily, usize, Duration) + Send + Sync>);
+
+impl Observer {
+    /// Calls `told`, which must not block.
+    pub fn new(told: impl Fn(IpFamily, usize, Duration) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(told))
+    }
+}
+
+impl Default for Observer {
+    /// Tells nobody.
+    fn default() -> Self {
+        Self::new(|_, _, _| {})
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Observer").finish_non_exhaustive()
+    }
 }
 
 impl Cleaner {
     /// One that knows of no frontend yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Tells `observer` of each clean from now on.
+    pub fn observed_by(&mut self, observer: Observer) {
+        self.observer = observer;
     }
 
     /// Adds UDP frontends that an earlier run served and that nobody may serve now, as a backend
@@ -110,6 +142,14 @@ impl Cleaner {
         self.owed.clear();
         self.deleted[0] += cleaned.deleted_v4;
         self.deleted[1] += cleaned.deleted_v6;
+        for (family, deleted, took) in [
+            (IpFamily::V4, cleaned.deleted_v4, cleaned.took_v4),
+            (IpFamily::V6, cleaned.deleted_v6, cleaned.took_v6),
+        ] {
+            if let Some(took) = took {
+                (self.observer.0)(family, deleted, took);
+            }
+        }
         Ok(cleaned)
     }
 

@@ -25,9 +25,8 @@ impl Others {
 }
 
 impl Alternatives for Others {
-    fn better(&mut self, needs: &[Capability]) -> Option<Box<dyn Backend>> {
-        let needs: Vec<_> = needs.iter().map(|one| one.as_str()).collect();
-        self.note(format!("better for {}", needs.join(" ")));
+    fn better(&mut self, wanting: Wanting) -> Option<Box<dyn Backend>> {
+        self.note(format!("better: {wanting}"));
         let better = self.better.lock().unwrap().pop_front();
         better.map(|fake| -> Box<dyn Backend> { Box::new(fake) })
     }
@@ -149,7 +148,10 @@ fn one_that_does_more_is_looked_for_again() {
     let others = Others::default();
     let mut pipeline = pipeline(&first, &others);
     pipeline.take(vec![sctp(upsert("b", 2))]).unwrap();
-    assert_eq!(others.asked(), ["better for sctp", "fake serves"]);
+    assert_eq!(
+        others.asked(),
+        ["better: shop/b/SCTP/IPv4 needs sctp", "fake serves"]
+    );
     // Not with every change, and nothing is said again.
     let told = logged(|| assert!(pipeline.take(vec![upsert("a", 1)]).is_ok()));
     assert!(
@@ -164,7 +166,30 @@ fn one_that_does_more_is_looked_for_again() {
     others.better.lock().unwrap().push_back(better.clone());
     // Nothing has changed.
     assert_eq!(pipeline.advance().unwrap().retry(), None);
-    assert_eq!(others.asked(), ["better for sctp", "fake serves"]);
+    assert_eq!(
+        others.asked(),
+        ["better: shop/b/SCTP/IPv4 needs sctp", "fake serves"]
+    );
     assert_eq!(better.calls(), [call(true, &["+a", "+b"])]);
     assert!(pipeline.suffices() && !pipeline.looks_again());
+}
+
+#[test]
+fn another_backend_closes_the_gaps_of_the_one_before_and_the_log_says_so() {
+    let first = Fake::lacking(&[Capability::Sctp]);
+    let better = Fake::lacking(&[Capability::LoopbackNodePorts]);
+    let others = Others::default();
+    others.better.lock().unwrap().push_back(better.clone());
+    let mut pipeline = pipeline(&first, &others);
+    let told = logged(|| assert!(pipeline.take(vec![sctp(upsert("b", 2))]).is_ok()));
+    let about = |line: &&String| line.contains("capability gap");
+    let told: Vec<_> = told.iter().filter(about).collect();
+    let text = Capability::Sctp.without();
+    let expected = [
+        &format!("WARN|capability gap|shop/b/SCTP/IPv4|sctp|{text}"),
+        "INFO|capability gap closed|shop/b/SCTP/IPv4|sctp",
+    ];
+    assert_eq!(told, expected);
+    let open = pipeline.gaps().filter(|(_, count)| *count > 0);
+    assert_eq!(open.count(), 0);
 }

@@ -30,19 +30,19 @@ fn what_the_backend_lacks_is_logged_when_it_is_missed_and_when_it_no_longer_is()
         (vec![upsert("a", 1)], &[][..], true),
         (
             vec![open_to_all(upsert("a", 1))],
-            &[gap, "INFO|synced"],
+            &[gap, "DEBUG|synced"],
             false,
         ),
         (vec![], &[], false),
         // Nothing is said again while it holds.
-        (vec![open_to_all(upsert("a", 2))], &["INFO|synced"], false),
-        (vec![upsert("a", 2)], &[closed, "INFO|synced"], true),
+        (vec![open_to_all(upsert("a", 2))], &["DEBUG|synced"], false),
+        (vec![upsert("a", 2)], &[closed, "DEBUG|synced"], true),
         (
             vec![open_to_all(upsert("a", 2))],
-            &[gap, "INFO|synced"],
+            &[gap, "DEBUG|synced"],
             false,
         ),
-        (vec![delete("a")], &[closed, "INFO|synced"], true),
+        (vec![delete("a")], &[closed, "DEBUG|synced"], true),
     ] {
         let told = logged(|| assert_eq!(pipeline.take(events).unwrap(), None));
         assert_eq!(told, lines(news));

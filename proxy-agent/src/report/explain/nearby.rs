@@ -4,8 +4,8 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use proxy_model::{
-    IpFamily, NodeState, ServicePortKey, ServiceState,
-    oracle::{Packet, Path},
+    IpFamily, NodeState, Protocol, ServicePortKey, ServiceState,
+    oracle::{self, Packet, Path},
 };
 
 use super::{Known, service_port};
@@ -14,6 +14,9 @@ use super::{Known, service_port};
 pub(super) fn hints(known: Known<'_>, packet: &Packet, path: Path) -> Vec<String> {
     let state = known.state();
     let to = packet.destination;
+    if let Some(hint) = unseen(state, packet, path) {
+        return vec![hint];
+    }
     let mut hints = other_protocols(state, packet);
     if hints.is_empty() {
         hints.extend(other_ports(state, to.ip()));
@@ -32,6 +35,18 @@ pub(super) fn hints(known: Known<'_>, packet: &Packet, path: Path) -> Vec<String
         hints.push(unknown.to_owned());
     }
     hints
+}
+
+/// The Service port that waits there, where only the path is the reason that it was not met.
+fn unseen(state: &NodeState, packet: &Packet, path: Path) -> Option<String> {
+    if path == Path::Packet || packet.protocol != Protocol::Sctp {
+        return None;
+    }
+    let key = oracle::verdict(state, packet, Path::Packet).service?;
+    Some(format!(
+        "{} waits there, for packets: what becomes of those, --path packet tells.",
+        service_port(&key)
+    ))
 }
 
 /// What NodePorts have to do with it, where this node is what was dialled.
@@ -55,7 +70,9 @@ fn own_address(state: &NodeState, packet: &Packet, path: Path) -> Option<String>
         ));
     };
     let key = service_port(key);
-    let why_not = if ip.is_loopback() && path == Path::Packet {
+    let why_not = if packet.protocol == Protocol::Sctp && path == Path::Socket {
+        "sockets that use SCTP are not intercepted"
+    } else if ip.is_loopback() && path == Path::Packet {
         "through loopback addresses only processes of this node reach NodePorts, as they dial \
          (--path socket)"
     } else if (ip.is_loopback() || ip.is_unspecified()) && !state.node.is_host(packet.source) {
@@ -86,7 +103,7 @@ fn other_protocols(state: &NodeState, packet: &Packet) -> Vec<String> {
     };
     let services = state.services.iter();
     services
-        .filter(|(_, service)| waits(service))
+        .filter(|(key, service)| key.protocol != packet.protocol && waits(service))
         .map(|(key, _)| hint(key))
         .collect()
 }

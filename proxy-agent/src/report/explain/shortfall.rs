@@ -3,7 +3,7 @@
 
 use proxy_model::{
     Capability, FrontendKind, NodeState,
-    oracle::{Packet, Path, Verdict},
+    oracle::{Packet, Path, Reason, Verdict},
 };
 
 use crate::backend::choice::Choice;
@@ -16,23 +16,9 @@ pub(super) fn tell(
     verdict: &Verdict,
     backend: &Choice,
 ) -> String {
-    let (Some(key), Some(frontend)) = (&verdict.service, verdict.frontend) else {
-        return String::new();
-    };
-    let Some(service) = state.services.get(key) else {
-        return String::new();
-    };
-    // What processes of this node dial, their sockets do.
-    let comes_from_here = path == Path::Socket
-        || state.node.is_host(packet.source)
-        || state.traffic.detector.is_local(&state.node, packet) == Some(true);
-    let matters = |capability: &Capability| match capability {
-        Capability::ExternalTraffic => frontend.kind.is_external() && !comes_from_here,
-        Capability::SourceRanges => frontend.kind == FrontendKind::LoadBalancerIp,
-        _ => true,
-    };
-    let missing = service.missing(key, backend.lacks).filter(matters);
-    let lines: Vec<_> = missing
+    let lines: Vec<_> = needs(state, packet, path, verdict)
+        .into_iter()
+        .filter(|capability| backend.lacks.contains(capability))
         .map(|capability| format!("  {capability}: {}\n", capability.without()))
         .collect();
     if lines.is_empty() {
@@ -43,4 +29,36 @@ pub(super) fn tell(
         "\nThe backend {name} does not do so yet:\n{}",
         lines.concat()
     )
+}
+
+/// What a backend must be able to do for this very packet.
+fn needs(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -> Vec<Capability> {
+    // What processes of this node dial, their sockets do.
+    let comes_from_here = path == Path::Socket
+        || state.node.is_host(packet.source)
+        || state.traffic.detector.is_local(&state.node, packet) == Some(true);
+    let to = packet.destination.ip();
+    let service = verdict.service.as_ref().zip(verdict.frontend);
+    let of_service = service.and_then(|(key, frontend)| {
+        let service = state.services.get(key)?;
+        let matters = move |capability: &Capability| match capability {
+            Capability::ExternalTraffic => frontend.kind.is_external() && !comes_from_here,
+            Capability::SourceRanges => frontend.kind == FrontendKind::LoadBalancerIp,
+            Capability::LoopbackNodePorts => to.is_loopback() || to.is_unspecified(),
+            _ => true,
+        };
+        Some(state.needs(key, service).filter(matters))
+    });
+    let is_foreign =
+        verdict.frontend.is_some_and(|one| !one.kind.is_external()) && !comes_from_here;
+    let is_stray = matches!(verdict.reason, Reason::UnknownPort | Reason::Unallocated);
+    let is_masqueraded = verdict.targets.iter().any(|one| one.masquerade.is_some());
+    let of_packet = [
+        (Capability::ForeignClients, is_foreign),
+        (Capability::Masquerade, is_masqueraded),
+        (Capability::StrayTraffic, is_stray),
+    ];
+    let of_packet = of_packet.into_iter().filter(|(_, needed)| *needed);
+    let of_service = of_service.into_iter().flatten();
+    of_service.chain(of_packet.map(|(one, _)| one)).collect()
 }

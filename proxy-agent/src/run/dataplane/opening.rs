@@ -13,6 +13,7 @@ use crate::{
     config::Run,
     heart::Heart,
     logging::milliseconds,
+    netfilter::conntrack,
     run::RunError,
 };
 
@@ -28,13 +29,15 @@ const MOST_TRIES: u32 = 6;
 pub async fn open(
     config: &Run,
     heart: &Heart,
+    conntrack: &conntrack::Observer,
     chosen: &(Choice, Vec<BackendKind>),
 ) -> Result<Dataplane, RunError> {
     let mut tries = 1;
     loop {
         let last_try = tries >= MOST_TRIES;
         heart.at("opening the backend");
-        let opened = block_in_place(|| Dataplane::open(config, chosen.clone(), last_try));
+        let opened =
+            block_in_place(|| Dataplane::open(config, conntrack.clone(), chosen.clone(), last_try));
         let reason = match opened {
             Err(RunError::Open(OpenError::Later(reason))) => reason,
             opened => return opened,

@@ -1,6 +1,7 @@
 //! The loop with a backend that does what a test says.
 
 mod following;
+mod own_node_missing;
 
 use std::{net::IpAddr, time::SystemTime};
 
@@ -60,6 +61,7 @@ impl Running {
         let origin = Origin {
             name: "a test".to_owned(),
             link: None,
+            nodes: own_node::Nodes::Told,
             reports: false,
         };
         Self::start_from(fake.pipeline(), fake, origin, sync_period).await
@@ -78,10 +80,17 @@ impl Running {
             configuration: serde_json::Value::Null,
         };
         let chosen = choice::lacking(&[]);
-        let (serving, figures) =
-            Serving::start(&options, NEVER, &chosen, vec![], None, Arc::default())
-                .await
-                .unwrap();
+        let (serving, figures) = Serving::start(
+            &options,
+            NEVER,
+            &chosen,
+            &serving::Conntrack::new(),
+            vec![],
+            None,
+            Arc::default(),
+        )
+        .await
+        .unwrap();
         let (sink, published) = mpsc::unbounded_channel();
         let sinks = Sinks::new(vec![Box::new(Published(sink))]);
         let observer = Observer {

@@ -28,7 +28,11 @@ impl Rig {
         let serving = serve(clients.publisher().clone(), listener.await.unwrap());
         tokio::spawn(serving);
         let chosen = choice::lacking(&[]);
-        let metrics = Metrics::new(&chosen, vec![clients.numbers()]);
+        let metrics = Metrics::new(
+            &chosen,
+            &crate::serving::Conntrack::new(),
+            vec![clients.numbers()],
+        );
         metrics.also(clients.latency());
         Self {
             clients,

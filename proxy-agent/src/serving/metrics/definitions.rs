@@ -82,10 +82,16 @@ define! {
         "Answers of /healthz on the health port";
     LIVEZ = Counter "kubeproxy_proxy_livez_total" ["code"] true,
         "Answers of /livez on the health port";
+    CONNTRACK_DELETED = Counter "kubeproxy_conntrack_reconciler_deleted_entries_total" ["ip_family"] true,
+        "Stale UDP flows that were removed from the kernel's connection tracking; by the nftables backend only, because sockets that eBPF leads are not tracked";
+    CONNTRACK_DURATION = Histogram "kubeproxy_conntrack_reconciler_sync_duration_seconds" ["ip_family"] true,
+        "Time to look for stale UDP flows and to remove them; only after changes that may leave some";
     BUILD = Gauge "culvert_build_info" ["version", "backend"] false,
-        "1, with the version of the agent and the dataplane that it uses";
+        "1 for the dataplane in use, with the version of the agent, and 0 for the others";
     SOURCE_SYNCED = Gauge "culvert_source_synced" [] false,
         "1 once the source has told the whole cluster; nothing is programmed before";
+    NODE_MISSING = Gauge "culvert_node_missing" [] false,
+        "1 while no node of the cluster has the name that this agent was given, or found; the log and `state` name those that there are";
     EVENTS = Counter "culvert_events_total" [] false,
         "Events from the source, whether or not they changed anything";
     REVISIONS = Counter "culvert_revisions_total" [] false,
@@ -94,6 +100,8 @@ define! {
         "Syncs and comparisons that failed as a whole and were put off";
     COMPARISONS = Counter "culvert_comparisons_total" [] false,
         "How often the kernel was compared with the state";
+    LAST_COMPARISON = Gauge "culvert_last_comparison_timestamp_seconds" [] false,
+        "When the kernel was last compared with the state, and mended; 0 before the first time";
     REPAIRS = Counter "culvert_repairs_total" ["difference"] false,
         "Objects in the kernel that somebody else changed and that were repaired";
     SERVICES = Gauge "culvert_service_ports" ["ip_family"] false,
@@ -109,7 +117,11 @@ define! {
     BACKEND_LACKS = Gauge "culvert_backend_lacks" ["capability"] false,
         "1 for what the backend in use cannot do, whether or not a Service port needs it";
     BACKEND_CHOICE = Gauge "culvert_backend_choice" ["mode", "backend", "reason"] false,
-        "1 for the backend in use, 0 for one that was refused, each with the reason";
+        "1 for the backend in use, with what led to it: the mode names it (named), it is the first that this host supports (first), Services need it (needed), the one before is of no use here (instead); 0 for all else; `state` says more";
+    BACKEND_REFUSED = Gauge "culvert_backend_refused" ["backend"] false,
+        "1 for a backend that was looked at, and that cannot be used on this host; the log and `state` say why";
+    BACKEND_CHANGES = Counter "culvert_backend_changes_total" [] false,
+        "How often another backend took the place of the one in use";
     DIAGNOSTICS = Gauge "culvert_diagnostics" [] false,
         "Things about objects that make no sense or are not served; the log and `state` name them";
     LOG_LINES_LOST = Counter "culvert_log_lines_lost_total" [] false,

@@ -1,18 +1,24 @@
-//! Which backend serves, as metrics: it may be another one later.
+//! Which backend serves, as metrics: it may be another one later. No series ever goes: what no longer
+//! holds is 0, so that no query and no alert loses what it looks at.
 
 use std::sync::{Mutex, PoisonError};
 
-use prometheus::{GaugeVec, Registry};
+use prometheus::{GaugeVec, IntCounter, Registry};
 use proxy_model::Capability;
 
-use super::{definitions as define, exact, register::gauge};
-use crate::backend::choice::Choice;
+use super::{
+    definitions as define, exact,
+    register::{gauge, plain_counter},
+};
+use crate::backend::choice::{BackendKind, Cause, Choice};
 
 /// What is shown of the choice.
 pub(super) struct Shown {
     build: GaugeVec,
     lacks: GaugeVec,
     choice: GaugeVec,
+    refused: GaugeVec,
+    changes: IntCounter,
     /// Its name.
     backend: Mutex<&'static str>,
 }
@@ -23,38 +29,50 @@ impl Shown {
             build: gauge(registry, &define::BUILD),
             lacks: gauge(registry, &define::BACKEND_LACKS),
             choice: gauge(registry, &define::BACKEND_CHOICE),
+            refused: gauge(registry, &define::BACKEND_REFUSED),
+            changes: plain_counter(registry, &define::BACKEND_CHANGES),
             backend: Mutex::default(),
         };
         shown.show(chosen);
         shown
     }
 
-    /// Nothing is left of an earlier choice.
-    pub(super) fn show(&self, chosen: &Choice) {
-        let backend = chosen.backend;
-        self.build.reset();
-        let labels = [env!("CARGO_PKG_VERSION"), backend];
-        self.build.with_label_values(&labels).set(1.0);
+    /// Another one serves.
+    pub(super) fn change(&self, chosen: &Choice) {
+        self.changes.inc();
+        self.show(chosen);
+    }
+
+    fn show(&self, chosen: &Choice) {
+        let mut backends = BackendKind::ALL.map(BackendKind::as_str).to_vec();
+        let mut causes = Cause::ALL.to_vec();
+        if !backends.contains(&chosen.backend) {
+            // A brain uses none of them, and never will.
+            (backends, causes) = (vec![chosen.backend], vec![chosen.cause]);
+        }
         for capability in Capability::ALL {
             let lacking = chosen.lacks.contains(&capability);
             let gauge = self.lacks.with_label_values(&[capability.as_str()]);
             gauge.set(exact(lacking.into()));
         }
-        self.choice.reset();
-        let sample = |backend: &str, reason: &str, value| {
-            let labels = [chosen.mode, backend, reason];
-            self.choice.with_label_values(&labels).set(value);
-        };
-        sample(backend, &chosen.reason, 1.0);
-        for refused in &chosen.refused {
-            sample(refused.backend, &refused.reason, 0.0);
+        for backend in backends {
+            let is_it = backend == chosen.backend;
+            let build = [env!("CARGO_PKG_VERSION"), backend];
+            self.build
+                .with_label_values(&build)
+                .set(exact(is_it.into()));
+            for cause in &causes {
+                let labels = [chosen.mode, backend, cause.as_str()];
+                let holds = is_it && *cause == chosen.cause;
+                self.choice
+                    .with_label_values(&labels)
+                    .set(exact(holds.into()));
+            }
+            let refused = chosen.refused.iter().any(|one| one.backend == backend);
+            let gauge = self.refused.with_label_values(&[backend]);
+            gauge.set(exact(refused.into()));
         }
-        *self.backend.lock().unwrap_or_else(PoisonError::into_inner) = backend;
-    }
-
-    /// What stands before the names of the backend's own figures.
-    pub(super) fn prefix(&self) -> String {
-        format!("culvert_{}_", self.backend())
+        *self.backend.lock().unwrap_or_else(PoisonError::into_inner) = chosen.backend;
     }
 
     /// Its name.

@@ -5,6 +5,7 @@
 )]
 
 mod backend;
+mod lint;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,7 +72,7 @@ fn chosen() -> Choice {
 }
 
 fn metrics() -> Metrics {
-    Metrics::new(&chosen(), Vec::new())
+    Metrics::new(&chosen(), &Conntrack::new(), Vec::new())
 }
 
 fn scraped(metrics: &Metrics) -> BTreeMap<String, Read> {
@@ -134,15 +135,9 @@ fn names_types_labels_and_buckets_are_kube_proxys() {
         };
         assert_eq!(shapes(our), shapes(their), "{name}");
     }
-    // What we leave out has no meaning without conntrack.
-    let left: Vec<&String> = theirs
-        .keys()
-        .filter(|name| !same.contains(&name.as_str()))
-        .collect();
-    assert!(
-        left.iter().all(|name| name.contains("conntrack")),
-        "{left:?}"
-    );
+    // Nothing that it has is missing.
+    let left = theirs.keys().filter(|name| !same.contains(&name.as_str()));
+    assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
     for name in ours.keys().filter(|name| name.starts_with("kubeproxy_")) {
         assert!(
             same.contains(&name.as_str()),
@@ -396,12 +391,22 @@ fn repairs_are_counted_by_kind() {
         wanted: None,
         found: None,
     };
-    metrics.compared(&[]);
-    metrics.compared(&[
-        difference(DifferenceKind::Detached),
-        difference(DifferenceKind::Missing),
-        difference(DifferenceKind::Missing),
-    ]);
+    assert_eq!(
+        value(&metrics, "culvert_last_comparison_timestamp_seconds"),
+        0.0
+    );
+    let now = UNIX_EPOCH + Duration::from_secs(7);
+    metrics.compared(&[], UNIX_EPOCH);
+    let kinds = [
+        DifferenceKind::Detached,
+        DifferenceKind::Missing,
+        DifferenceKind::Missing,
+    ];
+    metrics.compared(&kinds.map(difference), now);
+    assert_eq!(
+        value(&metrics, "culvert_last_comparison_timestamp_seconds"),
+        7.0
+    );
     let repairs = |kind| {
         value(
             &metrics,
@@ -425,12 +430,15 @@ fn numbers_from_elsewhere_are_shown_under_their_names() {
         value,
     };
     let elsewhere = move || vec![figure("culvert_api_bytes_read_total", Vec::new(), 7.0)];
-    let metrics = Metrics::new(&chosen(), vec![Box::new(elsewhere)]);
-    metrics.figures(vec![
-        figure("map_entries", vec![("map", "A\"B".to_owned())], 1.0),
-        figure("rare_events_total", Vec::new(), 2.0),
-        figure("map_entries", vec![("map", "C".to_owned())], 3.0),
-    ]);
+    let metrics = Metrics::new(&chosen(), &Conntrack::new(), vec![Box::new(elsewhere)]);
+    metrics.figures(
+        "ebpf",
+        vec![
+            figure("map_entries", vec![("map", "A\"B".to_owned())], 1.0),
+            figure("rare_events_total", Vec::new(), 2.0),
+            figure("map_entries", vec![("map", "C".to_owned())], 3.0),
+        ],
+    );
     assert_eq!(value(&metrics, "culvert_api_bytes_read_total"), 7.0);
     assert_eq!(
         value(&metrics, "culvert_ebpf_map_entries{map=\"A\\\"B\"}"),
@@ -443,7 +451,11 @@ fn numbers_from_elsewhere_are_shown_under_their_names() {
 #[test]
 fn what_the_api_source_counts_is_shown_by_kind_and_reason() {
     let counters = Arc::new(Counters::default());
-    let metrics = Metrics::new(&chosen(), vec![api::numbers(Arc::clone(&counters))]);
+    let metrics = Metrics::new(
+        &chosen(),
+        &Conntrack::new(),
+        vec![api::numbers(Arc::clone(&counters))],
+    );
     let count = |counter: &AtomicU64, by| counter.fetch_add(by, Relaxed);
     count(&counters.bytes_read, 1_000);
     count(&counters.failovers, 2);

@@ -31,7 +31,11 @@ fn rig() -> Rig {
     let site = Site {
         serving: Arc::new(Serving {
             health: Health::new(Duration::ZERO),
-            metrics: Metrics::new(&choice::lacking(&[]), Vec::new()),
+            metrics: Metrics::new(
+                &choice::lacking(&[]),
+                &crate::serving::Conntrack::new(),
+                Vec::new(),
+            ),
             clients: None,
             heart: Arc::default(),
             service_health: ServiceHealth::default(),
@@ -134,7 +138,7 @@ async fn a_scrape_asks_for_the_backends_figures() {
     // Longer than a scrape waits: whoever is not asked then is not asked at all.
     let owner = timeout(2 * PATIENCE, async {
         let wanted = rig.wanted.recv().await.unwrap();
-        wanted.send(vec![figure()]).unwrap();
+        wanted.send(("ebpf", vec![figure()])).unwrap();
     });
     let (page, asked) = tokio::join!(get(pages, "/metrics"), owner);
     assert!(asked.is_ok(), "nobody asked");
@@ -154,7 +158,7 @@ async fn a_scrape_asks_for_the_backends_figures() {
 async fn a_scrape_waits_for_no_busy_owner() {
     let rig = rig();
     rig.site.serving.heart.idle();
-    rig.site.serving.metrics.figures(vec![figure()]);
+    rig.site.serving.metrics.figures("ebpf", vec![figure()]);
     let started = Instant::now();
     // Two: the first request still lies there, and there is no room for another.
     for _ in 0..2 {

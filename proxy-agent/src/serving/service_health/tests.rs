@@ -29,7 +29,11 @@ fn lb_local() -> HealthCheckKey {
 fn serving(checks: HealthChecks) -> Arc<Serving> {
     let serving = Serving {
         health: Health::new(PERIOD),
-        metrics: Metrics::new(&choice::lacking(&[]), Vec::new()),
+        metrics: Metrics::new(
+            &choice::lacking(&[]),
+            &crate::serving::Conntrack::new(),
+            Vec::new(),
+        ),
         clients: None,
         heart: Arc::default(),
         service_health: ServiceHealth::default(),

@@ -111,3 +111,63 @@ fn only_a_regular_file_is_replaced() {
     assert_eq!(cannot_replace(&file), None);
     assert_eq!(cannot_replace(&directory.path().join("none")), None);
 }
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+/// Others may write to the directory, as to /tmp, and make what they like there.
+#[test]
+fn no_link_that_somebody_put_there_is_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.json");
+    let victim = directory.path().join("victim");
+    fs::write(&victim, "kept").unwrap();
+    // The name that it had in earlier versions.
+    let trap = directory.path().join(".state.json.new");
+    symlink(&victim, &trap).unwrap();
+    replace(&path, "{}").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+    assert!(fs::symlink_metadata(&path).unwrap().is_file());
+    assert!(fs::symlink_metadata(&trap).unwrap().is_symlink());
+}
+
+#[test]
+fn the_file_is_for_its_owner_unless_others_were_let_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.json");
+    replace(&path, "{}").unwrap();
+    assert_eq!(mode(&path), 0o600);
+    for (before, after) in [
+        (0o644, 0o644),
+        (0o640, 0o640),
+        (0o666, 0o644),
+        (0o400, 0o600),
+    ] {
+        fs::set_permissions(&path, Permissions::from_mode(before)).unwrap();
+        replace(&path, "{}").unwrap();
+        assert_eq!(mode(&path), after, "{before:o}");
+    }
+}
+
+#[test]
+fn what_killed_agents_left_is_removed_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.json");
+    let beside = |name: &str| directory.path().join(name);
+    let others = [
+        ".state.json.new",
+        ".state.json.old",
+        "state.json.abcdef.new",
+    ];
+    for name in others.iter().chain(&[".state.json.aB3xYz.new"]) {
+        fs::write(beside(name), "half").unwrap();
+    }
+    let linked = beside(".state.json.linked.new");
+    symlink(beside("state.json.abcdef.new"), &linked).unwrap();
+    write_all(&path, &["node-a"]);
+    assert!(!beside(".state.json.aB3xYz.new").exists());
+    assert!(others.iter().all(|name| beside(name).exists()));
+    assert!(fs::symlink_metadata(&linked).unwrap().is_symlink());
+}

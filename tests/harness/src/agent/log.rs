@@ -40,6 +40,12 @@ impl LogLine {
         self.json["fields"][field].as_str()
     }
 
+    /// A field that is a list of texts.
+    pub fn list(&self, field: &str) -> Option<Vec<&str>> {
+        let list = self.json["fields"][field].as_array()?;
+        list.iter().map(Value::as_str).collect()
+    }
+
     /// A field that is a whole number.
     pub fn number(&self, field: &str) -> Option<u64> {
         self.json["fields"][field].as_u64()

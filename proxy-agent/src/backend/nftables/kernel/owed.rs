@@ -9,7 +9,10 @@ use proxy_model::{ChangeSet, IpFamily, NodeState};
 use super::{clients, socket::Netlink, stale::Stale};
 use crate::{
     backend::nftables::{plan::Plan, wanted::Wanted},
-    netfilter::{conntrack::Cleaner, retry::Retry},
+    netfilter::{
+        conntrack::{Cleaner, Observer},
+        retry::Retry,
+    },
 };
 
 /// All of it.
@@ -39,6 +42,11 @@ impl Owed {
     /// Names of chains and ranges that wait for being deleted.
     pub fn stale(&self, family: IpFamily) -> BTreeSet<Arc<str>> {
         self.stale.names(family).collect()
+    }
+
+    /// Tells `observer` of each clean.
+    pub fn observed_by(&mut self, observer: Observer) {
+        self.cleaner.observed_by(observer);
     }
 
     /// What cleaning conntrack came to.

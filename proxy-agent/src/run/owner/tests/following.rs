@@ -56,6 +56,7 @@ async fn who_passes_the_state_on_and_programs_nothing_reports_nothing() {
     let origin = Origin {
         name: "brain".to_owned(),
         link: Some(link.clone()),
+        nodes: own_node::Nodes::Given,
         reports: false,
     };
     let pipeline = Pipeline::new(Replica::new(), Box::new(fake.clone()), Demand::WhatItCan);
@@ -75,6 +76,7 @@ async fn what_another_brain_says_comes_into_force_and_is_reported() {
     let origin = Origin {
         name: "brain".to_owned(),
         link: Some(link.clone()),
+        nodes: own_node::Nodes::Given,
         reports: true,
     };
     let reported = |wanted: Report| {

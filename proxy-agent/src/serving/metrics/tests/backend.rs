@@ -17,26 +17,89 @@ fn what_the_backend_lacks_is_shown_with_how_many_need_it() {
     metrics.gaps([(Capability::Sctp, 3), (Capability::Affinity, 0)].into_iter());
     assert_eq!(of("capability_gaps", "sctp"), 3.0);
     assert_eq!(of("capability_gaps", "affinity"), 0.0);
-    let refused = "backend=\"nftables\",mode=\"auto\",reason=\"not here\"";
-    assert_eq!(
-        value(&metrics, &format!("culvert_backend_choice{{{refused}}}")),
-        0.0
-    );
-    let text = metrics.text().unwrap();
-    let chosen = "culvert_backend_choice{backend=\"ebpf\",mode=\"auto\",reason=\"the only one";
-    assert!(text.contains(chosen), "{text}");
+}
 
-    // Another one takes its place, and nothing of the first is left.
+/// The samples that are there, without their values.
+fn series(metrics: &Metrics) -> BTreeSet<String> {
+    let all = scraped(metrics).into_values();
+    all.flat_map(|read| read.samples.into_keys()).collect()
+}
+
+#[test]
+fn a_change_of_backend_is_counted_and_takes_no_series_away() {
+    let figure = |name, kind, value| Figure {
+        name,
+        kind,
+        help: "What it is.",
+        labels: Vec::new(),
+        value,
+    };
+    let metrics = metrics();
+    let of = |sample: &str| value(&metrics, &format!("culvert_{sample}"));
+    let choice = |backend, reason| {
+        let labels = format!("backend=\"{backend}\",mode=\"auto\",reason=\"{reason}\"");
+        of(&format!("backend_choice{{{labels}}}"))
+    };
+    let build = |backend| {
+        let version = env!("CARGO_PKG_VERSION");
+        let labels = format!("backend=\"{backend}\",version=\"{version}\"");
+        of(&format!("build_info{{{labels}}}"))
+    };
+    metrics.figures(
+        "ebpf",
+        vec![
+            figure("events_total", FigureKind::Counter, 7.0),
+            figure("entries", FigureKind::Gauge, 3.0),
+        ],
+    );
+    assert_eq!(
+        (choice("ebpf", "first"), choice("nftables", "needed")),
+        (1.0, 0.0)
+    );
+    assert_eq!((build("ebpf"), build("nftables")), (1.0, 0.0));
+    assert_eq!(of("backend_refused{backend=\"nftables\"}"), 1.0);
+    assert_eq!(of("backend_changes_total"), 0.0);
+    let before = series(&metrics);
+
     let kind = choice::BackendKind::Nftables;
-    let because = "Services need more".to_owned();
-    metrics.chosen(&Choice::of(choice::Mode::Auto, kind, because, vec![]));
-    assert_eq!(of("backend_lacks", "sctp"), 0.0);
-    let text = metrics.text().unwrap();
-    let lines = text
-        .lines()
-        .filter(|line| line.starts_with("culvert_backend_choice{"));
-    let expected = "culvert_backend_choice{backend=\"nftables\",mode=\"auto\",reason=\"Services \
-                    need more\"} 1";
-    assert_eq!(lines.collect::<Vec<_>>(), [expected]);
-    assert!(!text.contains("backend=\"ebpf\""), "{text}");
+    let why = (choice::Cause::Needed, "shop/web needs sctp".to_owned());
+    metrics.chosen(&Choice::of(choice::Mode::Auto, kind, why, vec![]));
+    let after = series(&metrics);
+    let gone: Vec<_> = before.difference(&after).collect();
+    assert_eq!(gone, [""; 0]);
+    assert_eq!(
+        (choice("ebpf", "first"), choice("nftables", "needed")),
+        (0.0, 1.0)
+    );
+    assert_eq!((build("ebpf"), build("nftables")), (0.0, 1.0));
+    assert_eq!(of("backend_lacks{capability=\"sctp\"}"), 0.0);
+    assert_eq!(of("backend_refused{backend=\"nftables\"}"), 0.0);
+    assert_eq!(of("backend_changes_total"), 1.0);
+    assert_eq!(metrics.backend(), "nftables");
+    // What was counted is counted; what was there is there no more.
+    assert_eq!((of("ebpf_events_total"), of("ebpf_entries")), (7.0, 0.0));
+    metrics.figures("nftables", vec![figure("elements", FigureKind::Gauge, 5.0)]);
+    assert_eq!(
+        (of("ebpf_events_total"), of("nftables_elements")),
+        (7.0, 5.0)
+    );
+}
+
+#[test]
+fn flows_that_are_removed_are_counted_as_kube_proxy_does() {
+    let conntrack = Conntrack::new();
+    let metrics = Metrics::new(&chosen(), &conntrack, Vec::new());
+    conntrack.cleaned(IpFamily::V4, 3, Duration::from_millis(3));
+    conntrack.cleaned(IpFamily::V6, 0, Duration::from_millis(3));
+    let of = |name: &str, family: &str| {
+        let labels = format!("{{ip_family=\"{family}\"}}");
+        value(
+            &metrics,
+            &format!("kubeproxy_conntrack_reconciler_{name}{labels}"),
+        )
+    };
+    let deleted = |family| of("deleted_entries_total", family);
+    let times = |family| of("sync_duration_seconds_count", family);
+    assert_eq!((deleted("IPv4"), deleted("IPv6")), (3.0, 0.0));
+    assert_eq!((times("IPv4"), times("IPv6")), (1.0, 1.0));
 }
