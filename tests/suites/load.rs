@@ -2,13 +2,14 @@
 //! before an agent serves is answered right. Needs root and BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod kernel_clients;
+mod verified;
+
 use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
-    path::Path,
-    process::{Command, Stdio},
+    net::TcpStream,
     time::Instant,
 };
 
@@ -21,7 +22,6 @@ use proxy_tests::{
     bpf::{Pinned, attach_alone},
     cgroup,
     pod::Transport,
-    process::Finished,
     requires::{self, Need, PRIVILEGED},
     shop::{dns, errno, frontend, frontend6, http, service},
 };
@@ -206,20 +206,6 @@ fn metrics() -> io::Result<String> {
     stream.read_to_string(&mut answer).map(|_| answer)
 }
 
-/// A mount of the kernel's NFS client, which connects from a thread of its own. The end of it is
-/// that nobody answers.
-fn mount_nfs(shop: &Shop, at: &Path, server: SocketAddr) -> Finished {
-    let (ip, port) = (server.ip(), server.port());
-    let options = format!(
-        "addr={ip},clientaddr=127.0.0.1,vers=4.1,proto=tcp,port={port},soft,timeo=10,retrans=0,retry=0"
-    );
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "mount", "-i", "-t", "nfs4", "-o", &options]);
-    command.arg(format!("{ip}:/")).arg(at);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    shop.client.spawn(command).unwrap().finish(LIMIT).unwrap()
-}
-
 #[test]
 fn the_kernels_own_client_is_left_alone_where_a_refusal_would_be_a_denial() {
     if !requires::met("load", PRIVILEGED) {
@@ -256,7 +242,7 @@ fn the_kernels_own_client_is_left_alone_where_a_refusal_would_be_a_denial() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let done = mount_nfs(&shop, directory.path(), to);
+    let done = kernel_clients::mount(&shop, directory.path(), to);
     assert_ne!(done.code, Some(0), "{done:?}");
     assert!(left_alone() >= 1.0, "{done:?}");
 }

@@ -1,6 +1,8 @@
 //! The few BPF system calls that tests need to look at, and to damage, what an agent pinned.
 //! Bytes in, bytes out: knows no map of Culvert's.
 
+pub mod program;
+
 use std::{
     ffi::CString,
     fs::File,

@@ -34,6 +34,8 @@ pub enum Need {
     RightSocket,
     /// A kernel with a client of NFS, and what mounts with it.
     Nfs,
+    /// A kernel that tells how many instructions its verifier went through (Linux 5.16).
+    VerifiedInstructions,
     /// Memory cgroups of version 1.
     MemoryLimit,
     /// A Python with gRPC.
@@ -54,6 +56,7 @@ impl fmt::Display for Need {
             Self::Nftables => f.pad("nftables"),
             Self::RightSocket => f.pad("right-socket"),
             Self::Nfs => f.pad("nfs"),
+            Self::VerifiedInstructions => f.pad("verified-instructions"),
             Self::MemoryLimit => f.pad("memory-limit"),
             Self::Grpc => f.pad("python-grpc"),
             Self::Tun => f.pad("tun"),
@@ -117,6 +120,7 @@ fn missing(need: Need) -> Option<String> {
         Need::RightSocket => older_than((6, 7)),
         Need::Nfs if loads("nfsv4") => None,
         Need::Nfs => Some("this kernel has no module nfsv4".to_owned()),
+        Need::VerifiedInstructions => older_than((5, 16)),
         Need::MemoryLimit if MemoryLimit::is_possible() => None,
         Need::MemoryLimit => Some("there is no hierarchy of memory cgroups".to_owned()),
         Need::Grpc if python_with_grpc().is_some() => None,

@@ -1,0 +1,194 @@
+//! What the kernel made of a program: how much the verifier went through, and the room that the
+//! program takes on the stack.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::fd::{AsRawFd as _, OwnedFd},
+};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+
+use super::{OBJ_GET_INFO_BY_FD, PROG_GET_FD_BY_ID, call, own, pair};
+
+/// An open program.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+}
+
+/// Bytes of `struct bpf_prog_info` that are asked for.
+const INFO_BYTES: u32 = 128;
+
+/// An instruction of a program, as far as it matters here: `struct bpf_insn`.
+#[derive(Debug, Clone, Copy)]
+struct Instruction {
+    code: u8,
+    to: u8,
+    from: u8,
+    offset: i16,
+    value: i32,
+}
+
+impl Program {
+    /// The program with this id.
+    pub fn of(id: u32) -> Result<Self> {
+        let mut attribute = [0; 16];
+        attribute[0] = pair(id, 0);
+        let fd = call(PROG_GET_FD_BY_ID, &mut attribute).context("cannot open a program")?;
+        Ok(Self { fd: own(fd) })
+    }
+
+    /// How many instructions the verifier went through (Linux 5.16).
+    pub fn verified(&self) -> Result<u64> {
+        let path = format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd());
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let mut lines = text.lines();
+        lines
+            .find_map(|line| line.strip_prefix("verified_insns:")?.trim().parse().ok())
+            .ok_or_else(|| anyhow!("{path} does not tell what was verified"))
+    }
+
+    /// Bytes on the stack, of the program and the functions in it that call each other most deeply,
+    /// as the kernel counts them: of 512.
+    pub fn stack(&self) -> Result<u32> {
+        let code = self.instructions()?;
+        ensure!(!code.is_empty(), "the kernel does not show the program");
+        Ok(deepest(&code, 0))
+    }
+
+    /// The program as the kernel runs it, without what the verifier ruled out.
+    fn instructions(&self) -> Result<Vec<Instruction>> {
+        let number = self.fd.as_raw_fd().cast_unsigned();
+        let ask = |info: &mut [u32; INFO_BYTES as usize / 4]| {
+            let mut attribute = [0; 16];
+            attribute[0] = pair(number, INFO_BYTES);
+            attribute[1] = info.as_mut_ptr() as u64;
+            call(OBJ_GET_INFO_BY_FD, &mut attribute).context("cannot ask about a program")
+        };
+        // struct bpf_prog_info: type, id, tag (u64), jited_prog_len, xlated_prog_len,
+        // jited_prog_insns (u64), xlated_prog_insns (u64), …
+        let mut info = [0; INFO_BYTES as usize / 4];
+        ask(&mut info)?;
+        let length = info[5];
+        let code = vec![0_u8; length as usize];
+        info = [0; INFO_BYTES as usize / 4];
+        info[5] = length;
+        let at = (code.as_ptr() as u64).to_ne_bytes();
+        for (half, bytes) in info[8..10].iter_mut().zip(at.chunks(4)) {
+            *half = u32::from_ne_bytes(bytes.try_into()?);
+        }
+        ask(&mut info)?;
+        let each = code.chunks_exact(8).map(|bytes| Instruction {
+            code: bytes[0],
+            to: bytes[1] & 0xf,
+            from: bytes[1] >> 4,
+            offset: i16::from_ne_bytes([bytes[2], bytes[3]]),
+            value: i32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+        });
+        Ok(each.collect())
+    }
+}
+
+/// The register that holds the end of a function's room on the stack.
+const FRAME: u8 = 10;
+
+const CALL: u8 = 0x85;
+const MOVE: u8 = 0xbf;
+const ADD: u8 = 0x07;
+
+/// What a call of a function of the program says in the place of a register.
+const OF_PROGRAM: u8 = 1;
+
+impl Instruction {
+    /// Where the function begins that the instruction at `index` calls, if it does. Compiled by
+    /// the kernel, the distance is in another field.
+    fn calls(self, index: usize) -> Option<usize> {
+        if self.code != CALL || self.from != OF_PROGRAM {
+            return None;
+        }
+        let distance = if self.offset == 0 {
+            self.value
+        } else {
+            self.offset.into()
+        };
+        (index + 1).checked_add_signed(distance.try_into().ok()?)
+    }
+
+    /// How far below the end of its function's room it reaches; `before` is the one before it.
+    fn reaches(self, before: Option<Self>) -> u32 {
+        let below = |distance: i32| distance.min(0).unsigned_abs();
+        match self.code & 7 {
+            // Loads and stores.
+            1 if self.from == FRAME => below(self.offset.into()),
+            2 | 3 if self.to == FRAME => below(self.offset.into()),
+            // An address there: the end is copied, and the distance added.
+            _ if self.code == ADD => match before {
+                Some(before)
+                    if before.code == MOVE && before.from == FRAME && before.to == self.to =>
+                {
+                    below(self.value)
+                }
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+}
+
+/// What the function that begins at `begin` needs, with the deepest of those that it calls.
+fn deepest(code: &[Instruction], begin: usize) -> u32 {
+    let all = code.iter().enumerate();
+    let begins: BTreeSet<usize> = all.filter_map(|(at, one)| one.calls(at)).collect();
+    let end = begins.range(begin + 1..).next().copied();
+    let body = begin..end.unwrap_or(code.len());
+    let (mut own, mut below) = (0, 0);
+    for at in body {
+        let before = at.checked_sub(1).map(|at| code[at]);
+        own = own.max(code[at].reaches(before));
+        if let Some(function) = code[at].calls(at) {
+            below = below.max(deepest(code, function));
+        }
+    }
+    // The kernel counts no less than this for each.
+    own.max(1).next_multiple_of(32) + below
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn instruction(code: u8, to: u8, from: u8, offset: i16, value: i32) -> Instruction {
+        Instruction {
+            code,
+            to,
+            from,
+            offset,
+            value,
+        }
+    }
+
+    #[test]
+    fn room_is_that_of_the_deepest_calls() {
+        const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
+        let code = [
+            // r2 = r10; r2 += -40; the function at 5, as compiled; the one at 7; exit.
+            instruction(MOVE, 2, FRAME, 0, 0),
+            instruction(ADD, 2, 0, 0, -40),
+            instruction(CALL, 0, OF_PROGRAM, 2, 1),
+            instruction(CALL, 0, OF_PROGRAM, 0, 3),
+            EXIT,
+            // *(r10 - 8) = r1; exit.
+            instruction(0x7b, FRAME, 1, -8, 0),
+            EXIT,
+            // r1 = *(r10 - 104); a helper; r3 += -400, which is no address; exit.
+            instruction(0x79, 1, FRAME, -104, 0),
+            instruction(CALL, 0, 0, 0, 14),
+            instruction(ADD, 3, 0, 0, -400),
+            EXIT,
+        ];
+        assert_eq!(deepest(&code, 5), 32);
+        assert_eq!(deepest(&code, 7), 128);
+        assert_eq!(deepest(&code, 0), 64 + 128);
+    }
+}
