@@ -7,6 +7,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+// First: what it defines takes the place of the standard library's in all others.
+#[macro_use]
+mod said;
+
 mod beside;
 mod build_ebpf;
 mod cargo;
