@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use xtask::paths;
@@ -89,9 +90,14 @@ pub(super) fn install_now(packages: &[String]) -> Result<()> {
     )
 }
 
-/// Reads the package lists anew.
+/// Reads the package lists anew, if this process has not done so.
 pub(super) fn refresh() -> Result<()> {
-    progress::run_quietly("reading package lists", &mut update())
+    static READ: AtomicBool = AtomicBool::new(false);
+    if !READ.load(Ordering::Relaxed) {
+        progress::run_quietly("reading package lists", &mut update())?;
+        READ.store(true, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 /// What apt would do to install these, by the lists it has.
