@@ -82,6 +82,23 @@ fn a_backend_without_rights_says_which_and_waits_for_none() {
 }
 
 #[test]
+fn three_capabilities_are_enough_for_ebpf_and_check_says_so() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let files = [(FILE, &*small_service(1, &[1]))];
+    let three = AgentOptions {
+        launcher: only(",+net_admin,+bpf,+perfmon"),
+        ..options("auto")
+    };
+    let mut agent = Agent::prepare(&shop.world, three, &files).unwrap();
+    agent.launch().unwrap();
+    assert_eq!(agent.serving().unwrap().text("backend"), Some("ebpf"));
+    assert_serves(&mut Prober::start(&shop.client).unwrap());
+}
+
+#[test]
 fn cleanup_needs_the_rights_of_what_it_removes() {
     if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
         return;

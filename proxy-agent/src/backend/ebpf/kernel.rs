@@ -44,7 +44,11 @@ use proxy_model::{
 use crate::logging::milliseconds;
 
 use self::{
-    cgroup::Cgroup, held_maps::HeldMap, links::HeldLink, load::Loaded, maps::KernelMaps,
+    cgroup::Cgroup,
+    held_maps::HeldMap,
+    links::HeldLink,
+    load::{Loaded, Place},
+    maps::KernelMaps,
     pins::PinDir,
 };
 use super::{
@@ -148,7 +152,7 @@ impl EbpfBackend {
         let attached = links::attach(&self.loaded.ebpf, &self.cgroup, &directory)?;
         if self.loaded.rebuilt {
             fit::settle_rebuilt(&self.pins)?;
-            self.loaded.beside = false;
+            self.loaded.place = Place::InForce;
         }
         self.pins.remove_stale();
         let memory = self.log_memory();

@@ -32,8 +32,8 @@ const SMALLEST_RING: u32 = 4096;
 pub struct Loaded {
     /// Programs and maps.
     pub ebpf: Ebpf,
-    /// The Service maps are pinned beside those of an earlier run, whose place they are to take.
-    pub beside: bool,
+    /// Where the Service maps are pinned.
+    pub place: Place,
     /// The Service maps are those of an earlier run.
     pub adopted: bool,
     /// The Service maps of an earlier run do not fit and these take their place.
@@ -44,14 +44,28 @@ pub struct Loaded {
     pub refusal: &'static str,
 }
 
+/// Where Service maps are pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Where those in force are.
+    InForce,
+    /// Beside those of an earlier run, whose place they are to take.
+    Beside,
+}
+
+impl Place {
+    fn of(self, pins: &PinDir) -> PinPath<'_> {
+        match self {
+            Self::InForce => pins.services(),
+            Self::Beside => pins.services_next(),
+        }
+    }
+}
+
 impl Loaded {
     /// Where the Service maps are pinned.
     pub fn services<'d>(&self, pins: &'d PinDir) -> PinPath<'d> {
-        if self.beside {
-            pins.services_next()
-        } else {
-            pins.services()
-        }
+        self.place.of(pins)
     }
 }
 
@@ -64,11 +78,12 @@ pub fn load(
     check_object()?;
     let sizes = &Sizes::new(sizes, Some(&pins.flows()))?;
     let fit::Chosen { adopted, rebuilt } = fit::choose_services(pins, sizes)?;
-    let services = if rebuilt {
-        pins.services_next()
+    let place = if rebuilt {
+        Place::Beside
     } else {
-        pins.services()
+        Place::InForce
     };
+    let services = place.of(pins);
     let smaller = rebuilt && fit::is_smaller(&pins.services(), sizes);
     fit::drop_unfit_flows(&pins.flows(), sizes)?;
     for directory in [&services, &pins.flows()] {
@@ -82,7 +97,7 @@ pub fn load(
     let (ebpf, refusal) = load_best(Some(directories), sizes, kernel_log)?;
     Ok(Loaded {
         ebpf,
-        beside: rebuilt,
+        place,
         adopted,
         rebuilt,
         smaller,

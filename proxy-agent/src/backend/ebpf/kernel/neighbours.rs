@@ -14,6 +14,9 @@ use super::{cgroup::Cgroup, links, syscalls};
 /// How many cgroups below are looked at: a node with more has told enough.
 const MOST_BELOW: usize = 1000;
 
+/// How many are told one by one.
+const MOST_TOLD: usize = 10;
+
 /// What the names of programs of well-known load balancers begin with.
 const KNOWN: [Known; 5] = [
     Known {
@@ -55,30 +58,42 @@ struct Known {
     remedy: &'static str,
 }
 
-/// A program of somebody else's.
+/// Programs that somebody else has attached to one cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
+    /// Whose they are; `None` if of no load balancer that is known here.
+    whose: Option<usize>,
+    /// Where they are attached; none if that is a cgroup above.
+    cgroup: Option<PathBuf>,
+    /// In the order of their ids.
+    programs: Vec<Program>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Program {
     /// The id that `bpftool prog show id` takes.
-    pub id: u32,
+    id: u32,
     /// Its name, as far as the kernel keeps it; none where this process may not ask.
-    pub name: Option<String>,
-    /// The hooks, as `bpftool` calls them.
-    pub hooks: Vec<&'static str>,
-    /// Where it is attached; none if that is a cgroup above.
-    pub cgroup: Option<PathBuf>,
+    name: Option<String>,
+    /// As `bpftool` calls it.
+    hook: &'static str,
+}
+
+impl Program {
+    /// Which of [`KNOWN`].
+    fn whose(&self) -> Option<usize> {
+        // Of each there is one for either family.
+        let name = self.name.as_deref()?.replacen("sock6_", "sock4_", 1);
+        KNOWN
+            .iter()
+            .position(|known| name.starts_with(known.begins))
+    }
 }
 
 impl Neighbour {
     fn known(&self) -> Option<&'static Known> {
-        let name = self.name.as_deref()?;
-        // Of each there is one for either family.
-        let name = name.replacen("sock6_", "sock4_", 1);
-        KNOWN.iter().find(|known| name.starts_with(known.begins))
-    }
-
-    /// Whose it is; `None` if it is of no load balancer that is known here.
-    pub fn whose(&self) -> Option<&'static str> {
-        self.known().map(|known| known.whose)
+        self.whose.map(|index| &KNOWN[index])
     }
 
     /// What to do.
@@ -93,82 +108,82 @@ impl Neighbour {
 
 impl fmt::Display for Neighbour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.name {
-            Some(name) if name.is_empty() => write!(f, "program {} without a name", self.id)?,
-            Some(name) => write!(f, "program {} {name}", self.id)?,
-            None => write!(
-                f,
-                "program {}, whose name takes CAP_SYS_ADMIN to ask",
-                self.id
-            )?,
-        }
-        write!(f, " on {}", self.hooks.join(", "))?;
+        let whose = self.known().map_or("not known whose", |known| known.whose);
         match &self.cgroup {
-            Some(cgroup) => write!(f, " of {}", cgroup.display())?,
-            None => f.write_str(" of a cgroup above")?,
+            Some(cgroup) => write!(f, "on {}, {whose}: ", cgroup.display())?,
+            None => write!(f, "on a cgroup above, {whose}: ")?,
         }
-        match self.whose() {
-            Some(whose) => write!(f, " ({whose})"),
-            None => f.write_str(" (not known)"),
+        for (index, program) in self.programs.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            let name = match program.name.as_deref() {
+                Some("") => "without a name",
+                Some(name) => name,
+                None => "whose name takes CAP_SYS_ADMIN to ask",
+            };
+            write!(f, "program {} {name} ({})", program.id, program.hook)?;
         }
+        Ok(())
     }
 }
 
 /// Programs other than `ours` that run for sockets in `cgroup`, and in those below it; those of
 /// load balancers first.
 pub fn find(cgroup: &Cgroup, ours: &[u32]) -> io::Result<Vec<Neighbour>> {
-    let mut found = BTreeMap::new();
-    let mut own = Vec::new();
-    for program in SOCKET_PROGRAMS {
-        let hook = links::hook(program);
-        let here = syscalls::on_hook(&cgroup.directory, hook)?.programs;
-        for id in &here {
-            note(&mut found, *id, hook, Some(&cgroup.path));
+    let hooks = SOCKET_PROGRAMS.map(links::hook);
+    // The first place that is found of a program counts.
+    let mut found: BTreeMap<u32, (u32, Option<PathBuf>)> = BTreeMap::new();
+    for hook in hooks {
+        for id in syscalls::on_hook(&cgroup.directory, hook)?.programs {
+            found.entry(id).or_insert((hook, Some(cgroup.path.clone())));
         }
         for id in syscalls::in_effect(&cgroup.directory, hook)? {
-            if !here.contains(&id) {
-                note(&mut found, id, hook, None);
-            }
+            found.entry(id).or_insert((hook, None));
         }
-        own.push(hook);
     }
     for path in below(&cgroup.path) {
         // It may be gone by now.
         let Ok(inside) = Cgroup::open(Some(&path)) else {
             continue;
         };
-        for hook in &own {
-            for id in syscalls::on_hook(&inside.directory, *hook)
-                .map_or_else(|_| Vec::new(), |on| on.programs)
-            {
-                note(&mut found, id, *hook, Some(&path));
+        for hook in hooks {
+            let there = syscalls::on_hook(&inside.directory, hook);
+            for id in there.map_or_else(|_| Vec::new(), |there| there.programs) {
+                found.entry(id).or_insert((hook, Some(path.clone())));
             }
         }
     }
-    let mut found: Vec<Neighbour> = found
-        .into_values()
-        .filter(|one| !ours.contains(&one.id))
-        .collect();
-    for one in &mut found {
-        one.name = syscalls::program_name(one.id).ok();
-    }
-    found.sort_by_key(|one| (one.whose().is_none(), one.id));
-    Ok(found)
+    found.retain(|id, _| !ours.contains(id));
+    Ok(together(found.into_iter().map(|(id, (hook, cgroup))| {
+        let program = Program {
+            id,
+            name: syscalls::program_name(id).ok(),
+            hook: hook_name(hook),
+        };
+        (cgroup, program)
+    })))
 }
 
-/// The first that is found of a program counts, so that one below that it was attached to as well
-/// is not told again.
-fn note(found: &mut BTreeMap<u32, Neighbour>, id: u32, hook: u32, cgroup: Option<&Path>) {
-    let one = found.entry(id).or_insert_with(|| Neighbour {
-        id,
-        name: None,
-        hooks: Vec::new(),
-        cgroup: cgroup.map(Path::to_owned),
-    });
-    let name = hook_name(hook);
-    if !one.hooks.contains(&name) {
-        one.hooks.push(name);
+/// One for each owner and cgroup.
+fn together(programs: impl Iterator<Item = (Option<PathBuf>, Program)>) -> Vec<Neighbour> {
+    let mut all: Vec<Neighbour> = Vec::new();
+    for (cgroup, program) in programs {
+        let whose = program.whose();
+        let mut there = all.iter_mut();
+        if let Some(one) = there.find(|one| one.whose == whose && one.cgroup == cgroup) {
+            one.programs.push(program);
+        } else {
+            all.push(Neighbour {
+                whose,
+                cgroup,
+                programs: vec![program],
+            });
+        }
     }
+    // Those that are known first, and what is near before what is further down.
+    all.sort_by_key(|one| (one.whose.is_none(), one.whose));
+    all
 }
 
 fn below(cgroup: &Path) -> Vec<PathBuf> {
@@ -211,27 +226,50 @@ pub fn tell(cgroup: &Cgroup, ours: &[u32]) {
             return;
         }
     };
-    for one in neighbours {
-        let what = one.to_string();
-        if one.whose().is_some() {
+    for one in neighbours.iter().take(MOST_TOLD) {
+        let programs = one.to_string();
+        if one.known().is_some() {
             tracing::warn!(
-                program = what,
+                programs,
                 text = one.remedy(),
                 "another load balancer on the socket hooks"
             );
         } else {
             tracing::info!(
-                program = what,
+                programs,
                 text = one.remedy(),
-                "another program on the socket hooks"
+                "other programs on the socket hooks"
             );
         }
     }
 }
 
+/// All of them in one line, and what to do.
+pub fn summary(neighbours: &[Neighbour]) -> (String, Option<String>) {
+    if neighbours.is_empty() {
+        return ("nobody else's on the socket hooks".to_owned(), None);
+    }
+    let told = neighbours.iter().take(MOST_TOLD);
+    let mut remedies: Vec<_> = told.clone().map(Neighbour::remedy).collect();
+    remedies.dedup();
+    let mut told: Vec<_> = told.map(ToString::to_string).collect();
+    if let more @ 1.. = neighbours.len().saturating_sub(MOST_TOLD) {
+        told.push(format!("on {more} more cgroups"));
+    }
+    (told.join("; "), Some(remedies.join("; ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn program(id: u32, name: &str) -> Program {
+        Program {
+            id,
+            name: Some(name.to_owned()),
+            hook: "connect4",
+        }
+    }
 
     #[test]
     fn load_balancers_are_known_by_the_names_of_their_programs() {
@@ -246,26 +284,47 @@ mod tests {
             ("sd_bind4", None),
             ("", None),
         ] {
-            let one = Neighbour {
-                id: 7,
-                name: Some(name.to_owned()),
-                hooks: vec!["connect4", "sendmsg4"],
-                cgroup: None,
-            };
-            let found = one.whose();
+            let found = program(7, name).whose().map(|index| KNOWN[index].whose);
             assert_eq!(found.is_some(), whose.is_some(), "{name}");
             assert!(
                 found.is_none_or(|found| found.starts_with(whose.unwrap())),
                 "{name}"
             );
-            let told = one.to_string();
-            assert!(
-                told.contains("program 7") && told.contains("connect4, sendmsg4"),
-                "{told}"
-            );
         }
         for program in SOCKET_PROGRAMS {
             assert_ne!(hook_name(links::hook(program)), "another hook", "{program}");
         }
+    }
+
+    #[test]
+    fn what_belongs_together_is_told_together_and_not_without_end() {
+        let here = Some(PathBuf::from("/sys/fs/cgroup"));
+        let all = together(
+            [
+                (here.clone(), program(1, "filter")),
+                (here.clone(), program(2, "cil_sock4_conne")),
+                (None, program(3, "calico_connect_")),
+                (here, program(4, "cil_sock6_conne")),
+            ]
+            .into_iter(),
+        );
+        let told: Vec<_> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 3, "{told:?}");
+        let cilium = "program 2 cil_sock4_conne (connect4), program 4 cil_sock6_conne (connect4)";
+        assert!(
+            told[0].starts_with("on /sys/fs/cgroup, Cilium's"),
+            "{told:?}"
+        );
+        assert!(told[0].ends_with(cilium), "{told:?}");
+        assert!(
+            told[1].starts_with("on a cgroup above, Calico's"),
+            "{told:?}"
+        );
+
+        let pods = (0..100).map(|pod| (Some(format!("/pod{pod}").into()), program(pod, "")));
+        let (told, remedy) = summary(&together(pods));
+        assert!(told.ends_with("; on 90 more cgroups"), "{told}");
+        assert!(remedy.unwrap().starts_with("nothing, if"));
+        assert_eq!(summary(&[]).1, None);
     }
 }

@@ -213,7 +213,7 @@ impl PinDir {
 
     /// The directory itself.
     pub fn here(&self) -> PinPath<'_> {
-        PinPath::of(&*self.lock, &self.path)
+        PinPath::of(&self.lock, &self.path)
     }
 
     /// Service maps of this version.

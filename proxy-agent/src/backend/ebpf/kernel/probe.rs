@@ -168,20 +168,14 @@ fn others(options: &Options, cgroup: &Cgroup) -> Option<Requirement> {
     });
     // Where it cannot be asked, "socket hooks" says so.
     let others = neighbours::find(cgroup, &own.unwrap_or_default()).ok()?;
-    let told: Vec<_> = others.iter().map(ToString::to_string).collect();
-    let mut remedies: Vec<_> = others.iter().map(neighbours::Neighbour::remedy).collect();
-    remedies.dedup();
+    let (found, remedy) = neighbours::summary(&others);
     Some(Requirement {
         name: "other programs",
         required: false,
         met: others.is_empty(),
-        found: if told.is_empty() {
-            "nobody else's on the socket hooks".to_owned()
-        } else {
-            told.join("; ")
-        },
-        reason: "of two load balancers on the socket hooks, chance decides which one leads a socket",
-        remedy: (!remedies.is_empty()).then(|| remedies.join("; ")),
+        found,
+        reason: "of two load balancers on the socket hooks, the one attached first leads a socket",
+        remedy,
     })
 }
 

@@ -24,7 +24,6 @@ pub use table::{Batch, Position, Table};
 // Commands and types of `linux/bpf.h`; numbers are kernel ABI and never change.
 const BPF_OBJ_PIN: libc::c_long = 6;
 const BPF_OBJ_GET: libc::c_long = 7;
-const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
 const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_PROG_QUERY: libc::c_long = 16;
@@ -218,12 +217,14 @@ fn info(object: impl AsFd) -> io::Result<[u32; ATTR_SIZE / 4]> {
     Ok(info)
 }
 
-/// Whether the system call can be used at all.
+/// Whether the system call can be used at all. Asked with a command that takes no rights but those
+/// of an agent: for going through ids the kernel wants `CAP_SYS_ADMIN`.
 pub fn answers() -> io::Result<()> {
+    let nothing = (-1_i32).to_ne_bytes();
     // SAFETY: no address is among the attributes.
-    match unsafe { bpf(BPF_PROG_GET_NEXT_ID, &mut attr(&[])) } {
-        // There is no program yet.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+    match unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr(&[(0, &nothing)])) } {
+        // It was looked for.
+        Err(error) if error.raw_os_error() == Some(libc::EBADFD) => Ok(()),
         result => result.map(drop),
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::{AtFlags, OFlag, openat},
-    sys::stat::{FileStat, Mode, fchmod, fstatat, mkdirat},
+    sys::stat::{Mode, fchmod, fstatat, mkdirat},
     unistd::geteuid,
 };
 
@@ -180,39 +180,36 @@ impl Step {
     fn look(&self, name: &Path) -> Result<Next, OpenError> {
         let path = self.path.join(name);
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let found: FileStat;
-        match openat(&self.directory, name, flags, Mode::empty()) {
+        let errno = match openat(&self.directory, name, flags, Mode::empty()) {
             Ok(opened) => {
                 let next = Self {
                     directory: opened.into(),
                     path,
                 };
                 let owner = next.metadata()?.uid();
-                return Ok(if is_trusted(owner) {
-                    Next::Directory(next)
-                } else {
-                    let path = next.path;
-                    Next::Stranger(Stranger { path, owner })
-                });
+                if is_trusted(owner) {
+                    return Ok(Next::Directory(next));
+                }
+                let path = next.path;
+                return Ok(Next::Stranger(Stranger { path, owner }));
             }
             Err(Errno::ENOENT) => return Ok(Next::Nothing),
-            // No directory, or one that its owner lets nobody read.
-            Err(errno) => {
-                match fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-                    Ok(there) => found = there,
-                    Err(Errno::ENOENT) => return Ok(Next::Nothing),
-                    Err(_) => return Err(opening(&path, errno)),
-                }
-                let owner = found.st_uid;
-                if !is_trusted(owner) {
-                    return Ok(Next::Stranger(Stranger { path, owner }));
-                }
-                Err(match found.st_mode & libc::S_IFMT {
-                    libc::S_IFLNK => alias(&path),
-                    _ => opening(&path, errno),
-                })
-            }
+            Err(errno) => errno,
+        };
+        // No directory, or one that its owner lets nobody read.
+        let found = match fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            Err(Errno::ENOENT) => return Ok(Next::Nothing),
+            Err(_) => return Err(opening(&path, errno)),
+        };
+        let owner = found.st_uid;
+        if !is_trusted(owner) {
+            return Ok(Next::Stranger(Stranger { path, owner }));
         }
+        Err(match found.st_mode & libc::S_IFMT {
+            libc::S_IFLNK => alias(&path),
+            _ => opening(&path, errno),
+        })
     }
 
     /// The directory called `name`, and whether it was made.
