@@ -1,5 +1,5 @@
 //! Which rights what needs: no more than it takes, the same answer by every backend, and never a
-//! wait for what does not come. Needs root, BPF and nf_tables.
+//! wait for what does not come. Needs root, BPF and `nf_tables`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{os::fd::AsFd as _, process::Command};
