@@ -107,7 +107,8 @@ fn told(status: &Status) -> String {
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) api: NodeApiClient<Channel>,
-    client: wire::Client,
+    /// Who asks.
+    own: wire::Client,
     token_file: Option<Arc<Path>>,
 }
 
@@ -118,7 +119,7 @@ impl Client {
         Ok(Self {
             // A Service port with very many endpoints is one message.
             api: NodeApiClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE),
-            client: report::client(&options.name, &options.lacks),
+            own: report::client(&options.name, &options.lacks),
             token_file: options.token_file.as_deref().map(Into::into),
         })
     }
@@ -144,7 +145,7 @@ impl Client {
     /// It is one batch, a reset.
     pub async fn next(&self, seen: Option<Token>) -> Result<Batch, ClientError> {
         let request = wire::NextRequest {
-            client: Some(self.client.clone()),
+            client: Some(self.own.clone()),
             seen: seen.map(Into::into),
         };
         let mut parts = self
@@ -162,7 +163,7 @@ impl Client {
 
     /// Tells the brain what became of the state.
     pub async fn report(&self, report: &Report) -> Result<(), ClientError> {
-        let request = report.encode(self.client.clone());
+        let request = report.encode(self.own.clone());
         self.api.clone().report(self.shown(request).await?).await?;
         Ok(())
     }
@@ -172,7 +173,7 @@ impl Client {
         resume: Option<Token>,
     ) -> Result<tonic::Streaming<wire::Operation>, ClientError> {
         let request = wire::WatchRequest {
-            client: Some(self.client.clone()),
+            client: Some(self.own.clone()),
             resume: resume.map(Into::into),
         };
         Ok(self
