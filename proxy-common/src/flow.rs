@@ -176,8 +176,9 @@ impl Peer {
 }
 
 /// Default entries of PEERS, always a power of two. Each CPU gives out cookies in sequence from
-/// blocks of its own, so that two open sockets seldom want one place.
-pub const PEERS: u32 = 1 << 14;
+/// blocks of its own, so that two open sockets seldom want one place. 3.5 MiB, whatever is open; why
+/// as many is in docs/PERFORMANCE.md.
+pub const PEERS: u32 = 1 << 16;
 
 /// Index in PEERS of the place for the socket with `cookie`; `mask` is the number of its entries
 /// less one.

@@ -67,6 +67,7 @@ fn its_json_holds_every_figure() {
     let expected = [
         "api-server",
         "backends",
+        "connections-held",
         "node-api",
         "program-time",
         "sync",
@@ -110,6 +111,11 @@ fn its_json_holds_every_figure() {
         ),
         ("program-time", "TCP connect", "culvert_conn4"),
         ("program-time", "TCP connect", "all programs"),
+        (
+            "connections-held",
+            "20000 connections open, 65536 places",
+            "CPU added to a connect",
+        ),
         ("sync", "10,000 services", "one endpoint added"),
         (
             "backends",

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! paired, program_time ──> rig (world, two agents, sender) ──> worker, task (in the world)
+//! held ──> agents with other maps, the rig's sender
 //! sync, api ──> agents of their own               figures ──> table, JSON
 //! node_api ──> orders (a brain, and its clients)
 //! backends ──> api (an agent for each backend)    connect (one process for each place)
@@ -13,6 +14,7 @@ pub mod clusters;
 mod connect;
 mod events;
 mod figures;
+mod held;
 mod kernel_time;
 mod node_api;
 mod orders;
@@ -93,6 +95,8 @@ enum Name {
     UdpRequest,
     /// Time of each kernel program
     ProgramTime,
+    /// A connect while many connections are open, by the size of the map that remembers them
+    ConnectionsHeld,
     /// Time and memory of the agent
     Sync,
     /// An agent that follows an API server: latency of changes, cold start, memory, CPU
@@ -193,6 +197,7 @@ fn run_if_possible(options: &Options) -> ExitCode {
             options.runs
         },
         starts: if options.quick { 1 } else { STARTS },
+        quick: options.quick,
         interrupts,
         live: io::stderr().is_terminal(),
     };
@@ -222,6 +227,7 @@ fn ended(outcome: Result<()>) -> ExitCode {
 struct Session {
     runs: usize,
     starts: usize,
+    quick: bool,
     interrupts: Interrupts,
     live: bool,
 }
@@ -297,6 +303,11 @@ fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
                 figures.extend(bench(session, &mut rig)?.figures(title));
             }
         }
+    }
+    if wanted(Name::ConnectionsHeld) {
+        // Whoever is here could not have the addresses of these endpoints as well.
+        let world = World::new()?;
+        figures.extend(held::measure(session, &world)?.figures("connections-held"));
     }
     if wanted(Name::Sync) {
         figures.extend(sync::measure(session, &world)?.figures("sync"));

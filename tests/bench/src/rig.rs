@@ -13,6 +13,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::{IpAddr, SocketAddr},
+    path::PathBuf,
     process::{ChildStdin, ChildStdout, Command, Stdio},
     time::Duration,
 };
@@ -95,24 +96,21 @@ impl Dialled {
     }
 }
 
+/// The process that sends.
 #[derive(Debug)]
-struct Sender {
+pub(super) struct Sender {
     process: Process,
     orders: ChildStdin,
     reports: BufReader<ChildStdout>,
-    place: Option<Place>,
+    /// The cgroup that it is in.
+    place: PathBuf,
     known: Vec<String>,
 }
 
 impl<'w> Rig<'w> {
     /// Builds it in `world`, which must be reachable by every Service's endpoints.
     pub(super) fn build(world: &'w World) -> Result<Self> {
-        let addresses: Vec<IpAddr> = (1..=clusters::ENDPOINTS)
-            .flat_map(|number| [false, true].map(|ipv6| clusters::pod_address(number, ipv6)))
-            .collect();
-        let pod = world.pod("endpoints", &addresses)?;
-        pod.netns()
-            .run(|| fs::write("/proc/sys/net/core/somaxconn", "65535"))??;
+        let pod = endpoints(world)?;
         let answering = start_answering(&pod)?;
         let cgroups = Cgroups {
             bare: world.cgroup().sibling()?,
@@ -147,18 +145,12 @@ impl<'w> Rig<'w> {
         length: Duration,
     ) -> Result<Slice> {
         let sender = &mut self.sender;
-        if sender.place != Some(place) {
-            let cgroup = match place {
-                Place::Bare => &self.cgroups.bare,
-                Place::Empty => &self.cgroups.empty,
-                Place::Small => &self.cgroups.small,
-                Place::Large => &self.cgroups.large,
-            };
-            let procs = cgroup.path().join("cgroup.procs");
-            fs::write(&procs, sender.process.pid().to_string())
-                .with_context(|| format!("cannot move the sender into {}", procs.display()))?;
-            sender.place = Some(place);
-        }
+        sender.enter(match place {
+            Place::Bare => &self.cgroups.bare,
+            Place::Empty => &self.cgroups.empty,
+            Place::Small => &self.cgroups.small,
+            Place::Large => &self.cgroups.large,
+        })?;
         let targets = dialled.name();
         if !sender.known.contains(&targets) {
             sender.order(&Order::Targets {
@@ -167,20 +159,14 @@ impl<'w> Rig<'w> {
             })?;
             sender.known.push(targets.clone());
         }
-        match sender.order(&Order::Run {
-            task,
-            targets,
-            length,
-        })? {
-            Report::Slice(slice) => Ok(slice),
-            Report::Failed(error) => bail!("{place:?}, {task}, {dialled:?}: {error}"),
-            Report::Known => bail!("the sender did not send"),
-        }
+        let slice = sender.slice(task, &targets, length);
+        slice.with_context(|| format!("{place:?}, {task}, {dialled:?}"))
     }
 }
 
 impl Sender {
-    fn start(node: &Host) -> Result<Self> {
+    /// Starts it in no cgroup of a bench yet.
+    pub(super) fn start(node: &Host) -> Result<Self> {
         let mut command = own_program("send")?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = node.spawn(command)?;
@@ -198,12 +184,37 @@ impl Sender {
             process,
             orders,
             reports: BufReader::new(reports),
-            place: None,
+            place: PathBuf::new(),
             known: Vec::new(),
         })
     }
 
-    fn order(&mut self, order: &Order) -> Result<Report> {
+    /// Moves it into `cgroup`: what it opens from now on is of there.
+    pub(super) fn enter(&mut self, cgroup: &Cgroup) -> Result<()> {
+        if self.place != cgroup.path() {
+            let procs = cgroup.path().join("cgroup.procs");
+            fs::write(&procs, self.process.pid().to_string())
+                .with_context(|| format!("cannot move the sender into {}", procs.display()))?;
+            cgroup.path().clone_into(&mut self.place);
+        }
+        Ok(())
+    }
+
+    /// Sends to the list called `targets` for about `length`; an error if a single request fails.
+    pub(super) fn slice(&mut self, task: Task, targets: &str, length: Duration) -> Result<Slice> {
+        match self.order(&Order::Run {
+            task,
+            targets: targets.to_owned(),
+            length,
+        })? {
+            Report::Slice(slice) => Ok(slice),
+            Report::Failed(error) => bail!(error),
+            Report::Known | Report::Held { .. } => bail!("the sender did not send"),
+        }
+    }
+
+    /// Gives an order and waits for the report.
+    pub(super) fn order(&mut self, order: &Order) -> Result<Report> {
         let mut line = serde_json::to_string(order).context("cannot encode an order")?;
         line.push('\n');
         self.orders
@@ -217,7 +228,19 @@ impl Sender {
     }
 }
 
-fn start_answering(pod: &Host) -> Result<Process> {
+/// A pod that has every endpoint's address, and room for as many connections as come at once.
+pub(super) fn endpoints(world: &World) -> Result<Host> {
+    let addresses: Vec<IpAddr> = (1..=clusters::ENDPOINTS)
+        .flat_map(|number| [false, true].map(|ipv6| clusters::pod_address(number, ipv6)))
+        .collect();
+    let pod = world.pod("endpoints", &addresses)?;
+    pod.netns()
+        .run(|| fs::write("/proc/sys/net/core/somaxconn", "65535"))??;
+    Ok(pod)
+}
+
+/// Starts what answers at the endpoints in `pod`.
+pub(super) fn start_answering(pod: &Host) -> Result<Process> {
     let mut command = own_program("answer")?;
     for kind in [Kind::Tcp, Kind::Tcp6] {
         command.args(

@@ -126,7 +126,8 @@ pub(super) fn run(
     })
 }
 
-fn connected_tcp(to: &SockaddrStorage) -> Result<OwnedFd> {
+/// A connection that is reset when it is closed.
+pub(super) fn connected_tcp(to: &SockaddrStorage) -> Result<OwnedFd> {
     let socket = new_socket(to, SockType::Stream)?;
     let reset = libc::linger {
         l_onoff: 1,

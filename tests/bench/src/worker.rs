@@ -8,6 +8,7 @@ use std::{
     collections::HashMap,
     io::{self, BufRead as _, Write as _},
     net::{SocketAddr, TcpListener, UdpSocket},
+    os::fd::{AsRawFd as _, OwnedFd},
     thread,
     time::Duration,
 };
@@ -15,6 +16,10 @@ use std::{
 use anyhow::{Context as _, Result};
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    sys::{
+        resource::{Resource, getrlimit, setrlimit},
+        socket::{SockaddrStorage, getpeername},
+    },
     unistd::Pid,
 };
 use serde::{Deserialize, Serialize};
@@ -47,6 +52,13 @@ pub(super) enum Order {
         /// How long.
         length: Duration,
     },
+    /// Connects by TCP, and keeps the connections.
+    Hold {
+        /// To which list.
+        targets: String,
+        /// How many.
+        count: u32,
+    },
 }
 
 /// What it says.
@@ -57,6 +69,11 @@ pub(super) enum Report {
     Known,
     /// What the moment came to.
     Slice(Slice),
+    /// The connections are open.
+    Held {
+        /// How many say that their peer is what was dialled.
+        as_dialled: u64,
+    },
     /// A request failed.
     Failed(String),
 }
@@ -64,6 +81,7 @@ pub(super) enum Report {
 /// The sending process: obeys until stdin ends.
 pub(super) fn send() -> Result<()> {
     pin(Cpu::First)?;
+    let mut held = Vec::new();
     let mut lists: HashMap<String, (Vec<SocketAddr>, usize)> = HashMap::new();
     let mut stdout = io::stdout().lock();
     for line in io::stdin().lock().lines() {
@@ -84,6 +102,16 @@ pub(super) fn send() -> Result<()> {
                     Err(error) => Report::Failed(format!("{error:#}")),
                 },
             },
+            Order::Hold { targets, count } => match lists.get(&targets) {
+                None => Report::Failed(format!("no list is called {targets}")),
+                Some((to, _)) => match hold(to, count) {
+                    Ok((connections, as_dialled)) => {
+                        held.extend(connections);
+                        Report::Held { as_dialled }
+                    }
+                    Err(error) => Report::Failed(format!("{error:#}")),
+                },
+            },
         };
         let mut line = serde_json::to_string(&report).context("cannot encode a report")?;
         line.push('\n');
@@ -93,6 +121,23 @@ pub(super) fn send() -> Result<()> {
         stdout.flush().context("nobody listens to reports")?;
     }
     Ok(())
+}
+
+/// Connects to each of `targets` in turn, `count` times. Returns the connections, and how many of
+/// them say that their peer is what was dialled.
+fn hold(targets: &[SocketAddr], count: u32) -> Result<(Vec<OwnedFd>, u64)> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("no limit of open files")?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("cannot allow more open files")?;
+    let mut connections = Vec::new();
+    let mut as_dialled = 0;
+    for to in targets.iter().cycle().take(count as usize) {
+        let connection = task::connected_tcp(&(*to).into())?;
+        let peer = getpeername::<SockaddrStorage>(connection.as_raw_fd());
+        let peer = peer.context("cannot ask for the peer")?;
+        as_dialled += u64::from(peer == (*to).into());
+        connections.push(connection);
+    }
+    Ok((connections, as_dialled))
 }
 
 /// The answering process: closes connections and echoes datagrams until it is killed.

@@ -114,5 +114,9 @@ fn programs_stay_within_what_kernels_allow() {
             before.stack
         );
     }
-    assert_eq!(table.len(), made.len(), "{TABLE} has programs that are gone");
+    assert_eq!(
+        table.len(),
+        made.len(),
+        "{TABLE} has programs that are gone"
+    );
 }
