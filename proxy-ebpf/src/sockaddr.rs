@@ -99,17 +99,20 @@ impl SockAddr for V4 {
 
     #[inline(always)]
     fn sends_to_mapped_peer(&self) -> bool {
-        // SAFETY: as above; the socket's family is a readable field, and its peer's address is one
-        // of every socket, which the kernel keeps as IPv4 for a peer that is mapped.
+        let to = self.words();
+        // SAFETY: as above; the socket's family, and the address and port of its peer, are readable
+        // fields.
         unsafe {
             let ctx = self.0.sock_addr;
             if addr_of!((*ctx).family).read_volatile() != AF_INET6 {
                 return false;
             }
             let sk = addr_of!((*ctx).__bindgen_anon_1.sk).read_volatile();
-            let peer = addr_of!((*sk).dst_ip4).read_volatile();
+            let peer = addr_of!((*sk).dst_ip6).cast::<u32>();
             let port = u16::from_be(addr_of!((*sk).dst_port).read_volatile());
-            peer == addr_of!((*ctx).user_ip4).read_volatile() && port == self.port()
+            peer.add(2).read_volatile() == to[2]
+                && peer.add(3).read_volatile() == to[3]
+                && port == self.port()
         }
     }
 }
