@@ -38,7 +38,7 @@ const ROUNDS: usize = 8;
 const SLICE: Duration = Duration::from_millis(10);
 
 /// An agent with one size of PEERS, and where its clients are.
-struct Sized<'w> {
+struct Candidate<'w> {
     places: u32,
     cgroup: Cgroup,
     connect: Program,
@@ -54,9 +54,9 @@ pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
         fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535")
             .context("cannot widen the range of local ports")
     })??;
-    let sized: Vec<Sized<'_>> = PLACES
+    let candidates: Vec<Candidate<'_>> = PLACES
         .into_iter()
-        .map(|places| Sized::start(world, places))
+        .map(|places| Candidate::start(world, places))
         .collect::<Result<_>>()?;
     let mut sender = Sender::start(world.node())?;
     for (name, to) in [(DIRECT, Kind::Tcp.endpoints()), (SERVICE, frontends())] {
@@ -65,7 +65,7 @@ pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
     let held = if session.quick { &HELD[..QUICK] } else { &HELD };
     let mut collected = Collected::default();
     for held in held {
-        let _open = hold(session, world, &sized, *held, &mut collected)?;
+        let _open = hold(session, world, &candidates, *held, &mut collected)?;
         for run in 0..session.runs {
             session.progress(&format!(
                 "connections-held: {held} open, run {} of {}",
@@ -73,7 +73,7 @@ pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
                 session.runs
             ));
             session.still_wanted()?;
-            compare(&mut sender, &sized, *held, &mut collected)?;
+            compare(&mut sender, &candidates, *held, &mut collected)?;
         }
     }
     Ok(collected)
@@ -82,7 +82,7 @@ pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
 const DIRECT: &str = "direct";
 const SERVICE: &str = "ClusterIP";
 
-impl<'w> Sized<'w> {
+impl<'w> Candidate<'w> {
     fn start(world: &'w World, places: u32) -> Result<Self> {
         let cgroup = world.cgroup().sibling()?;
         let options = AgentOptions {
@@ -112,12 +112,12 @@ fn targets(sender: &mut Sender, name: &str, to: Vec<SocketAddr>) -> Result<()> {
 fn hold(
     session: &Session,
     world: &World,
-    sized: &[Sized<'_>],
+    candidates: &[Candidate<'_>],
     held: u32,
     collected: &mut Collected,
 ) -> Result<Vec<Sender>> {
     let mut open = Vec::new();
-    for one in sized.iter().filter(|_| held > 0) {
+    for one in candidates.iter().filter(|_| held > 0) {
         session.progress(&format!("connections-held: opening {held}"));
         for _ in 0..held / EACH {
             session.still_wanted()?;
@@ -154,13 +154,13 @@ fn case(held: u32, places: u32) -> String {
 /// One run: slices of each size in turn, directly and through Services.
 fn compare(
     sender: &mut Sender,
-    sized: &[Sized<'_>],
+    candidates: &[Candidate<'_>],
     held: u32,
     collected: &mut Collected,
 ) -> Result<()> {
-    let mut rounds: Vec<Vec<[f64; 2]>> = vec![Vec::new(); sized.len()];
+    let mut rounds: Vec<Vec<[f64; 2]>> = vec![Vec::new(); candidates.len()];
     for _ in 0..ROUNDS {
-        for (one, costs) in sized.iter().zip(&mut rounds) {
+        for (one, costs) in candidates.iter().zip(&mut rounds) {
             sender.enter(&one.cgroup)?;
             let mut cpu = |name: &str| -> Result<f64> {
                 let slice = sender.slice(Task::Connect, name, SLICE)?;
@@ -172,7 +172,7 @@ fn compare(
     let of = |index: usize, what: &dyn Fn(&[f64; 2]) -> f64| {
         median(&rounds[index].iter().map(what).collect::<Vec<_>>())
     };
-    for (index, one) in sized.iter().enumerate() {
+    for (index, one) in candidates.iter().enumerate() {
         let name = case(held, one.places);
         let added = of(index, &|[direct, service]| service - direct);
         collected.add(&name, "CPU per connect", "ns", of(index, &|cost| cost[1]));
@@ -180,7 +180,7 @@ fn compare(
     }
     // The kernel's account costs time itself: not while the above is measured.
     let _statistics = Statistics::enable()?;
-    for one in sized {
+    for one in candidates {
         sender.enter(&one.cgroup)?;
         let before = one.connect.spent()?;
         sender.slice(Task::Connect, SERVICE, SLICE)?;

@@ -44,9 +44,10 @@ pub fn mount(shop: &Shop, at: &Path, server: SocketAddr) -> Finished {
     start_mount(shop, at, server, 0).finish(LIMIT).unwrap()
 }
 
-/// The Service 250, led to one of the servers.
+/// A Service that no other test has: programs at the root of the cgroups see what all of them dial.
+/// It is led to one of the servers.
 fn led_to(server: Ipv4Addr) -> String {
-    small_service(250, &[1]).replace("10.244.0.1\"", &format!("{server}\""))
+    small_service(251, &[1]).replace("10.244.0.1\"", &format!("{server}\""))
 }
 
 /// A connection that comes within the time that the client needs to try again, several times over.
@@ -82,7 +83,7 @@ fn a_mount_is_led_to_the_endpoint_of_now_when_it_connects_again() {
     let files = [(FILE, &*led_to(SERVERS[0]))];
     let mut agent = Agent::start(&shop.world, options, &files).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let to = frontend(250, 80);
+    let to = frontend(251, 80);
     let mut mount = start_mount(&shop, directory.path(), to, 1000);
     // It has connected, and asks something.
     let mut connection = accept(&first).unwrap();

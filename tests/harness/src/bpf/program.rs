@@ -71,10 +71,10 @@ impl Program {
         let mut info = [0; INFO_BYTES as usize / 4];
         ask(&mut info)?;
         let length = info[5];
-        let code = vec![0_u8; length as usize];
+        let mut code = vec![0_u8; length as usize];
         info = [0; INFO_BYTES as usize / 4];
         info[5] = length;
-        let at = (code.as_ptr() as u64).to_ne_bytes();
+        let at = (code.as_mut_ptr() as u64).to_ne_bytes();
         for (half, bytes) in info[8..10].iter_mut().zip(at.chunks(4)) {
             *half = u32::from_ne_bytes(bytes.try_into()?);
         }
