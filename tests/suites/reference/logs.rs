@@ -183,8 +183,9 @@ fn the_table_of_log_messages_tells_what_the_code_says() {
 }
 
 /// Values of fields that the table names.
-const VALUES: [&str; 12] = [
+const VALUES: [&str; 13] = [
     "none",
+    "auto",
     "ebpf",
     "missing",
     "unexpected",
