@@ -90,6 +90,40 @@ fn the_running_agent_tells_the_state_that_is_in_force() {
 }
 
 #[test]
+fn a_node_that_is_none_of_the_clusters_is_told_until_it_is_one() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let node = |name: &str| format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}\n");
+    let options = AgentOptions {
+        node_name: "node-x".to_owned(),
+        ..AgentOptions::default()
+    };
+    let files = [
+        (FILE, &*small_service(1, &[1])),
+        ("node.yaml", &node("node-a")),
+    ];
+    let mut agent = Agent::prepare(&shop.world, options, &files).unwrap();
+    agent.spawn().unwrap();
+    let told = agent.wait_for("node not found").unwrap();
+    assert_eq!(
+        (told.level(), told.text("node")),
+        (Some("ERROR"), Some("node-x"))
+    );
+    assert_eq!(told.list("nodes").unwrap(), ["node-a"]);
+    agent.wait_for("serving").unwrap();
+    let missing =
+        |agent: &Agent<'_>| json(agent, &["state", "-o", "json"])["agent"]["nodeMissing"].clone();
+    assert_eq!(missing(&agent)["nodes"][0], "node-a");
+    assert!(answer(&agent, &["state"]).contains("NODE NOT FOUND: no node of the cluster"));
+
+    agent.apply("node.yaml", &node("node-x")).unwrap();
+    agent.wait_for("node found").unwrap();
+    assert_eq!(missing(&agent), Value::Null);
+}
+
+#[test]
 fn only_the_owner_can_ask_and_nobody_when_the_agent_is_gone() {
     if !requires::met(SUITE, PRIVILEGED) {
         return;

@@ -340,6 +340,7 @@ mod tests {
         let mut gaps = Gaps::new(&[Capability::LoopbackNodePorts]);
         let changes = [upsert("web", Protocol::Tcp, FrontendKind::NodePort)];
         let gap = "loopback-node-ports shop/web/TCP/IPv4";
+        let mut left = changes.len();
         for (addresses, expected) in [
             (&["192.0.2.1"][..], vec![]),
             (&["192.0.2.1", "::1"], vec![]),
@@ -348,8 +349,9 @@ mod tests {
             (&["192.0.2.1"], vec![format!("-{gap}")]),
         ] {
             // After the first time, nothing changes but where NodePorts answer.
-            let news = gaps.take(&state(addresses, &changes), &changes);
+            let news = gaps.take(&state(addresses, &changes), &changes[..left]);
             assert_eq!(told(news), expected, "{addresses:?}");
+            left = 0;
         }
     }
 

@@ -6,7 +6,6 @@
 mod tests;
 
 use std::{
-    error::Error as _,
     ffi::OsString,
     fmt,
     fs::{self, Permissions},
@@ -194,9 +193,8 @@ fn replace(path: &Path, json: &str) -> Result<(), String> {
     let directory = directory_of(path);
     let failed = |error: io::Error| {
         // Without the name that was invented: the log is told of each reason once.
-        let error = error
-            .source()
-            .map_or_else(|| error.to_string(), ToString::to_string);
+        let error = error.to_string();
+        let error = error.split(" at path ").next().unwrap_or_default();
         format!(
             "writing a file in {}: {error}; make sure that the directory is there, and writable for \
              the agent",

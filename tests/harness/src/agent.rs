@@ -31,6 +31,8 @@ pub use log::LogLine;
 /// How long the agent may take for anything. Far above what it needs, because other tests run at
 /// the same time, perhaps in a virtual machine without hardware support.
 pub const LIMIT: Duration = Duration::from_mins(3);
+/// What tests wait for is told by each sync.
+const EVERY_SYNC: &str = "--log-level=info,proxy_agent::pipeline=debug";
 
 /// How to run an agent.
 #[derive(Debug, Clone)]
@@ -188,9 +190,9 @@ impl<'w> Agent<'w> {
 
     /// Every sync is told, unless the test wants another log.
     fn log_level(&self) -> Option<&'static str> {
-        let arguments = &self.options.arguments;
-        let given = arguments.iter().any(|one| one.starts_with("--log-level"));
-        (!given).then_some("--log-level=info,proxy_agent::pipeline=debug")
+        let mut arguments = self.options.source.iter().chain(&self.options.arguments);
+        let given = arguments.any(|one| one.starts_with("--log-level"));
+        (!given).then_some(EVERY_SYNC)
     }
 
     /// `proxy-agent SUBCOMMAND --pin-dir …`, to add to and to run.

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{LIMIT, LogLine, log::Log};
+use super::{EVERY_SYNC, LIMIT, LogLine, log::Log};
 use crate::{executable, process::Process, world::World};
 
 /// A place for one brain after another: manifests, and a socket on which they listen.
@@ -64,7 +64,13 @@ impl<'w> BrainProcess<'w> {
     pub fn start(&mut self, node: &str) -> Result<()> {
         let mut command = Command::new(executable::agent()?);
         command
-            .args(["brain", "--log-format=json", "--node-name", node])
+            .args([
+                "brain",
+                "--log-format=json",
+                EVERY_SYNC,
+                "--node-name",
+                node,
+            ])
             .args(["--healthz-bind-address=", "--metrics-bind-address="])
             .args(["--listen", &self.target()])
             .arg("--admin-socket")
