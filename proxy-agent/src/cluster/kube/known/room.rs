@@ -84,8 +84,8 @@ impl Room {
         !self.left_out.is_empty() && self.freed > self.most / 100
     }
 
-    /// What is to be said of it now, if that is something else than before.
-    pub(super) fn news(&mut self) -> Option<Option<String>> {
+    /// What is to be said of it now, if that is something else than before; empty if all fit.
+    pub(super) fn news(&mut self) -> Option<Vec<String>> {
         let Self { kind, most, .. } = *self;
         let full = !self.left_out.is_empty();
         if std::mem::replace(&mut self.told, full) == full {
@@ -93,7 +93,7 @@ impl Room {
         }
         if !full {
             tracing::info!(%kind, "objects fit again");
-            return Some(None);
+            return Some(Vec::new());
         }
         let text = format!(
             "there are more than fit: {most} of them, with the ports and endpoints in them, are \
@@ -101,6 +101,6 @@ impl Room {
              others go"
         );
         tracing::error!(%kind, text, "too many objects");
-        Some(Some(text))
+        Some(vec![text])
     }
 }
