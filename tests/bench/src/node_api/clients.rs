@@ -206,6 +206,7 @@ fn options(socket: PathBuf, name: &str) -> Result<Options> {
         tls: None,
         name: name.parse()?,
         lacks: Vec::new(),
+        token_file: None,
     })
 }
 
