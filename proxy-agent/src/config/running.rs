@@ -105,7 +105,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
         nftables: nftables::Options { mark },
         order,
         take_over: args.take_over,
-        agent: prepared.agent(settings, admin_socket, mistakes)?,
+        agent: prepared.agent(&settings, admin_socket, mistakes)?,
         mode,
         ebpf: ebpf::Options {
             pin_dir,
@@ -128,7 +128,7 @@ fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     }
     // It would say which backend serves in the place of kube-proxy's: none does here.
     settings.notices.retain(|notice| notice.field != "mode");
-    let agent = prepared.agent(settings, args.admin_socket.clone(), mistakes)?;
+    let agent = prepared.agent(&settings, args.admin_socket.clone(), mistakes)?;
     Ok(Agent {
         on_its_node: !args.elsewhere,
         ..agent
@@ -176,7 +176,7 @@ impl Prepared {
     /// The agent, unless there are mistakes.
     fn agent(
         self,
-        settings: Settings,
+        settings: &Settings,
         admin_socket: PathBuf,
         mistakes: Vec<String>,
     ) -> Result<Agent, ConfigError> {
@@ -189,7 +189,7 @@ impl Prepared {
         } else {
             notes(&settings.node_ports)
         };
-        let configuration = in_effect(&settings, &self.node, &source);
+        let configuration = in_effect(settings, &self.node, &source);
         let notices = settings.notices.iter().map(ToString::to_string);
         let warnings = notices.chain(self.warnings).collect();
         Ok(Agent {

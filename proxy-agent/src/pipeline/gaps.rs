@@ -46,13 +46,13 @@ impl Gaps {
         let (mut opened, mut closed) = (Vec::new(), Vec::new());
         for change in changes {
             let key = change.key();
-            let now = match change {
+            let now: Vec<_> = match change {
                 Change::Upsert { state: service, .. } => {
                     state.missing(key, service, self.lacks).collect()
                 }
                 Change::Delete { .. } => Vec::new(),
             };
-            self.replace(key, now, &mut opened, &mut closed);
+            self.replace(key, &now, &mut opened, &mut closed);
         }
         self.told(&opened, &closed)
     }
@@ -67,11 +67,11 @@ impl Gaps {
         let (mut opened, mut closed) = (Vec::new(), Vec::new());
         let gone: Vec<_> = self.missing.keys().cloned().collect();
         for key in gone.iter().filter(|key| !state.services.contains_key(*key)) {
-            self.replace(key, Vec::new(), &mut opened, &mut closed);
+            self.replace(key, &[], &mut opened, &mut closed);
         }
         for (key, service) in &state.services {
-            let now = state.missing(key, service, self.lacks).collect();
-            self.replace(key, now, &mut opened, &mut closed);
+            let now: Vec<_> = state.missing(key, service, self.lacks).collect();
+            self.replace(key, &now, &mut opened, &mut closed);
         }
         self.told(&opened, &closed)
     }
@@ -79,14 +79,14 @@ impl Gaps {
     fn replace(
         &mut self,
         key: &ServicePortKey,
-        now: Vec<Capability>,
+        now: &[Capability],
         opened: &mut Vec<(Capability, ServicePortKey)>,
         closed: &mut Vec<(Capability, ServicePortKey)>,
     ) {
         let before = if now.is_empty() {
             self.missing.remove(key)
         } else {
-            self.missing.insert(key.clone(), now.clone())
+            self.missing.insert(key.clone(), now.to_vec())
         };
         let before = before.unwrap_or_default();
         for &capability in now.iter().filter(|one| !before.contains(one)) {

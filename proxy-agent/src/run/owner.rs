@@ -226,14 +226,15 @@ impl Owner {
         }
         self.observer.serving.metrics.node_missing(missing);
         let node = &*model.state().node.name;
-        match own_node::missing(model, nodes) {
-            Some(missing) => tracing::error!(
+        if let Some(missing) = own_node::missing(model, nodes) {
+            tracing::error!(
                 node,
                 nodes = %list(&missing.nodes),
                 text = missing.text,
                 "node not found"
-            ),
-            None => tracing::info!(node, "node found"),
+            );
+        } else {
+            tracing::info!(node, "node found");
         }
     }
 

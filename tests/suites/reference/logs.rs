@@ -37,7 +37,7 @@ fn sources(directory: &Path, found: &mut Vec<(String, String)>) {
             if !name.ends_with("/tests") {
                 sources(&path, found);
             }
-        } else if name.ends_with(".rs") && !name.ends_with("/tests.rs") {
+        } else if path.extension().is_some_and(|end| end == "rs") && !name.ends_with("/tests.rs") {
             let text = fs::read_to_string(&path).unwrap();
             let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
             found.push((name, code.to_owned()));
