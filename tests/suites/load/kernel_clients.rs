@@ -96,5 +96,5 @@ fn a_mount_is_led_to_the_endpoint_of_now_when_it_connects_again() {
     assert!(connection.is_ok(), "{connection:?}");
     // Whoever mounts waits for an answer; a signal ends that.
     mount.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
-    mount.wait(LIMIT.max(Duration::from_secs(60))).unwrap();
+    mount.wait(LIMIT.max(Duration::from_mins(1))).unwrap();
 }
