@@ -241,6 +241,9 @@ fn what_was_translated_goes_on_when_only_what_keeps_it_is_left() {
             assert_eq!(served(server), "1");
         }
         assert_eq!(keep().unwrap().len(), 2);
+        // Tables of a backend that is open are not removed.
+        assert!(remove().is_err() && is_there().unwrap());
+        drop(backend);
         assert_eq!(remove().unwrap().len(), 2);
         assert!(is_kept().unwrap() && !is_there().unwrap());
         for (client, server) in &flows {
