@@ -140,7 +140,7 @@ impl Places {
         })
     }
 
-    /// A bpf-linker for this compiler, or why there is none. See [`linkers`].
+    /// A bpf-linker for this compiler, or why there is none. See `linkers`.
     pub fn linker_for(&self, compiler: &Compiler) -> Result<PathBuf, Unfit> {
         linkers::choose(self, compiler)
     }
