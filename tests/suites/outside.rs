@@ -139,7 +139,8 @@ fn a_crate_outside_of_the_workspace_builds_against_the_packages() {
         let package = format!("{name}-{}", env!("CARGO_PKG_VERSION"));
         succeed(
             Command::new("tar")
-                .arg("-xzf")
+                // As if written now: cargo goes by time, and packages all have the same.
+                .arg("-xmzf")
                 .arg(packages.join(format!("package/{package}.crate")))
                 .arg("-C")
                 .arg(dir.path()),
