@@ -148,17 +148,12 @@ pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
         IpFamily::V6 => "removed the table ip6 culvert of nftables\n",
     });
     let told: String = told.collect();
-    let pins = match pins {
-        Ok(pins) => {
-            print(&format!("{pins}\n{told}"))?;
-            tables.map(drop)
-        }
-        Err(error) => {
-            print(&told)?;
-            Err(error)
-        }
-    };
+    match &pins {
+        Ok(pins) => print(&format!("{pins}\n{told}"))?,
+        Err(_) => print(&told)?,
+    }
     pins?;
+    tables?;
     // Of an agent that was killed; a running one would have kept the pins locked.
     proxy_api::server::socket::remove(&socket)
         .with_context(|| format!("removing {}", socket.display()))?;
