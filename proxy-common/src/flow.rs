@@ -18,6 +18,8 @@ use crate::{
     endpoint::Endpoint,
 };
 
+mod kept;
+
 /// What a socket dialled. Aligned, so that it is copied by words.
 #[repr(C, align(4))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,50 +57,18 @@ impl Translation {
     /// The record with its check set, valid only for the socket with cookie `owner`.
     #[inline(always)]
     pub fn sealed(self, owner: u64) -> Self {
-        let mut words = self.words();
+        let mut words: [u32; WORDS] = bytemuck::cast(self);
         words[CHECK] = seal(&words, owner);
         bytemuck::cast(words)
     }
 
-    /// Whether the record, a [snapshot](Self::snapshot), was written whole, and for `owner`. An
+    /// Whether the record, a [snapshot](crate::shared::Shared::snapshot), was written whole, and for `owner`. An
     /// empty record never is.
     // What is here decides what the verifier goes through, and the room on the stack: see the
     // suite `load`. Checked as it is read, a million instructions do not do.
     #[inline(always)]
     pub fn holds_for(&self, owner: u64) -> bool {
         self.endpoint_id != 0 && self.check == seal(&bytemuck::cast(*self), owner)
-    }
-
-    /// A copy that no later write can change, so that what is used is what was checked.
-    #[inline(always)]
-    pub fn snapshot(&self) -> Self {
-        bytemuck::cast(self.words())
-    }
-
-    /// The record as words, each read once. The compiler would read addresses byte by byte.
-    #[inline(always)]
-    fn words(&self) -> [u32; WORDS] {
-        let from = core::ptr::from_ref(self).cast::<u32>();
-        let mut words = [0; WORDS];
-        let mut index = 0;
-        while index < WORDS {
-            // SAFETY: `Translation` is `WORDS` aligned words without padding, any bit pattern of
-            // which is a value; volatile, because another CPU may write it meanwhile.
-            #[expect(unsafe_code, reason = "one volatile read per word")]
-            unsafe {
-                words[index] = from.add(index).read_volatile();
-            }
-            index += 1;
-        }
-        words
-    }
-
-    /// Makes the record void, and its place free.
-    #[inline(always)]
-    pub const fn void(&mut self) {
-        // The second alone could be undone by a race with a writer of the same record.
-        self.endpoint_id = 0;
-        self.check = 0;
     }
 
     /// What was dialled.
@@ -167,14 +137,6 @@ pub const MAY_GIVE_WAY: u32 = 1 << 1;
 /// soon enough that places of sockets that never close come back.
 pub const GIVES_WAY_AFTER: u64 = 1 << 20;
 
-impl Peer {
-    /// Whether the socket with `cookie` may take the place from its holder.
-    #[inline(always)]
-    pub const fn gives_way_to(&self, cookie: u64) -> bool {
-        self.state & MAY_GIVE_WAY != 0 && cookie > self.cookie.wrapping_add(GIVES_WAY_AFTER)
-    }
-}
-
 /// Default entries of PEERS, always a power of two. Each CPU gives out cookies in sequence from
 /// blocks of its own, so that two open sockets seldom want one place. 3.5 MiB, whatever is open; why
 /// as many is in docs/PERFORMANCE.md.
@@ -214,95 +176,6 @@ pub enum Remembered {
     Replaced,
     /// There was no memory for it.
     Lost,
-}
-
-// These are functions of their own in the programs, too: few sockets need them, and what they keep
-// on the stack (512 bytes for all that is inlined) would stand there for every socket.
-impl Flows {
-    /// The endpoint used for `frontend`.
-    #[inline(never)]
-    pub fn endpoint_of(&self, frontend: &Address, port: u16, cookie: u64) -> Option<Endpoint> {
-        let mut index = 0;
-        while index < FLOWS_PER_SOCKET {
-            let flow = &self.flows[index];
-            if flow.is_of(frontend, port) {
-                let flow = flow.snapshot();
-                if flow.is_of(frontend, port) && flow.holds_for(cookie) {
-                    return Some(flow.endpoint());
-                }
-            }
-            index += 1;
-        }
-        None
-    }
-
-    /// The frontend behind `endpoint`; the one used last if there are several.
-    #[inline(never)]
-    pub fn frontend_of(&self, endpoint: &Address, port: u16, cookie: u64) -> Option<Dialled> {
-        // One more than there are: the one used last comes first.
-        let mut step = 0;
-        while step <= FLOWS_PER_SOCKET {
-            let index = if step == 0 { self.last as usize } else { step };
-            let flow = &self.flows[index % FLOWS_PER_SOCKET];
-            if flow.leads_to(endpoint, port) {
-                let flow = flow.snapshot();
-                if flow.leads_to(endpoint, port) && flow.holds_for(cookie) {
-                    return Some(flow.dialled());
-                }
-            }
-            step += 1;
-        }
-        None
-    }
-
-    /// Keeps a sealed translation, as the one used last.
-    #[inline(never)]
-    pub fn remember(&mut self, flow: &Translation) -> Remembered {
-        let mut place = FLOWS_PER_SOCKET;
-        let mut index = 0;
-        while index < FLOWS_PER_SOCKET {
-            if self.flows[index].is_of(&flow.frontend, flow.frontend_port) {
-                place = index;
-            }
-            index += 1;
-        }
-        let mut remembered = Remembered::Kept;
-        if place == FLOWS_PER_SOCKET {
-            place = self.next as usize % FLOWS_PER_SOCKET;
-            self.next = place as u32 + 1;
-            if self.flows[place].endpoint_id != 0 {
-                remembered = Remembered::Replaced;
-            }
-        }
-        self.flows[place % FLOWS_PER_SOCKET] = *flow;
-        self.last = place as u32;
-        remembered
-    }
-
-    /// Marks the record of `frontend` as the one used last.
-    #[inline(never)]
-    pub fn touch(&mut self, frontend: &Address, port: u16) {
-        let mut index = 0;
-        while index < FLOWS_PER_SOCKET {
-            if self.flows[index].is_of(frontend, port) {
-                self.last = index as u32;
-                return;
-            }
-            index += 1;
-        }
-    }
-
-    /// Forgets every frontend behind `endpoint`.
-    #[inline(never)]
-    pub fn forget(&mut self, endpoint: &Address, port: u16) {
-        let mut index = 0;
-        while index < FLOWS_PER_SOCKET {
-            if self.flows[index].leads_to(endpoint, port) {
-                self.flows[index].void();
-            }
-            index += 1;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ pub mod memory;
 pub mod names;
 pub mod node;
 pub mod service;
+pub mod shared;
 pub mod socket;
 
 /// Version of the Service maps: any change of a key or value in [`frontend`], [`endpoint`],

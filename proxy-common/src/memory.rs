@@ -3,7 +3,10 @@
 use crate::{
     address::Address,
     endpoint::Endpoint,
-    flow::{Dialled, Flows, LAST_IN_FLOWS, MAY_GIVE_WAY, Peer, Remembered, Translation},
+    flow::{
+        Dialled, Flows, GIVES_WAY_AFTER, LAST_IN_FLOWS, MAY_GIVE_WAY, Peer, Remembered, Translation,
+    },
+    shared::Shared,
 };
 
 /// The two places of one socket.
@@ -12,10 +15,10 @@ pub trait Places {
     fn cookie(&self) -> u64;
 
     /// The socket's place in PEERS, which another socket may hold.
-    fn peer(&mut self) -> Option<&mut Peer>;
+    fn peer(&mut self) -> Option<Shared<'_, Peer>>;
 
     /// The socket's FLOWS; made if `create` and there is memory.
-    fn flows(&mut self, create: bool) -> Option<&mut Flows>;
+    fn flows(&mut self, create: bool) -> Option<Shared<'_, Flows>>;
 }
 
 /// How a socket came to a new peer.
@@ -37,22 +40,23 @@ pub fn remember<P: Places>(places: &mut P, translation: &Translation, by: By) ->
     let cookie = places.cookie();
     let translation = translation.sealed(cookie);
     if let Some(peer) = places.peer() {
-        let held = &peer.translation;
-        let usable = if peer.cookie == cookie {
+        let held = peer.translation();
+        let holder = peer.cookie().load();
+        let usable = if holder == cookie {
             by != By::UdpSend
-                || held.endpoint_id == 0
+                || held.is_free()
                 || held.is_of(&translation.frontend, translation.frontend_port)
         } else {
-            peer.cookie == 0 || peer.gives_way_to(cookie)
+            holder == 0 || gives_way(holder, peer.state().load(), cookie)
         };
         if usable {
-            peer.cookie = cookie;
-            peer.translation = translation;
-            peer.state = if by == By::TcpConnect {
+            peer.cookie().store(cookie);
+            held.write(&translation);
+            peer.state().store(if by == By::TcpConnect {
                 MAY_GIVE_WAY
             } else {
                 0
-            };
+            });
             return Remembered::Kept;
         }
     }
@@ -69,9 +73,9 @@ pub fn remember<P: Places>(places: &mut P, translation: &Translation, by: By) ->
 pub fn endpoint_of<P: Places>(places: &mut P, frontend: &Address, port: u16) -> Option<Endpoint> {
     let cookie = places.cookie();
     if let Some(peer) = places.peer()
-        && peer.cookie == cookie
+        && peer.cookie().load() == cookie
     {
-        let held = peer.translation.snapshot();
+        let held = peer.translation().snapshot();
         if held.is_of(frontend, port) && held.holds_for(cookie) {
             return Some(held.endpoint());
         }
@@ -84,11 +88,12 @@ pub fn endpoint_of<P: Places>(places: &mut P, frontend: &Address, port: u16) -> 
 pub fn used<P: Places>(places: &mut P, frontend: &Address, port: u16) {
     let cookie = places.cookie();
     if let Some(peer) = places.peer()
-        && peer.cookie == cookie
-        && peer.translation.is_of(frontend, port)
+        && peer.cookie().load() == cookie
+        && peer.translation().is_of(frontend, port)
     {
-        if peer.state & LAST_IN_FLOWS != 0 {
-            peer.state &= !LAST_IN_FLOWS;
+        let state = peer.state().load();
+        if state & LAST_IN_FLOWS != 0 {
+            peer.state().store(state & !LAST_IN_FLOWS);
         }
         return;
     }
@@ -105,10 +110,10 @@ pub fn frontend_of<P: Places>(places: &mut P, endpoint: &Address, port: u16) -> 
     let mut held = None;
     let mut last_in_flows = true;
     if let Some(peer) = places.peer()
-        && peer.cookie == cookie
+        && peer.cookie().load() == cookie
     {
-        last_in_flows = peer.state & LAST_IN_FLOWS != 0;
-        let translation = peer.translation.snapshot();
+        last_in_flows = peer.state().load() & LAST_IN_FLOWS != 0;
+        let translation = peer.translation().snapshot();
         if translation.leads_to(endpoint, port) && translation.holds_for(cookie) {
             held = Some(translation.dialled());
         }
@@ -127,10 +132,10 @@ pub fn frontend_of<P: Places>(places: &mut P, endpoint: &Address, port: u16) -> 
 pub fn forget<P: Places>(places: &mut P, endpoint: &Address, port: u16) {
     let cookie = places.cookie();
     if let Some(peer) = places.peer()
-        && peer.cookie == cookie
-        && peer.translation.leads_to(endpoint, port)
+        && peer.cookie().load() == cookie
+        && peer.translation().leads_to(endpoint, port)
     {
-        peer.translation.void();
+        peer.translation().void();
     }
     if let Some(flows) = places.flows(false) {
         flows.forget(endpoint, port);
@@ -139,18 +144,24 @@ pub fn forget<P: Places>(places: &mut P, endpoint: &Address, port: u16) {
 
 /// Frees the socket's place in PEERS: it is being closed.
 #[inline(always)]
-pub fn closed(place: &mut Peer, cookie: u64) {
-    if place.cookie == cookie {
-        place.cookie = 0;
+pub fn closed(place: Shared<'_, Peer>, cookie: u64) {
+    if place.cookie().load() == cookie {
+        place.cookie().store(0);
     }
+}
+
+/// Whether the socket with `cookie` may take the place from its holder.
+#[inline(always)]
+const fn gives_way(holder: u64, state: u32, cookie: u64) -> bool {
+    state & MAY_GIVE_WAY != 0 && cookie > holder.wrapping_add(GIVES_WAY_AFTER)
 }
 
 #[inline(always)]
 fn note_last_in_flows<P: Places>(places: &mut P, cookie: u64) {
     if let Some(peer) = places.peer()
-        && peer.cookie == cookie
+        && peer.cookie().load() == cookie
     {
-        peer.state |= LAST_IN_FLOWS;
+        peer.state().store(peer.state().load() | LAST_IN_FLOWS);
     }
 }
 

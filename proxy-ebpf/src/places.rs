@@ -7,6 +7,7 @@ use aya_ebpf::{
 use proxy_common::{
     flow::{Flows, Peer, peer_index},
     memory::{self, Places},
+    shared::Shared,
 };
 
 use crate::{maps, sockaddr::SockAddr};
@@ -35,27 +36,30 @@ impl Places for Socket<'_> {
     }
 
     #[inline(always)]
-    fn peer(&mut self) -> Option<&mut Peer> {
-        // SAFETY: array values live as long as the map. Other CPUs may write at the same time: a
-        // record that became a mixture does not hold (see `proxy_common::flow`).
-        maps::PEERS
-            .get_ptr_mut(peer_index(self.cookie, maps::PEERS_MASK.load()))
-            .and_then(|peer| unsafe { peer.as_mut() })
+    fn peer(&mut self) -> Option<Shared<'_, Peer>> {
+        place_of(self.cookie)
     }
 
     #[inline(always)]
-    fn flows(&mut self, create: bool) -> Option<&mut Flows> {
-        // SAFETY: the context is the kernel's; new storage is zeroed, which means empty. The
-        // kernel frees a socket's storage only after its programs have ended. Other CPUs: as above.
+    fn flows(&mut self, create: bool) -> Option<Shared<'_, Flows>> {
+        // SAFETY: the context is the kernel's; new storage is zeroed, which means empty. The kernel
+        // frees a socket's storage only after its programs have ended. Nobody makes a reference.
         unsafe {
-            let flows = if create {
+            Shared::new(if create {
                 maps::FLOWS.get_or_insert_ptr_mut(self.ctx, None)
             } else {
                 maps::FLOWS.get_ptr_mut(self.ctx)
-            };
-            flows.as_mut()
+            })
         }
     }
+}
+
+/// The place in PEERS of the socket with this cookie.
+#[inline(always)]
+fn place_of<'a>(cookie: u64) -> Option<Shared<'a, Peer>> {
+    let place = maps::PEERS.get_ptr_mut(peer_index(cookie, maps::PEERS_MASK.load()))?;
+    // SAFETY: array values live as long as the map, and nobody makes a reference to one.
+    unsafe { Shared::new(place) }
 }
 
 /// A socket is being closed: its place is free for another.
@@ -63,8 +67,7 @@ impl Places for Socket<'_> {
 pub fn closed(ctx: &SockContext) {
     // SAFETY: the context is the kernel's.
     let cookie = unsafe { bpf_get_socket_cookie(ctx.sock.cast()) };
-    if let Some(place) = maps::PEERS.get_ptr_mut(peer_index(cookie, maps::PEERS_MASK.load())) {
-        // SAFETY: array values live as long as the map; see `Places::peer`.
-        memory::closed(unsafe { &mut *place }, cookie);
+    if let Some(place) = place_of(cookie) {
+        memory::closed(place, cookie);
     }
 }

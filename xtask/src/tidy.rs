@@ -75,6 +75,7 @@ pub(crate) fn check() -> Result<bool> {
         };
         let mut said = places::check(&file);
         said.extend(sources::check(&file));
+        said.extend(sources::references(&file));
         said.extend(sources::machine_paths(
             &file,
             &root.to_string_lossy(),

@@ -1,6 +1,7 @@
 //! What one record, and one socket's records, promise.
 
 use super::*;
+use crate::shared::Shared;
 
 const COOKIE: u64 = 7;
 
@@ -21,14 +22,14 @@ fn flow(frontend: u8, endpoint: u8) -> Translation {
 }
 
 /// What `flows` knows of a frontend, and of an endpoint.
-fn endpoint_of(flows: &Flows, frontend: u8) -> Option<u32> {
+fn endpoint_of(flows: Shared<'_, Flows>, frontend: u8) -> Option<u32> {
     let frontend = flow(frontend, 0).frontend;
     flows
         .endpoint_of(&frontend, 53, COOKIE)
         .map(|endpoint| endpoint.number)
 }
 
-fn frontend_of(flows: &Flows, endpoint: u8) -> Option<Address> {
+fn frontend_of(flows: Shared<'_, Flows>, endpoint: u8) -> Option<Address> {
     let endpoint = flow(0, endpoint).endpoint;
     flows
         .frontend_of(&endpoint, 5353, COOKIE)
@@ -37,7 +38,8 @@ fn frontend_of(flows: &Flows, endpoint: u8) -> Option<Address> {
 
 #[test]
 fn an_empty_record_is_no_record() {
-    let flows = Flows::default();
+    let mut flows = Flows::default();
+    let flows = Shared::of(&mut flows);
     assert_eq!(flows.endpoint_of(&[0; 16], 0, 0), None);
     assert_eq!(flows.frontend_of(&[0; 16], 0, 0), None);
     assert!(!Translation::default().sealed(0).holds_for(0));
@@ -46,12 +48,13 @@ fn an_empty_record_is_no_record() {
 #[test]
 fn every_endpoint_leads_back_to_its_frontend() {
     let mut flows = Flows::default();
+    let flows = Shared::of(&mut flows);
     for n in 1..=8 {
         assert_eq!(flows.remember(&flow(n, n + 100)), Remembered::Kept);
     }
     for n in 1..=8 {
         assert_eq!(
-            frontend_of(&flows, n + 100),
+            frontend_of(flows, n + 100),
             Some(flow(n, 0).frontend),
             "frontend {n}"
         );
@@ -65,42 +68,46 @@ fn every_endpoint_leads_back_to_its_frontend() {
 #[test]
 fn the_ninth_frontend_takes_the_place_of_the_oldest() {
     let mut flows = Flows::default();
+    let flows = Shared::of(&mut flows);
     for n in 1..=8 {
         flows.remember(&flow(n, n + 100));
     }
     assert_eq!(flows.remember(&flow(9, 109)), Remembered::Replaced);
-    assert_eq!(endpoint_of(&flows, 1), None);
+    assert_eq!(endpoint_of(flows, 1), None);
     for n in 2..=9 {
-        assert_eq!(endpoint_of(&flows, n), Some(u32::from(n) + 100));
+        assert_eq!(endpoint_of(flows, n), Some(u32::from(n) + 100));
     }
 }
 
 #[test]
 fn a_frontend_that_moves_to_another_endpoint_keeps_one_record() {
     let mut flows = Flows::default();
+    let flows = Shared::of(&mut flows);
     flows.remember(&flow(1, 101));
     flows.remember(&flow(1, 102));
-    assert_eq!(endpoint_of(&flows, 1), Some(102));
-    assert_eq!(frontend_of(&flows, 101), None);
+    assert_eq!(endpoint_of(flows, 1), Some(102));
+    assert_eq!(frontend_of(flows, 101), None);
 }
 
 #[test]
 fn the_frontend_used_last_decides_between_two_with_one_endpoint() {
     let mut flows = Flows::default();
+    let flows = Shared::of(&mut flows);
     flows.remember(&flow(1, 101));
     flows.remember(&flow(2, 101));
-    assert_eq!(frontend_of(&flows, 101), Some(flow(2, 0).frontend));
+    assert_eq!(frontend_of(flows, 101), Some(flow(2, 0).frontend));
     flows.touch(&flow(1, 0).frontend, 53);
-    assert_eq!(frontend_of(&flows, 101), Some(flow(1, 0).frontend));
+    assert_eq!(frontend_of(flows, 101), Some(flow(1, 0).frontend));
 }
 
 #[test]
 fn a_forgotten_endpoint_leads_nowhere() {
     let mut flows = Flows::default();
+    let flows = Shared::of(&mut flows);
     flows.remember(&flow(1, 101));
     flows.forget(&flow(1, 101).endpoint, 5353);
-    assert_eq!(frontend_of(&flows, 101), None);
-    assert_eq!(endpoint_of(&flows, 1), None);
+    assert_eq!(frontend_of(flows, 101), None);
+    assert_eq!(endpoint_of(flows, 1), None);
     assert_eq!(flows.remember(&flow(1, 101)), Remembered::Kept);
 }
 

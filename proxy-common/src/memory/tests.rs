@@ -18,12 +18,12 @@ impl Places for Memory {
     fn cookie(&self) -> u64 {
         COOKIE
     }
-    fn peer(&mut self) -> Option<&mut Peer> {
-        Some(&mut self.peer)
+    fn peer(&mut self) -> Option<Shared<'_, Peer>> {
+        Some(Shared::of(&mut self.peer))
     }
-    fn flows(&mut self, create: bool) -> Option<&mut Flows> {
+    fn flows(&mut self, create: bool) -> Option<Shared<'_, Flows>> {
         self.flows_made |= create && !self.exhausted;
-        self.flows_made.then_some(&mut self.flows)
+        self.flows_made.then_some(Shared::of(&mut self.flows))
     }
 }
 
@@ -109,7 +109,7 @@ fn a_place_that_another_socket_holds_is_left_to_it() {
     assert_eq!(memory.peer, theirs);
     forget(&mut memory, &flow(1, 101).endpoint, 5353);
     assert_eq!(frontend_of(&mut memory, 101), None);
-    closed(&mut memory.peer, COOKIE);
+    closed(Shared::of(&mut memory.peer), COOKIE);
     assert_eq!(memory.peer, theirs);
 }
 
@@ -117,7 +117,7 @@ fn a_place_that_another_socket_holds_is_left_to_it() {
 fn a_closed_socket_frees_its_place() {
     let mut memory = Memory::default();
     remember(&mut memory, &flow(1, 101), By::UdpConnect);
-    closed(&mut memory.peer, COOKIE);
+    closed(Shared::of(&mut memory.peer), COOKIE);
     assert_eq!(memory.peer.cookie, 0);
     assert_eq!(frontend_of(&mut memory, 101), None);
 }

@@ -18,6 +18,24 @@ const MARKS: &[&str] = &[
 /// How a file begins that nobody writes or reads by hand.
 const GENERATED: &str = "// This file is @generated";
 
+/// How a pointer becomes a reference.
+const REFERENCES: &[&str] = &[".as_ref()", ".as_mut()", "&*", "&mut *"];
+
+/// Checks that kernel programs make no reference to what a map gave: other CPUs write it.
+pub(super) fn references(file: &File) -> Vec<Finding> {
+    if !file.path.starts_with("proxy-ebpf/src/") {
+        return Vec::new();
+    }
+    let lines = (1..).zip(file.text.lines());
+    let code = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+    let making = code.filter(|(_, line)| REFERENCES.iter().any(|how| line.contains(how)));
+    let finding = |(number, _)| {
+        let text = "a reference made of a pointer; use `proxy_common::shared` or copy";
+        Finding::Error(format!("line {number}: {text}"))
+    };
+    making.map(finding).collect()
+}
+
 /// Checks length, header and marks.
 pub(super) fn check(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -96,6 +114,14 @@ mod tests {
         assert_eq!(check(&file("a.rs", "//! Owns a.\n")), []);
         assert_eq!(check(&file("a.rs", "use b;\n")).len(), 1);
         assert_eq!(check(&file("a.rs", "")).len(), 1);
+    }
+
+    #[test]
+    fn kernel_programs_make_no_references() {
+        let text = "//! x\n// as &*pointer would\nlet peer = unsafe { &mut *pointer };\n";
+        let found = references(&file("proxy-ebpf/src/a.rs", text));
+        assert!(matches!(&found[..], [Finding::Error(text)] if text.starts_with("line 3: ")));
+        assert_eq!(references(&file("proxy-agent/src/a.rs", text)), []);
     }
 
     #[test]
