@@ -146,7 +146,7 @@ fn tables_are_removed_with_the_lock_in_hand() {
     let mut prober = Prober::start(&shop.client).unwrap();
     for remove in [nftables::cleanup, nftables::remove] {
         match shop.world.node().netns().run(remove).unwrap() {
-            Err(OpenError::Held(holder)) => assert!(holder.starts_with(&who), "{holder}"),
+            Err(OpenError::Held { holder, .. }) => assert!(holder.starts_with(&who), "{holder}"),
             other => panic!("{other:?}"),
         }
         assert_serves(&mut prober);

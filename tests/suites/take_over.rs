@@ -7,12 +7,16 @@ use std::{
     io::Write as _,
     net::{IpAddr, SocketAddr},
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use proxy_agent::backend::nftables;
+use proxy_agent::backend::{
+    nftables::{self, Duty},
+    open::OpenError,
+};
 use proxy_tests::{
     Agent, AgentOptions, Prober, Server, Traffic, World,
+    agent::LIMIT,
     pod::{Listen, Load, Transport},
     requires::{self, NFTABLES, Need, PRIVILEGED},
     world::Host,
@@ -253,6 +257,26 @@ fn what_keeps_connections_goes_with_the_last_of_them() {
     agent.kill().unwrap();
     agent.launch().unwrap();
     stays(&mut outside);
+    assert!(is_kept(&node));
+    // A cleanup of other pins leaves it to this agent, once that has found it.
+    let keeper = format!("process {} of ", agent.pid().unwrap());
+    let started = Instant::now();
+    let holder = || nftables::holder(Duty::Connections).unwrap();
+    while !node
+        .world
+        .node()
+        .netns()
+        .run(holder)
+        .unwrap()
+        .is_some_and(|who| who.starts_with(&keeper))
+    {
+        assert!(started.elapsed() < LIMIT);
+    }
+    let refused = node.world.node().netns().run(nftables::cleanup).unwrap();
+    assert!(
+        matches!(refused, Err(OpenError::Held { .. })),
+        "{refused:?}"
+    );
     assert!(is_kept(&node));
     // From its next packet on, the kernel forgets it when none comes for a second.
     let soon = || {

@@ -43,8 +43,8 @@ use proxy_model::Capability;
 
 #[cfg(target_os = "linux")]
 pub use kernel::{
-    KernelError, NftablesBackend, Options, cleanup, figures_described, holder, holder_that_stays,
-    is_kept, is_programmed, is_there, keep, let_go, probe, remove,
+    Duty, Keeper, KernelError, NftablesBackend, Options, cleanup, figures_described, holder,
+    holder_that_stays, is_kept, is_programmed, is_there, probe, remove,
 };
 pub use render::render;
 

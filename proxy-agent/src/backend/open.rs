@@ -16,12 +16,19 @@ pub enum OpenError {
          its own"
     )]
     Locked(PathBuf),
-    /// Another agent programs the rules of this network namespace.
+    /// Another agent programs the rules of this network namespace, or keeps its connections.
     #[error(
-        "another agent, {0}, programs nftables in this network namespace (table ip culvert-lock): \
-         stop it first; a second agent needs a network namespace of its own"
+        "another agent, {holder}, {does} in this network namespace (table ip {table}): stop it \
+         first; a second agent needs a network namespace of its own"
     )]
-    Held(String),
+    Held {
+        /// Who, in the holder's own words.
+        holder: String,
+        /// What it does.
+        does: &'static str,
+        /// What tells so.
+        table: &'static str,
+    },
     /// What stopped it passes by itself, as want of memory: to be tried again, and no reason to
     /// take this host for one that cannot.
     #[error("{0}")]

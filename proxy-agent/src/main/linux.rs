@@ -130,8 +130,10 @@ pub fn check(args: &CheckArgs) -> ExitCode {
 pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
     let pin_dir = config::pin_dir(args)?;
     // Before anything is removed. Without the rights to ask, what follows says so.
-    if let Ok(Some(holder)) = nftables::holder_that_stays() {
-        return Err(OpenError::Held(holder).into());
+    for duty in nftables::Duty::ALL {
+        if let Ok(Some(holder)) = nftables::holder_that_stays(duty) {
+            return Err(duty.held_by(holder).into());
+        }
     }
     let pins = match ebpf::cleanup(&pin_dir) {
         Err(error @ OpenError::Locked(_)) => return Err(error.into()),
@@ -181,7 +183,7 @@ pub fn exit_code(error: &Error) -> Option<u8> {
     };
     match open {
         Some(OpenError::Host(_)) => Some(HOST_CANNOT),
-        Some(OpenError::Locked(_) | OpenError::Held(_)) => Some(4),
+        Some(OpenError::Locked(_) | OpenError::Held { .. }) => Some(4),
         Some(OpenError::Later(_) | OpenError::Other(_)) | None => None,
     }
 }
@@ -212,7 +214,7 @@ mod tests {
         let locked = || OpenError::Locked("pins".into());
         assert_eq!(exit_code(&RunError::Open(locked()).into()), 4);
         assert_eq!(exit_code(&locked().into()), 4);
-        let held = OpenError::Held("process 7 of node-a".to_owned());
+        let held = nftables::Duty::Rules.held_by("process 7 of node-a".to_owned());
         assert_eq!(exit_code(&RunError::Open(held).into()), 4);
         let other = OpenError::Other("odd".to_owned());
         assert_eq!(exit_code(&RunError::Open(other).into()), 1);

@@ -175,7 +175,7 @@ impl Others {
     fn begin(&mut self, last_try: bool) -> Result<Box<dyn Backend>, OpenError> {
         match self.open(self.kind()) {
             Ok(backend) => Ok(backend),
-            Err(error @ (OpenError::Locked(_) | OpenError::Held(_))) => Err(error),
+            Err(error @ (OpenError::Locked(_) | OpenError::Held { .. })) => Err(error),
             Err(error @ OpenError::Later(_)) if !last_try => Err(error),
             Err(error) if self.mode.only().is_some() => Err(error),
             Err(error) => {

@@ -4,17 +4,21 @@
 use std::time::{Duration, Instant};
 
 use proxy_agent::backend::{
-    nftables::{NftablesBackend, Options, holder},
+    nftables::{self, Duty, NftablesBackend, Options},
     open::OpenError,
 };
 use proxy_model::{Backend as _, NodeState};
 
 use super::rig::{has_chain, in_namespace, nft, nft_done, open, services};
 
+fn holder() -> Option<String> {
+    nftables::holder(Duty::Rules).unwrap()
+}
+
 fn held_by() -> Option<String> {
     match NftablesBackend::open(Options { mark: 0x4000 }) {
         Ok(_) => None,
-        Err(OpenError::Held(holder)) => Some(holder),
+        Err(OpenError::Held { holder, .. }) => Some(holder),
         Err(error) => panic!("{error}"),
     }
 }
@@ -22,9 +26,9 @@ fn held_by() -> Option<String> {
 #[test]
 fn one_backend_has_a_namespace_to_itself_for_as_long_as_it_lives() {
     in_namespace(|| {
-        assert_eq!(holder().unwrap(), None);
+        assert_eq!(holder(), None);
         let backend = open();
-        let who = holder().unwrap().unwrap();
+        let who = holder().unwrap();
         let process = format!("process {} of ", std::process::id());
         assert!(who.starts_with(&process), "{who}");
         assert_eq!(held_by().as_ref(), Some(&who));
@@ -38,14 +42,14 @@ fn one_backend_has_a_namespace_to_itself_for_as_long_as_it_lives() {
         let listed = nft(&["list", "table", "ip", "culvert-lock"]);
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         assert!(listed.contains(&format!("comment \"{who}\"")), "{listed}");
-        assert_eq!(holder().unwrap(), Some(who));
+        assert_eq!(holder(), Some(who));
         drop(backend);
-        assert_eq!(holder().unwrap(), None);
+        assert_eq!(holder(), None);
         // What was listed while it was held, and put back, locks nothing.
         nft_done(&["add", "table", "ip", "culvert-lock"]);
-        assert_eq!(holder().unwrap(), None);
+        assert_eq!(holder(), None);
         let backend = open();
-        assert!(holder().unwrap().is_some());
+        assert!(holder().is_some());
         drop(backend);
         assert_eq!(held_by(), None);
     });

@@ -205,7 +205,7 @@ fn not_attached(error: &OpenError) -> SyncError {
     let cause = match error {
         OpenError::Later(_) => return later(error),
         OpenError::Host(_) => FatalCause::Host,
-        OpenError::Locked(_) | OpenError::Held(_) | OpenError::Other(_) => FatalCause::Other,
+        OpenError::Locked(_) | OpenError::Held { .. } | OpenError::Other(_) => FatalCause::Other,
     };
     SyncError::Fatal {
         cause,

@@ -47,9 +47,9 @@ use super::{
 };
 use crate::{backend::open::OpenError, logging::milliseconds, netfilter::conntrack::Observer};
 pub use figures::figures_described;
-pub use keep::{is_kept, keep, let_go};
+pub use keep::{Keeper, is_kept};
 pub use leave::{cleanup, is_there, remove};
-pub use lock::{holder, holder_that_stays};
+pub use lock::{Duty, holder, holder_that_stays};
 pub use probe::probe;
 pub use read::is_programmed;
 pub use socket::KernelError;
@@ -91,7 +91,7 @@ pub struct NftablesBackend {
 impl NftablesBackend {
     /// Takes the lock; changes nothing else.
     pub fn open(options: Options) -> Result<Self, OpenError> {
-        let lock = Lock::take()?;
+        let lock = Lock::take(Duty::Rules)?;
         Ok(Self {
             _lock: lock,
             netlink: Netlink::open().map_err(|error| refusal::opening(&error))?,
@@ -266,7 +266,7 @@ impl NftablesBackend {
 impl From<LockError> for OpenError {
     fn from(error: LockError) -> Self {
         match error {
-            LockError::Held(holder) => Self::Held(holder),
+            LockError::Held(duty, holder) => duty.held_by(holder),
             LockError::Kernel(error) => refusal::opening(&error),
         }
     }

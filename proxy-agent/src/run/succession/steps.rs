@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::{InUse, Predecessors};
 use crate::{
-    backend::{choice::BackendKind, ebpf, nftables},
+    backend::{
+        choice::BackendKind,
+        ebpf,
+        nftables::{self, Keeper},
+    },
     leftovers::{self, Leftover},
     netfilter::conntrack,
 };
@@ -57,6 +61,7 @@ pub(super) struct Steps {
     serving: BackendKind,
     /// What kept the last step from being done, as far as the log was told.
     obstacle: Option<String>,
+    keeper: Keeper,
     /// Connections of others are kept: what keeps them is put back if somebody removes it.
     keeping: bool,
 }
@@ -68,6 +73,7 @@ impl Steps {
             in_use,
             serving: BackendKind::ALL[0],
             obstacle: None,
+            keeper: Keeper::default(),
             keeping: false,
         }
     }
@@ -109,9 +115,10 @@ impl Steps {
                 "kube-proxy's rules are in force"
             );
         }
-        if of_kube_proxy || of_ours {
-            let had = nftables::is_kept();
-            let kept = had.and_then(|had| Ok((had, nftables::keep()?)));
+        let had = nftables::is_kept();
+        // What an earlier run kept is this one's to keep now.
+        if of_kube_proxy || of_ours || !matches!(had, Ok(false)) {
+            let kept = had.and_then(|had| Ok((had, self.keeper.keep()?)));
             self.keeping = kept.as_ref().is_ok_and(|(_, kept)| !kept.is_empty());
             match kept {
                 Err(error) => return self.put_off(Step::Keep, &error),
@@ -178,7 +185,7 @@ impl Steps {
             Ok(_) if self.serving == BackendKind::Nftables => {}
             Ok(there) => {
                 // As with `nft flush ruleset`: who says nothing meanwhile misses nothing.
-                if !there && let Err(error) = nftables::keep() {
+                if !there && let Err(error) = self.keeper.keep() {
                     return Some(self.put_off(Step::LetGo, &error));
                 }
                 self.keeping = true;
@@ -194,8 +201,9 @@ impl Steps {
             }
             Err(error) => return Some(self.put_off(Step::LetGo, &error)),
         }
-        match nftables::let_go() {
-            Ok(_) => {
+        match self.keeper.let_go() {
+            Ok(false) => Some(Step::LetGo.after(WATCH)),
+            Ok(true) => {
                 self.keeping = false;
                 tracing::info!(
                     table = nftables::KEPT,

@@ -4,7 +4,7 @@ use proxy_model::IpFamily;
 
 use super::{
     FAMILIES,
-    lock::{Lock, LockError},
+    lock::{Duty, Lock},
     refusal,
     socket::{KernelError, Netlink},
     transaction::Transaction,
@@ -17,17 +17,17 @@ use crate::backend::{
 /// Removes all that is ours, in one transaction. Returns the families that had something.
 /// Connections that were led to an endpoint break if nothing else translates in this namespace.
 pub fn cleanup() -> Result<Vec<IpFamily>, OpenError> {
-    as_nobody_serves(&[TABLE, KEPT])
+    as_nobody_serves(&[TABLE, KEPT], &Duty::ALL)
 }
 
 /// Removes the tables of the backend. Returns the families that had one. Whatever they translate
 /// breaks unless there are other nat hooks, as `keep` puts them in.
 pub fn remove() -> Result<Vec<IpFamily>, OpenError> {
-    as_nobody_serves(&[TABLE])
+    as_nobody_serves(&[TABLE], &[Duty::Rules])
 }
 
-/// Removes them with the lock in hand: asked before, somebody could begin to serve meanwhile.
-fn as_nobody_serves(tables: &[&'static str]) -> Result<Vec<IpFamily>, OpenError> {
+/// Removes them with the locks in hand: asked before, somebody could begin to serve meanwhile.
+fn as_nobody_serves(tables: &[&'static str], duties: &[Duty]) -> Result<Vec<IpFamily>, OpenError> {
     let opening = |error: KernelError| refusal::opening(&error);
     let mut some = false;
     for table in tables {
@@ -37,16 +37,10 @@ fn as_nobody_serves(tables: &[&'static str]) -> Result<Vec<IpFamily>, OpenError>
     if !some {
         return Ok(Vec::new());
     }
-    let lock = match Lock::take() {
-        Ok(lock) => Some(lock),
-        // Before Linux 5.12 no table has an owner, and no agent serves by rules.
-        Err(LockError::Kernel(error)) if error.is(libc::EOPNOTSUPP) || error.is(libc::EINVAL) => {
-            None
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let locks = duties.iter().map(|duty| Lock::take_if_known(*duty));
+    let locks: Vec<_> = locks.collect::<Result<_, _>>()?;
     let removed = remove_all(tables).map_err(opening);
-    drop(lock);
+    drop(locks);
     removed
 }
 

@@ -1,5 +1,5 @@
-//! One agent at a time programs the rules of a network namespace: who does, owns a table there
-//! (Linux 5.12), which nobody else can have, change or flush, and which the kernel takes away with
+//! One agent at a time programs the rules of a network namespace, and one keeps what others have
+//! begun to translate there, whatever serves. Who does, owns a table there (Linux 5.12), which nobody else can have, change or flush, and which the kernel takes away with
 //! the socket that made it, however its process ends. Only whoever may write rules can make one.
 //!
 //! A file would do for agents that see the same files only: those in containers do not.
@@ -18,16 +18,53 @@ use super::{
     socket::{KernelError, Netlink, question},
     transaction::Transaction,
 };
+use crate::backend::open::OpenError;
 use proxy_model::IpFamily;
 
-/// The table, in the family of IPv4.
-const NAME: &str = "culvert-lock";
 /// Until a holder that was killed has let go.
 const MOMENT: Duration = Duration::from_secs(1);
 /// Between two looks at whether it has.
 const LOOK: Duration = Duration::from_millis(20);
 /// As long as a comment may be that `nft` shows.
 const LONGEST: usize = 127;
+
+/// What only one agent does in a network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duty {
+    /// It programs the rules.
+    Rules,
+    /// It keeps connections that others translate, see `keep`.
+    Connections,
+}
+
+impl Duty {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Rules, Self::Connections];
+
+    /// The table of who does it, in the family of IPv4.
+    const fn table(self) -> &'static str {
+        match self {
+            Self::Rules => "culvert-lock",
+            Self::Connections => "culvert-keeper",
+        }
+    }
+
+    const fn does(self) -> &'static str {
+        match self {
+            Self::Rules => "programs nftables",
+            Self::Connections => "keeps connections that others translate",
+        }
+    }
+
+    /// What to tell of whoever does it.
+    pub fn held_by(self, holder: String) -> OpenError {
+        OpenError::Held {
+            holder,
+            does: self.does(),
+            table: self.table(),
+        }
+    }
+}
 
 /// Held for as long as this lives.
 #[derive(Debug)]
@@ -39,29 +76,41 @@ pub struct Lock {
 /// Why the lock could not be taken.
 #[derive(Debug, Error)]
 pub enum LockError {
-    /// Somebody has it; these are the holder's own words.
-    #[error("{0}")]
-    Held(String),
+    /// Somebody has it.
+    #[error("{}", _0.held_by(_1.clone()))]
+    Held(Duty, String),
     /// The kernel refused.
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }
 
 impl Lock {
+    /// The same, where kernels have it: before Linux 5.12 no table has an owner.
+    pub fn take_if_known(duty: Duty) -> Result<Option<Self>, LockError> {
+        match Self::take(duty) {
+            Err(LockError::Kernel(error))
+                if error.is(libc::EOPNOTSUPP) || error.is(libc::EINVAL) =>
+            {
+                Ok(None)
+            }
+            taken => taken.map(Some),
+        }
+    }
+
     /// Takes it in the network namespace of the caller's thread.
-    pub fn take() -> Result<Self, LockError> {
+    pub fn take(duty: Duty) -> Result<Self, LockError> {
         /// The holder may go between two of them, and somebody else be quicker.
         const ATTEMPTS: u32 = 5;
         let comment = comment(std::process::id(), &host());
         let mut remove = false;
         let mut attempts = 1;
         loop {
-            let error = match attempt(&comment, remove) {
+            let error = match attempt(duty, &comment, remove) {
                 Ok(socket) => return Ok(Self { _socket: socket }),
                 Err(error) => error,
             };
-            if let Some(holder) = holder_that_stays()? {
-                return Err(LockError::Held(holder));
+            if let Some(holder) = holder_that_stays(duty)? {
+                return Err(LockError::Held(duty, holder));
             }
             // A table without an owner locks nothing: somebody put back what `nft` had listed.
             remove = error.is(libc::EEXIST);
@@ -74,10 +123,10 @@ impl Lock {
     }
 }
 
-fn attempt(comment: &str, remove: bool) -> Result<Netlink, KernelError> {
+fn attempt(duty: Duty, comment: &str, remove: bool) -> Result<Netlink, KernelError> {
     let mut socket = Netlink::open()?;
     let mut transaction = Transaction::new(None);
-    transaction.about(NAME);
+    transaction.about(duty.table());
     if remove {
         transaction.remove_table(IpFamily::V4);
     }
@@ -87,17 +136,17 @@ fn attempt(comment: &str, remove: bool) -> Result<Netlink, KernelError> {
     Ok(socket)
 }
 
-/// Who programs the rules of this network namespace, in the holder's own words; `None` if nobody
+/// Who has this duty in this network namespace, in the holder's own words; `None` if nobody
 /// does, or the kernel knows no such tables.
-pub fn holder() -> Result<Option<String>, KernelError> {
+pub fn holder(duty: Duty) -> Result<Option<String>, KernelError> {
     // Without netfilter's sockets, and with those but without nf_tables.
     let unknown = [libc::EPROTONOSUPPORT, libc::EINVAL, libc::EOPNOTSUPP];
     let looked = Netlink::open().and_then(|mut netlink| {
         let family = nfproto(IpFamily::V4);
         let request = question(family, abi::NFT_MSG_GETTABLE, abi::NLM_F_ACK, |table| {
-            table.text(abi::NFTA_TABLE_NAME, NAME);
+            table.text(abi::NFTA_TABLE_NAME, duty.table());
         });
-        netlink.ask(&request, "looking for the table culvert-lock", |read| {
+        netlink.ask(&request, "looking for the table of an owner", |read| {
             // Without an owner it locks nothing.
             let port = read.number(abi::NFTA_TABLE_OWNER)?;
             let comment = read.get(abi::NFTA_TABLE_USERDATA).and_then(comment_of);
@@ -112,10 +161,10 @@ pub fn holder() -> Result<Option<String>, KernelError> {
 
 /// The same, of one that still does after a moment: a program that an agent was just starting when
 /// it was killed has its descriptors until it begins.
-pub fn holder_that_stays() -> Result<Option<String>, KernelError> {
+pub fn holder_that_stays(duty: Duty) -> Result<Option<String>, KernelError> {
     let end = Instant::now() + MOMENT;
     loop {
-        let found = holder()?;
+        let found = holder(duty)?;
         if found.is_none() || Instant::now() >= end {
             return Ok(found);
         }

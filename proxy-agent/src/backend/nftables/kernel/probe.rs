@@ -35,7 +35,7 @@ pub fn probe() -> Vec<Requirement> {
         kernel(),
         nf_tables(&netlink),
         rules(netlink.is_ok()),
-        held(lock::holder().ok().flatten()),
+        held(lock::holder(lock::Duty::Rules).ok().flatten()),
     ]
 }
 
@@ -144,7 +144,7 @@ fn write_everything() -> Result<(), KernelError> {
     }
     let (batch, confirmed) = transaction.finish();
     netlink.transact(&batch, confirmed)?;
-    match lock::Lock::take() {
+    match lock::Lock::take(lock::Duty::Rules) {
         Err(lock::LockError::Kernel(error)) => Err(error),
         // Nobody else is in this namespace.
         _ => Ok(()),
