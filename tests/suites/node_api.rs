@@ -2,7 +2,7 @@
 //! becomes of either. Needs root and BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::time::Instant;
+use std::{fs, time::Instant};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -265,4 +265,45 @@ fn the_brain_of_another_node_is_refused_and_what_is_in_force_stays() {
     let reached = answers(&mut requests.prober, Transport::Tcp, frontend(1, 80)).unwrap();
     assert_eq!(reached, [http(1)].into());
     requests.stop().unwrap();
+}
+
+#[test]
+fn over_tcp_the_node_side_reports_with_the_token_of_the_brain_only() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let token = tempfile::NamedTempFile::new().unwrap();
+    fs::write(token.path(), "a-secret\n").unwrap();
+    let mut brain = BrainProcess::prepare(&shop.world, None).unwrap();
+    brain.listen_with_token(token.path());
+    brain.apply(&service(1, &[1])).unwrap();
+    brain.start("node-a").unwrap();
+    let mut agent = follower(&shop, &brain);
+    // Without the token it is told all the same, and not heard.
+    agent.launch().unwrap();
+    let refused = agent
+        .wait_for("the brain does not take the reports of this agent")
+        .unwrap();
+    assert!(
+        refused
+            .text("reason")
+            .unwrap()
+            .contains("--target-token-file"),
+        "{refused:?}"
+    );
+    let mut prober = Prober::start(&shop.client).unwrap();
+    let reached = answers(&mut prober, Transport::Tcp, frontend(1, 80)).unwrap();
+    assert_eq!(reached, [http(1)].into());
+    let client = &brain.facts().unwrap()["nodeApi"]["clients"][0];
+    assert_eq!(client["applied"], Value::Null);
+
+    agent.terminate().unwrap();
+    let shown = [
+        "--target-token-file".to_owned(),
+        token.path().display().to_string(),
+    ];
+    agent.options().arguments.extend(shown);
+    agent.launch().unwrap();
+    assert_eq!(until_in_force(&brain)["connected"], true);
 }

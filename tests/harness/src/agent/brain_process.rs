@@ -4,7 +4,7 @@
 use std::{
     fs,
     os::fd::AsFd as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -16,12 +16,16 @@ use tempfile::TempDir;
 use super::{EVERY_SYNC, LIMIT, LogLine, log::Log};
 use crate::{executable, process::Process, world::World};
 
+/// Free in the network namespace of every node under test.
+const TCP: &str = "tcp://127.0.0.1:7070";
+
 /// A place for one brain after another: manifests, and a socket on which they listen.
 #[derive(Debug)]
 pub struct BrainProcess<'w> {
     world: &'w World,
     directory: TempDir,
     source: Vec<String>,
+    listen: Vec<String>,
     running: Option<(Process, Log)>,
 }
 
@@ -35,6 +39,7 @@ impl<'w> BrainProcess<'w> {
             .context("cannot make a directory for a brain")?;
         let manifests = directory.path().join("manifests");
         fs::create_dir(&manifests).context("cannot make a directory for manifests")?;
+        let listen = format!("unix://{}", directory.path().join("api.sock").display());
         let source = match target {
             Some(target) => vec!["--target".to_owned(), target.to_owned()],
             None => vec!["--manifests".to_owned(), manifests.display().to_string()],
@@ -43,16 +48,23 @@ impl<'w> BrainProcess<'w> {
             world,
             directory,
             source,
+            listen: vec!["--listen".to_owned(), listen],
             running: None,
         })
     }
 
     /// What clients are given as `--target`.
     pub fn target(&self) -> String {
-        format!(
-            "unix://{}",
-            self.directory.path().join("api.sock").display()
-        )
+        self.listen[1].clone()
+    }
+
+    /// Listens on `tcp://` of the node's loopback, and takes reports from who shows what is in
+    /// `token`.
+    pub fn listen_with_token(&mut self, token: &Path) {
+        self.listen = ["--listen", TCP, "--listen-token-file"]
+            .map(str::to_owned)
+            .to_vec();
+        self.listen.push(token.display().to_string());
     }
 
     /// Where it is asked.
@@ -72,7 +84,7 @@ impl<'w> BrainProcess<'w> {
                 node,
             ])
             .args(["--healthz-bind-address=", "--metrics-bind-address="])
-            .args(["--listen", &self.target()])
+            .args(&self.listen)
             .arg("--admin-socket")
             .arg(self.admin_socket())
             .args(&self.source)
