@@ -102,11 +102,11 @@ fn its_json_holds_every_figure() {
     }
     for (bench, case, metric) in [
         ("tcp-connect", "10 services", "ratio to direct"),
-        ("tcp-connect", "10,000 services", "ratio to direct"),
-        ("tcp-connect", "10,000 against 10 services", "ratio"),
+        ("tcp-connect", "1,000 services", "ratio to direct"),
+        ("tcp-connect", "1,000 against 10 services", "ratio"),
         (
             "udp-request",
-            "new connected socket each, 10,000 services",
+            "new connected socket each, 1,000 services",
             "ratio to direct",
         ),
         ("program-time", "TCP connect", "culvert_conn4"),
@@ -116,26 +116,26 @@ fn its_json_holds_every_figure() {
             "20000 connections open, 65536 places",
             "CPU added to a connect",
         ),
-        ("sync", "10,000 services", "one endpoint added"),
+        ("sync", "1,000 services", "one endpoint added"),
         (
             "backends",
-            "10,000 services, nftables",
+            "1,000 services, nftables",
             "change to first connection, p99",
         ),
         (
             "backends",
-            "10,000 services, ebpf",
+            "1,000 services, ebpf",
             "connections, ratio to no proxy",
         ),
         ("backends", "10 services, no proxy", "connect, p99"),
         (
             "node-api",
-            "one endpoint replaced, 10,000 services, 100 clients",
+            "one endpoint replaced, 1,000 services, 100 clients",
             "Watch: publish to decoded, p99",
         ),
         (
             "node-api",
-            "whole state, 10,000 services of 10 endpoints",
+            "whole state, 1,000 services of 10 endpoints",
             "Next: call to backend",
         ),
     ] {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use xtask::toolchain::BpfToolchain;
 use xtask::{SKIP_EBPF_ENV, paths};
 
 use crate::progress::shell_line;
@@ -20,6 +21,17 @@ pub(crate) enum Object {
     Embedded,
     /// The agent embeds nothing.
     Skipped,
+}
+
+impl Object {
+    /// For what needs none: embedded all the same where that can be, because what tests have built
+    /// is there already.
+    pub(crate) fn at_hand() -> Self {
+        match BpfToolchain::discover() {
+            Ok(_) => Self::Embedded,
+            Err(_) => Self::Skipped,
+        }
+    }
 }
 
 /// A cargo subcommand of the toolchain that runs us, in the workspace root. `--locked`

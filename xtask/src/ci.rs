@@ -13,7 +13,7 @@ use xtask::ebpf;
 use xtask::paths;
 use xtask::toolchain::BpfToolchain;
 
-use crate::beside::OtherKernels;
+use crate::beside::{KERNEL, OldestKernel};
 use crate::cargo::{Object, cargo};
 use crate::progress::{self, seconds};
 use crate::setup::{self, Needs};
@@ -94,22 +94,27 @@ fn steps(full: bool) -> Vec<Step> {
     let running = Rc::new(RefCell::new(None));
     let started = Rc::clone(&running);
     let action = move |_: &mut Tally| {
-        *started.borrow_mut() = Some(OtherKernels::start(full)?);
+        *started.borrow_mut() = Some(OldestKernel::start(full)?);
         Ok(true)
     };
-    steps.push(("other kernels begin".to_owned(), Box::new(action)));
+    steps.push((format!("Linux {KERNEL} begins"), Box::new(action)));
     steps.extend([
+        // First, because it has a directory of its own: whoever tests on other kernels asks cargo
+        // for their programs meanwhile.
+        step("Windows", windows::check),
         step("clippy, host", |_| done(&mut clippy_host())),
         step("clippy, BPF target", |_| done(&mut clippy_bpf()?)),
         step("documentation builds", |_| done(&mut documentation())),
-        step("Windows", windows::check),
         step("fuzz targets", |_| fuzz::build().map(|_| true)),
     ]);
+    // No compiler is at work any more.
+    let action = move |tally: &mut Tally| test::on_newer_kernels(full, tally);
+    steps.push(("tests on newer kernels".to_owned(), Box::new(action)));
     let action = move |tally: &mut Tally| {
         let running = running.take().context("they did not begin")?;
         running.finish(tally)
     };
-    steps.push(("tests on other kernels".to_owned(), Box::new(action)));
+    steps.push((format!("tests on Linux {KERNEL}"), Box::new(action)));
     steps.push(step("fuzzing", |_| fuzz::all(FUZZING)));
     steps.push(step("nothing generated is stale", |_| unchanged()));
     steps
@@ -128,7 +133,7 @@ fn formatting() -> Command {
 }
 
 fn clippy_host() -> Command {
-    let mut command = cargo("clippy", Object::Skipped);
+    let mut command = cargo("clippy", Object::Embedded);
     command.args(["--all-targets", "--", "-D", "warnings"]);
     command
 }
@@ -171,9 +176,9 @@ fn clippy_bpf() -> Result<Command> {
 }
 
 fn documentation() -> Command {
-    let mut command = cargo("doc", Object::Skipped);
-    // There are no examples: asking for them has cargo take the features that tests need, as for
-    // the linter, so that it does not check every dependency once more.
+    let mut command = cargo("doc", Object::Embedded);
+    // With the examples cargo takes the features that tests need, as for the linter, so that it
+    // does not check every dependency once more.
     command
         .args(["--no-deps", "--lib", "--examples"])
         .env("RUSTDOCFLAGS", "-D warnings");
@@ -242,14 +247,18 @@ mod tests {
     }
 
     #[test]
-    fn set_up_comes_first_and_other_kernels_are_waited_for_before_fuzzing() {
+    fn set_up_comes_first_and_kernels_are_waited_for_before_fuzzing() {
         let names: Vec<_> = steps(false).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names[0], "set-up");
         let at = |name: &str| names.iter().position(|step| step == name).unwrap();
         let order = [
             "tests",
-            "other kernels begin",
-            "tests on other kernels",
+            "Linux 5.10 begins",
+            "Windows",
+            "clippy, host",
+            "fuzz targets",
+            "tests on newer kernels",
+            "tests on Linux 5.10",
             "fuzzing",
         ];
         assert!(order.map(at).is_sorted(), "{names:?}");

@@ -33,12 +33,18 @@ pub(crate) struct Wanted<'a> {
     pub(crate) cpus: usize,
 }
 
-/// The kernel-dependent suites on one other kernel.
-pub(crate) fn on_kernel(
+/// Programs that are built, and what another kernel does with them.
+pub(crate) struct Prepared {
     line: kernels::Line,
-    wanted: &Wanted<'_>,
-    tally: &mut Tally,
-) -> Result<bool> {
+    /// The suites, as people read them.
+    names: String,
+    script: String,
+    cpus: usize,
+}
+
+/// Builds what is wanted on one other kernel. All that cargo has to do for it is done then: while it
+/// runs, others may build.
+pub(crate) fn prepare(line: kernels::Line, wanted: &Wanted<'_>) -> Result<Prepared> {
     let packages = suites::packages()?;
     let parts = match wanted.suites {
         [] => suites::parts(&packages, &matrix::suites(line, wanted.full)),
@@ -65,26 +71,38 @@ pub(crate) fn on_kernel(
         .flat_map(|part| &part.suites)
         .copied()
         .collect();
-    let names = names.join(", ");
-    eprintln!("kernel {line}: booting a virtual machine for {names}");
-    let started = Instant::now();
-    let job = vm::Job {
+    Ok(Prepared {
         line,
-        script: &guest_script(&runs, &agent)?,
+        names: names.join(", "),
+        script: guest_script(&runs, &agent)?,
         cpus: wanted.cpus,
-        time_limit: GUEST_LIMIT,
-    };
-    let mut here = Tally::default();
-    let code = vm::run(&job, |text| {
-        println!("{text}");
-        here.read(text);
-    })?;
-    eprintln!("kernel {line}: {here} in {}", seconds(started.elapsed()));
-    *tally += here;
-    if code == 0 && here.passed == 0 {
-        bail!("kernel {line}: the suites {names} ran no test");
+    })
+}
+
+impl Prepared {
+    /// Runs it in a virtual machine. `Ok(false)` if something failed.
+    pub(crate) fn run(&self, tally: &mut Tally) -> Result<bool> {
+        let Self { line, names, .. } = self;
+        eprintln!("kernel {line}: booting a virtual machine for {names}");
+        let started = Instant::now();
+        let job = vm::Job {
+            line: *line,
+            script: &self.script,
+            cpus: self.cpus,
+            time_limit: GUEST_LIMIT,
+        };
+        let mut here = Tally::default();
+        let code = vm::run(&job, |text| {
+            println!("{text}");
+            here.read(text);
+        })?;
+        eprintln!("kernel {line}: {here} in {}", seconds(started.elapsed()));
+        *tally += here;
+        if code == 0 && here.passed == 0 {
+            bail!("kernel {line}: the suites {names} ran no test");
+        }
+        Ok(code == 0)
     }
-    Ok(code == 0)
 }
 
 /// What the guest does: each program with its arguments, in the directory cargo would run it in.

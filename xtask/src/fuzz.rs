@@ -1,33 +1,23 @@
 //! `cargo xtask fuzz`: lets a fuzzer invent input for everything that reads objects.
 //!
-//! The targets are in `tests/fuzz`. They are instrumented as `cargo fuzz` does it, without its
-//! sanitizers: those need a nightly compiler, and what they find is left to Miri and to the few
+//! The targets are in `tests/fuzz`. Our own packages are instrumented as `cargo fuzz` does it,
+//! without its sanitizers: those need a nightly compiler, and what they find is left to Miri and to the few
 //! lines of `unsafe` themselves. So the stable compiler is enough, with one for C++.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result};
 use xtask::paths;
 
 use crate::cargo::{self, Executable, Object, cargo};
 use crate::progress;
 use crate::setup::{self, Needs};
+use crate::test_programs::SMALLEST;
 
-/// The package of the targets.
-const PACKAGE: &str = "proxy-fuzz";
-
-/// Coverage for the fuzzer, and the operands of comparisons, so that it learns what to write.
-const INSTRUMENTATION: &[&str] = &[
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "--cfg",
-    "fuzzing",
-];
+/// Has rustc instrument the packages of this workspace.
+const INSTRUMENTED: &str = "tests/fuzz/instrumented.sh";
 
 /// Longer inputs are slower and say nothing new.
 const LONGEST_INPUT: &str = "-max_len=8192";
@@ -116,31 +106,21 @@ pub(crate) fn all(seconds: u32) -> Result<bool> {
     Ok(passed)
 }
 
-/// Builds the targets. For a named platform, so that build scripts and macros, which run during
-/// the build, are not instrumented.
+/// Builds the targets, upon what the tests stand on: another profile, platform or choice of features
+/// would have cargo compile all of that once more. Hence also the smallest of the tests.
 pub(crate) fn build() -> Result<Vec<Executable>> {
     setup::ensure(NEEDS)?;
-    let mut command = cargo("build", Object::Skipped);
+    let mut command = cargo("build", Object::at_hand());
+    for target in Target::ALL {
+        command.args(["--bin", target.name()]);
+    }
     command
-        .args(["--package", PACKAGE, "--bins", "--features", "fuzzer"])
-        .args(["--profile", "fuzz", "--target", &platform()?])
-        .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTATION.join("\u{1f}"));
+        .args(["--test", SMALLEST, "--features", "proxy-fuzz/fuzzer"])
+        .env(
+            "RUSTC_WORKSPACE_WRAPPER",
+            paths::workspace_root().join(INSTRUMENTED),
+        );
     cargo::build(&mut command)
-}
-
-/// The platform that the compiler builds for by itself.
-fn platform() -> Result<String> {
-    let output = Command::new("rustc")
-        .args(["--print", "host-tuple"])
-        .current_dir(paths::workspace_root())
-        .output()
-        .context("asking rustc for its platform")?;
-    ensure!(
-        output.status.success(),
-        "`rustc --print host-tuple` failed: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Lets the fuzzer work on one target. `Ok(false)` if it found something.

@@ -24,18 +24,13 @@ pub(crate) const SUITES_DIR: &str = "tests";
 /// The program that runs in the pods of tests.
 pub(crate) const POD: &str = "culvert-pod";
 
-/// Builds the agent, and what runs in pods. As tests are built, which is what the smallest of them is
-/// for: with the features that all packages and their tests ask for, so that cargo compiles what they
-/// stand on once.
+/// The smallest test. Whoever builds it along with a program has cargo take the features that all
+/// packages and their tests ask for, so that what they stand on is compiled once.
+pub(crate) const SMALLEST: &str = "dependencies";
+
+/// Builds the agent, and what runs in pods.
 pub(crate) fn build_agent(object: Object) -> Result<PathBuf> {
-    let programs = [
-        "--bin",
-        "proxy-agent",
-        "--bin",
-        POD,
-        "--test",
-        "dependencies",
-    ];
+    let programs = ["--bin", "proxy-agent", "--bin", POD, "--test", SMALLEST];
     let built = cargo::build(cargo("build", object).args(programs))?;
     Ok(cargo::the("proxy-agent", &built)?.path.clone())
 }

@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use xtask::paths;
-use xtask::toolchain::BpfToolchain;
 
 use self::toolchain::{LINKER, TARGET, WindowsToolchain};
 use self::wine::Wine;
@@ -61,12 +60,7 @@ pub(crate) fn check(tally: &mut Tally) -> Result<bool> {
         return Ok(true);
     };
     build_stand_in(&program)?;
-    // The tests need the embedded form, so that it is there already when CI comes here.
-    let object = match BpfToolchain::discover() {
-        Ok(_) => Object::Embedded,
-        Err(_) => Object::Skipped,
-    };
-    let native = test_programs::build_agent(object)?;
+    let native = test_programs::build_agent(Object::at_hand())?;
     let started = Instant::now();
     let _server = wine.start()?;
     println!("wine is ready after {}", seconds(started.elapsed()));

@@ -18,17 +18,12 @@ use super::{
     Session,
     figures::{Collected, Goal},
     rig,
+    sizes::Size,
 };
 use dial::Dialler;
 use proxy_api_server::{ApiServer, Kind, Verb};
 use proxy_harness::{Agent, AgentOptions, World, process::Process, world::Host};
 
-/// Sizes of the clusters: Services with ten endpoints each.
-pub(super) const SIZES: [(u32, &str); 3] = [
-    (10, "10 services"),
-    (1_000, "1,000 services"),
-    (10_000, "10,000 services"),
-];
 /// Changes after each start; each is a value of its own, so that the tail shows.
 const CHANGES: u32 = 200;
 /// The same with `--quick`.
@@ -69,7 +64,8 @@ pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
     let pod = world.pod("changed", &[POD])?;
     let servers = PORTS.map(|port| SocketAddr::new(POD, port));
     let _answering = start_servers(&pod, &servers)?;
-    for (size, case) in SIZES {
+    for size in session.sizes {
+        let case = &format!("{size} services");
         let server = ApiServer::start(proxy_api_server::Options {
             netns: Some(world.node().netns()),
             ..proxy_api_server::Options::default()
@@ -82,7 +78,7 @@ pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
                 session.starts
             ));
             session.still_wanted()?;
-            let large = size == SIZES[2].0;
+            let large = size == session.large();
             let only_large = |goal| large.then_some(Goal::AtMost(goal));
             let subject = Subject {
                 world,
@@ -105,9 +101,9 @@ pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
     Ok(collected)
 }
 
-/// A cluster of this size, and the Service that is changed.
-pub(super) fn fill(server: &ApiServer, size: u32, first: SocketAddr) -> Result<()> {
-    for number in 0..size {
+/// A cluster of this size, Services with ten endpoints each, and the Service that is changed.
+pub(super) fn fill(server: &ApiServer, size: Size, first: SocketAddr) -> Result<()> {
+    for number in 0..size.0 {
         for object in objects::service(number) {
             server.apply(&object)?;
         }

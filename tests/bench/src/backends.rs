@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 
 use super::{
     Session,
-    api::{self, Goals, POD, PORTS, SIZES, Subject, objects},
+    api::{self, Goals, POD, PORTS, Subject, objects},
     connect,
     figures::{Collected, Goal},
     rig,
@@ -61,7 +61,8 @@ pub(super) fn measure(session: &Session) -> Result<Collected> {
     let _bare = Site::build(&bare)?;
     let worlds = [World::new()?, World::new()?];
     let _sites = [Site::build(&worlds[0])?, Site::build(&worlds[1])?];
-    for (size, case) in SIZES {
+    for size in session.sizes {
+        let case = &format!("{size} services");
         let mut servers = Vec::new();
         for world in &worlds {
             let server = ApiServer::start(proxy_api_server::Options {

@@ -21,6 +21,7 @@ mod orders;
 mod paired;
 mod program_time;
 mod rig;
+mod sizes;
 mod sync;
 mod table;
 mod task;
@@ -46,6 +47,7 @@ use proxy_harness::{
     requires::{self, PRIVILEGED},
 };
 use rig::Rig;
+use sizes::{SMALL, Size};
 
 /// What a Service costs: everything side by side, with median and spread.
 #[derive(Debug, Parser)]
@@ -70,7 +72,7 @@ pub struct Options {
           value_parser = runs)]
     runs: usize,
 
-    /// Few runs: enough to see that it works, too few for figures to rely on
+    /// Few runs on small clusters: enough to see that it works, too few for figures to rely on
     #[arg(long, conflicts_with = "runs")]
     quick: bool,
 
@@ -198,6 +200,11 @@ fn run_if_possible(options: &Options) -> ExitCode {
         },
         starts: if options.quick { 1 } else { STARTS },
         quick: options.quick,
+        sizes: if options.quick {
+            sizes::QUICK
+        } else {
+            sizes::SIZES
+        },
         interrupts,
         live: io::stderr().is_terminal(),
     };
@@ -228,11 +235,17 @@ struct Session {
     runs: usize,
     starts: usize,
     quick: bool,
+    sizes: [Size; 3],
     interrupts: Interrupts,
     live: bool,
 }
 
 impl Session {
+    /// The largest cluster.
+    const fn large(&self) -> Size {
+        self.sizes[2]
+    }
+
     /// Says on stderr what is being done.
     fn progress(&self, what: &str) {
         // Nobody may be looking; the figures count.
@@ -291,8 +304,11 @@ fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
         .into_iter()
         .any(wanted)
     {
-        session.progress("starting two agents, with 10 and 10,000 services");
-        let mut rig = Rig::build(&world)?;
+        let large = session.large();
+        session.progress(&format!(
+            "starting two agents, with {SMALL} and {large} services"
+        ));
+        let mut rig = Rig::build(&world, large)?;
         let benches: [(Name, &'static str, Bench); 3] = [
             (Name::TcpConnect, "tcp-connect", paired::tcp),
             (Name::UdpRequest, "udp-request", paired::udp),

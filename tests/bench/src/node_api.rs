@@ -13,12 +13,10 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
-use super::{Session, figures::Collected, orders::Part, rig, usage::Usage};
+use super::{Session, figures::Collected, orders::Part, rig, sizes::Size, usage::Usage};
 use brain::{Changed, Filled};
 use clients::Whole;
 
-/// Services, each with ten endpoints.
-const SERVICES: u32 = 10_000;
 /// Clients of the fan-out.
 const CLIENTS: u32 = 100;
 /// Changes after each start; each is a value of its own, so that the tail shows.
@@ -52,7 +50,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn start() -> Result<Self> {
+    fn start(services: Size) -> Result<Self> {
         let directory = tempfile::tempdir().context("cannot make a place for a socket")?;
         let socket: PathBuf = directory.path().join("node.sock");
         let part = |name, subcommand| {
@@ -61,7 +59,7 @@ impl Pair {
             Part::start(name, command)
         };
         let mut brain = part("the brain", "brain")?;
-        let Filled { revision } = brain.ask(&brain::Order::Fill(SERVICES))?;
+        let Filled { revision } = brain.ask(&brain::Order::Fill(services.0))?;
         ensure!(revision == 1, "a new brain has published {revision} states");
         Ok(Self {
             // The brain listens by now: it has answered.
@@ -151,11 +149,11 @@ fn at(values: &[f64], percent: usize) -> f64 {
 }
 
 fn one_change(session: &Session, collected: &mut Collected) -> Result<()> {
-    const CASE: &str = "one endpoint replaced, 10,000 services";
-    let mut pair = Pair::start()?;
+    let case = &format!("one endpoint replaced, {} services", session.large());
+    let mut pair = Pair::start(session.large())?;
     pair.watch(1, true)?;
     let changes = pair.changes(session)?;
-    let mut add = |metric: &str, value| collected.add(CASE, metric, "ms", value);
+    let mut add = |metric: &str, value| collected.add(case, metric, "ms", value);
     for (what, values) in [
         ("in process: event to backend", &changes.in_process),
         ("Watch: event to backend", &changes.clients),
@@ -171,13 +169,14 @@ fn one_change(session: &Session, collected: &mut Collected) -> Result<()> {
 }
 
 fn fan_out(session: &Session, collected: &mut Collected) -> Result<()> {
-    const CASE: &str = "one endpoint replaced, 10,000 services, 100 clients";
-    let mut pair = Pair::start()?;
+    let services = session.large();
+    let case = &format!("one endpoint replaced, {services} services, {CLIENTS} clients");
+    let mut pair = Pair::start(session.large())?;
     let before = pair.memory()?;
     pair.watch(CLIENTS, false)?;
     let after = pair.memory()?;
     let changes = pair.changes(session)?;
-    let mut add = |metric: &str, unit, value| collected.add(CASE, metric, unit, value);
+    let mut add = |metric: &str, unit, value| collected.add(case, metric, unit, value);
     let values = &changes.published;
     add("Watch: publish to decoded, p50", "ms", at(values, 50));
     add("Watch: publish to decoded, p99", "ms", at(values, 99));
@@ -196,26 +195,27 @@ fn fan_out(session: &Session, collected: &mut Collected) -> Result<()> {
 }
 
 fn whole(session: &Session, collected: &mut Collected) -> Result<()> {
-    const CASE: &str = "whole state, 10,000 services of 10 endpoints";
-    let mut pair = Pair::start()?;
-    let mut add = |metric: &str, unit, value| collected.add(CASE, metric, unit, value);
+    let services = session.large();
+    let case = &format!("whole state, {services} services of 10 endpoints");
+    let mut pair = Pair::start(services)?;
+    let mut add = |metric: &str, unit, value| collected.add(case, metric, unit, value);
     let bytes: f64 = pair.clients.ask(&clients::Order::Count)?;
     for _ in 0..session.runs {
         session.still_wanted()?;
         let in_process: Duration = pair.brain.ask(&brain::Order::HandOver)?;
         let before = pair.cpu()?;
-        let came: Whole = pair.clients.ask(&clients::Order::Next)?;
+        let answer: Whole = pair.clients.ask(&clients::Order::Next)?;
         let after = pair.cpu()?;
         ensure!(
-            came.services == SERVICES as usize,
-            "{} services came, of {SERVICES}",
-            came.services
+            answer.services == services.0 as usize,
+            "{} services came, of {services}",
+            answer.services
         );
         let zero = Duration::ZERO;
         let handed = millis(zero, in_process);
         add("in process: hand-over to the backend", "ms", handed);
-        add("Next: call to state", "ms", millis(zero, came.state));
-        add("Next: call to backend", "ms", millis(zero, came.backend));
+        add("Next: call to state", "ms", millis(zero, answer.state));
+        add("Next: call to backend", "ms", millis(zero, answer.backend));
         add("Next: CPU of the brain", "ms", millis(before[0], after[0]));
         add("Next: CPU of the client", "ms", millis(before[1], after[1]));
     }

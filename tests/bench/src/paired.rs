@@ -14,6 +14,7 @@ use super::{
     clusters::Kind,
     figures::{Collected, Goal, median},
     rig::{Dialled, Place, Rig},
+    sizes::{SMALL, Size},
     task::Task,
 };
 
@@ -41,15 +42,17 @@ const SMALL_DIRECT: usize = 4;
 const BARE: usize = 5;
 
 /// Cases, with the positions of what is dialled directly and through ClusterIPs.
-const CASES: [(&str, usize, usize); 3] = [
-    ("10 services", SMALL_DIRECT, SMALL_FEW),
-    ("10,000 services", LARGE_DIRECT, LARGE_FEW),
-    (
-        "10,000 services, all dialled in turn",
-        LARGE_DIRECT,
-        LARGE_ALL,
-    ),
-];
+fn cases(large: Size) -> [(String, usize, usize); 3] {
+    [
+        (format!("{SMALL} services"), SMALL_DIRECT, SMALL_FEW),
+        (format!("{large} services"), LARGE_DIRECT, LARGE_FEW),
+        (
+            format!("{large} services, all dialled in turn"),
+            LARGE_DIRECT,
+            LARGE_ALL,
+        ),
+    ]
+}
 
 /// What a request took, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +121,7 @@ fn compare(
     let variant = |place, dialled| Some(Variant { place, dialled });
     // A socket that is used again stays with the Service it was opened for.
     let opens_each = !matches!(task, Task::Connected | Task::Unconnected);
+    let cases = cases(session.large());
     let variants = [
         if opens_each {
             variant(Place::Large, Dialled::All(kind))
@@ -150,7 +154,8 @@ fn compare(
         let added =
             |which: usize, to: usize| rounds.median(|costs| costs[which].cpu - costs[to].cpu);
         add("no programs", "direct", "1/s", None, rate(BARE));
-        for (case, direct, service) in CASES {
+        for (case, direct, service) in &cases {
+            let (direct, service) = (*direct, *service);
             if variants[service].is_none() {
                 continue;
             }
@@ -185,7 +190,7 @@ fn compare(
                 added(service, direct),
             );
         }
-        let case = "10,000 against 10 services";
+        let case = &format!("{} against {SMALL} services", session.large());
         add(case, "ratio", "ratio", GOAL, by_clock(LARGE_FEW, SMALL_FEW));
         add(
             case,

@@ -38,7 +38,7 @@ const CASES: [Case; 11] = [
         GOAL,
     ),
     case(
-        "TCP connect, 10,000 services in turn",
+        "TCP connect, all services in turn",
         Place::Large,
         Task::Connect,
         Dialled::All(Kind::Tcp),

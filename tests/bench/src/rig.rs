@@ -22,15 +22,11 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{
     clusters::{self, Kind},
+    sizes::{SMALL, Size},
     task::{Slice, Task},
     worker::{self, Order, Report},
 };
 use proxy_harness::{Agent, AgentOptions, World, cgroup::Cgroup, process::Process, world::Host};
-
-/// How many Services the two agents serve.
-pub(super) const SMALL: u32 = 10;
-/// See [`SMALL`].
-pub(super) const LARGE: u32 = 10_000;
 
 /// The sender and what it is surrounded by. Dropped in the order of its fields.
 #[derive(Debug)]
@@ -41,6 +37,7 @@ pub(super) struct Rig<'w> {
     pub(super) small: Agent<'w>,
     pub(super) large: Agent<'w>,
     pub(super) cgroups: Cgroups,
+    size: Size,
 }
 
 /// The cgroups that the sender moves between.
@@ -61,7 +58,7 @@ pub(super) enum Place {
     Empty,
     /// Under the agent with [`SMALL`] Services.
     Small,
-    /// Under the agent with [`LARGE`] Services.
+    /// Under the agent with many Services.
     Large,
 }
 
@@ -81,9 +78,10 @@ impl Dialled {
         format!("{self:?}")
     }
 
-    fn targets(self) -> Vec<SocketAddr> {
-        let services = |kind, count| {
-            (0..count)
+    /// Where to, if the large agent has so many Services.
+    fn targets(self, large: Size) -> Vec<SocketAddr> {
+        let services = |kind, size: Size| {
+            (0..size.0)
                 .filter(|number| Kind::of(*number) == kind)
                 .map(clusters::frontend)
                 .collect()
@@ -91,7 +89,7 @@ impl Dialled {
         match self {
             Self::Endpoints(kind) => kind.endpoints(),
             Self::Few(kind) => services(kind, SMALL),
-            Self::All(kind) => services(kind, LARGE),
+            Self::All(kind) => services(kind, large),
         }
     }
 }
@@ -108,8 +106,9 @@ pub(super) struct Sender {
 }
 
 impl<'w> Rig<'w> {
-    /// Builds it in `world`, which must be reachable by every Service's endpoints.
-    pub(super) fn build(world: &'w World) -> Result<Self> {
+    /// Builds it in `world`, which must be reachable by every Service's endpoints. The two agents
+    /// serve [`SMALL`] and `size` Services.
+    pub(super) fn build(world: &'w World, size: Size) -> Result<Self> {
         let pod = endpoints(world)?;
         let answering = start_answering(&pod)?;
         let cgroups = Cgroups {
@@ -118,12 +117,12 @@ impl<'w> Rig<'w> {
             small: world.cgroup().sibling()?,
             large: world.cgroup().sibling()?,
         };
-        let agent = |cgroup: &Cgroup, services: u32| {
+        let agent = |cgroup: &Cgroup, size: Size| {
             let options = AgentOptions {
                 cgroup_path: Some(cgroup.path().to_owned()),
                 ..AgentOptions::default()
             };
-            let manifest = clusters::manifest(0..services);
+            let manifest = clusters::manifest(0..size.0);
             Agent::start(world, options, &[("services.json", &manifest)])
         };
         Ok(Self {
@@ -131,8 +130,9 @@ impl<'w> Rig<'w> {
             _answering: answering,
             _pod: pod,
             small: agent(&cgroups.small, SMALL)?,
-            large: agent(&cgroups.large, LARGE)?,
+            large: agent(&cgroups.large, size)?,
             cgroups,
+            size,
         })
     }
 
@@ -155,7 +155,7 @@ impl<'w> Rig<'w> {
         if !sender.known.contains(&targets) {
             sender.order(&Order::Targets {
                 name: targets.clone(),
-                to: dialled.targets(),
+                to: dialled.targets(self.size),
             })?;
             sender.known.push(targets.clone());
         }

@@ -13,12 +13,6 @@ use super::{
 };
 use proxy_harness::{Agent, AgentOptions, World};
 
-/// Sizes of the clusters.
-const SIZES: [(u32, &str); 3] = [
-    (10, "10 services"),
-    (1_000, "1,000 services"),
-    (10_000, "10,000 services"),
-];
 /// The Service that is changed: TCP over IPv4.
 const CHANGED: u32 = 2;
 /// Changes after each start.
@@ -27,10 +21,11 @@ const CHANGES: u8 = 5;
 /// Starts an agent on clusters of each size and changes an endpoint.
 pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
     let mut collected = Collected::default();
-    for (size, case) in SIZES {
+    for size in session.sizes {
+        let case = &format!("{size} services");
         // The changed Service is in a file of its own: reading a large file again is not what
         // is measured.
-        let others = clusters::manifest(CHANGED + 1..size + CHANGED);
+        let others = clusters::manifest(CHANGED + 1..size.0 + CHANGED);
         let starts = session.starts;
         for start in 0..starts {
             session.progress(&format!("sync: {case}, start {} of {starts}", start + 1));

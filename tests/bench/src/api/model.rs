@@ -6,40 +6,41 @@ use anyhow::Result;
 use proxy_model::Model;
 
 use super::super::{
-    Session,
+    Session, clusters,
     events::{self, ENDPOINTS, NODE},
     figures::{Collected, Goal},
+    sizes::Size,
 };
 
-/// Services: 100,000 endpoints.
-const SERVICES: u32 = 10_000;
 /// Changes of which the median is one figure.
 const CHANGES: u32 = 1_000;
 
 /// Measures it.
 pub(super) fn measure(session: &Session, collected: &mut Collected) -> Result<()> {
-    const CASE: &str = "model alone, 100,000 endpoints";
+    let services = session.large().0;
+    let endpoints = Size(services * u32::from(clusters::ENDPOINTS));
+    let case = &format!("model alone, {endpoints} endpoints");
     for _ in 0..session.runs {
         session.still_wanted()?;
         let mut model = Model::new(NODE);
-        let events: Vec<_> = events::cluster(SERVICES).collect();
+        let events: Vec<_> = events::cluster(services).collect();
         let began = Instant::now();
         for event in events {
             model.apply(event);
         }
         let change = model.update();
         let took = began.elapsed();
-        assert_eq!(change.changes.len(), SERVICES as usize);
+        assert_eq!(change.changes.len(), services as usize);
         collected.add(
-            CASE,
+            case,
             "first events",
             "1/s",
-            f64::from(2 * SERVICES) / took.as_secs_f64(),
+            f64::from(2 * services) / took.as_secs_f64(),
         );
 
         let mut times: Vec<f64> = (0..CHANGES)
             .map(|change| {
-                let event = events::slice(change * 7 % SERVICES, ENDPOINTS.skip(1));
+                let event = events::slice(change * 7 % services, ENDPOINTS.skip(1));
                 let began = Instant::now();
                 model.apply(event);
                 black_box(model.update());
@@ -50,9 +51,9 @@ pub(super) fn measure(session: &Session, collected: &mut Collected) -> Result<()
         times.sort_by(f64::total_cmp);
         let goal = Some(Goal::AtMost(50.0));
         let median = times[times.len() / 2];
-        collected.add_with_goal(CASE, "one endpoint changed", "µs", goal, median);
+        collected.add_with_goal(case, "one endpoint changed", "µs", goal, median);
         let rate = f64::from(CHANGES) / all * 1e6;
-        collected.add(CASE, "changes, each an update of its own", "1/s", rate);
+        collected.add(case, "changes, each an update of its own", "1/s", rate);
     }
     Ok(())
 }
