@@ -23,7 +23,9 @@ use proxy_api::{
     Replica, client,
     server::{ListenError, socket::SocketError},
 };
-use proxy_model::{Capability, FrontendKind, Model, NodePortSelection, NodeState, Protocol};
+use proxy_model::{
+    Capability, FrontendKind, Model, NodePortSelection, NodeState, Protocol, Settings,
+};
 use thiserror::Error;
 use tokio::{runtime, sync::mpsc, task::block_in_place};
 
@@ -198,7 +200,7 @@ async fn live(
     keep("admin socket", move || {
         Socket::serve_for_ever(socket.take(), path.clone(), asked.clone())
     });
-    let (name, servers) = (source.name(), source.servers());
+    let (name, servers) = (source.name(), source.servers().await);
     let clients = (!doors.listeners.is_empty()).then(Clients::new);
     let (serving, figures) = Serving::start(
         &config.serving,
@@ -222,7 +224,11 @@ async fn live(
             addresses::follow(&sender).await;
         }
         let node_ports = config.model.node_ports.clone();
-        (Mind::from(Model::new(config.model)), node_ports)
+        let model = Settings {
+            reserved: servers.clone(),
+            ..config.model
+        };
+        (Mind::from(Model::new(model)), node_ports)
     };
     tokio::spawn(source.run(sender));
     let pipeline = Pipeline::new(mind, dataplane.backend, dataplane.demand)

@@ -148,9 +148,10 @@ impl Cluster {
         }
     }
 
-    /// All ranges that ClusterIPs are taken from, in no particular order.
-    pub(crate) fn service_cidrs(&self) -> impl Iterator<Item = IpNet> {
-        self.service_cidrs.values().flatten().copied()
+    /// All ranges that ClusterIPs are taken from, with the names of their objects.
+    pub(crate) fn service_cidrs(&self) -> impl Iterator<Item = (&str, IpNet)> {
+        let all = self.service_cidrs.iter();
+        all.flat_map(|(name, ranges)| ranges.iter().map(|range| (&**name, *range)))
     }
 
     /// What sources said about objects.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Diagnostic, Frontend, FrontendKind, IpFamily, Service, ServicePort,
+    Diagnostic, Frontend, FrontendKind, IpFamily, Service, ServicePort, Settings,
     claims::{Claim, Claimant, Claims},
 };
 
@@ -52,6 +52,7 @@ pub(crate) fn asked_for(
 /// The frontends of `port` in `family`, ordered and unique; what another holds is told about
 /// instead.
 pub(crate) fn given(
+    settings: &Settings,
     claims: &Claims,
     service: &Service,
     port: &ServicePort,
@@ -61,6 +62,10 @@ pub(crate) fn given(
     let mut frontends = Vec::new();
     for frontend in asked_for(service, port, family) {
         let claim = Claim::new(&frontend, port.protocol, family);
+        if settings.reserves(&frontend, port.protocol) {
+            diagnostics.push(reserved(&claim, service, port));
+            continue;
+        }
         let claimant = Claimant {
             kind: frontend.kind,
             service: service.name.clone(),
@@ -79,6 +84,17 @@ pub(crate) fn given(
     frontends.sort_unstable();
     frontends.dedup();
     frontends
+}
+
+fn reserved(claim: &Claim, service: &Service, port: &ServicePort) -> Diagnostic {
+    Diagnostic {
+        object: format!("Service {}", service.name).into(),
+        field: "spec.externalIPs".to_owned(),
+        message: format!(
+            "{claim} is where this agent reaches the API server: port {:?} is not served on it",
+            port.name
+        ),
+    }
 }
 
 fn conflict(claim: &Claim, loser: &Claimant, holder: &Claimant) -> Diagnostic {

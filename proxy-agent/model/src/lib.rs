@@ -27,6 +27,7 @@ mod net;
 mod object;
 pub mod oracle;
 mod select;
+mod service_cidrs;
 mod settings;
 mod slices;
 mod standing;

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use crate::{
     Diagnostic, FrontendKind, HealthCheck, HealthCheckKey, IpFamily, Service, ServicePortKey,
-    ServiceState, SourceRanges, TrafficPolicy,
+    ServiceState, Settings, SourceRanges, TrafficPolicy,
     cluster::Cluster,
     frontends::{asked_for, families, given},
     select::{Uses, choose},
@@ -31,11 +31,11 @@ pub(crate) struct LocalService {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Computes one Service from the cluster's present objects, for the node called `node`.
-pub(crate) fn localize(cluster: &Cluster, service: &Service, node: &str) -> LocalService {
+/// Computes one Service from the cluster's present objects.
+pub(crate) fn localize(cluster: &Cluster, service: &Service, settings: &Settings) -> LocalService {
     let object = cluster.node();
     let place = Place {
-        node,
+        node: &settings.node,
         zone: object.and_then(|node| node.zone.as_deref()),
     };
     let addresses = object.map_or(&[][..], |node| &node.addresses);
@@ -66,6 +66,7 @@ pub(crate) fn localize(cluster: &Cluster, service: &Service, node: &str) -> Loca
                 place,
             );
             let frontends = given(
+                settings,
                 cluster.claims(),
                 service,
                 port,

@@ -1,10 +1,7 @@
 //! The model's public face: events in, state and changes out. Owns the order of the steps; each
 //! step is a module of its own.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use imbl::OrdMap;
 
@@ -15,6 +12,7 @@ use crate::{
     diff::Diff,
     local::{LocalService, localize},
     select::standings,
+    service_cidrs,
     slices::merge,
     topology::Place,
 };
@@ -30,6 +28,8 @@ pub struct Model {
     cluster: Cluster,
     /// Addresses that several Services claim; no empty entries.
     conflicts: BTreeMap<ServiceName, Vec<Diagnostic>>,
+    /// What is wrong with ranges of ClusterIPs.
+    unusable_cidrs: Vec<Diagnostic>,
     state: NodeState,
 }
 
@@ -40,6 +40,7 @@ impl Model {
         let mut model = Self {
             cluster: Cluster::default(),
             conflicts: BTreeMap::new(),
+            unusable_cidrs: Vec::new(),
             state: NodeState {
                 node: NodeInfo {
                     name: settings.node.clone(),
@@ -82,32 +83,37 @@ impl Model {
         let mut diagnostics_changed = touched.diagnosed;
         for name in &touched.services {
             let local = match self.cluster.service(name) {
-                Some(service) => localize(&self.cluster, service, &self.settings.node),
+                Some(service) => localize(&self.cluster, service, &self.settings),
                 None => LocalService::default(),
             };
             diff.replace(&mut self.state.services, name, local.entries);
             note_health_checks(&mut self.state.health_checks, name, &local.health_checks);
             diagnostics_changed |= self.note_conflicts(name, local.diagnostics);
         }
+        let mut node_changed = false;
+        if touched.service_cidrs || touched.node {
+            let node = self.cluster.node().map_or(&[][..], |node| &node.addresses);
+            let (usable, diagnostics) = service_cidrs::usable(self.cluster.service_cidrs(), node);
+            diagnostics_changed |= diagnostics != self.unusable_cidrs;
+            self.unusable_cidrs = diagnostics;
+            if !self.state.service_cidrs.iter().eq(&usable) {
+                self.state.service_cidrs = usable.into_iter().collect();
+                node_changed = true;
+            }
+        }
         if diagnostics_changed {
             let mut diagnostics: Vec<_> = self
                 .cluster
                 .diagnosed()
                 .chain(self.conflicts.values().flatten())
+                .chain(&self.unusable_cidrs)
                 .cloned()
                 .collect();
             diagnostics.sort_unstable();
             diagnostics.dedup();
             self.state.diagnostics = diagnostics.into();
         }
-        let mut node_changed = touched.node && self.update_node();
-        if touched.service_cidrs {
-            let cidrs: BTreeSet<_> = self.cluster.service_cidrs().collect();
-            if !self.state.service_cidrs.iter().eq(&cidrs) {
-                self.state.service_cidrs = cidrs.into_iter().collect();
-                node_changed = true;
-            }
-        }
+        node_changed |= touched.node && self.update_node();
         diff.into_change_set(node_changed)
     }
 

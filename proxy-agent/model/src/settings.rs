@@ -3,13 +3,13 @@
 
 use std::{
     collections::BTreeSet,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
 use ipnet::IpNet;
 
-use crate::{IpFamily, oracle::Traffic};
+use crate::{Frontend, FrontendKind, IpFamily, Protocol, oracle::Traffic};
 
 /// The node that a model is for, and the part of its configuration that decides where traffic
 /// goes. Fixed for the life of a model.
@@ -25,6 +25,10 @@ pub struct Settings {
     /// Whether processes of this node reach NodePorts through loopback addresses, where the
     /// selection holds them (kube-proxy's `localhostNodePorts`).
     pub localhost_node_ports: bool,
+    /// Addresses that no external IP is served on: those of the API servers that this agent
+    /// follows. Any user may write external IPs (CVE-2020-8554), and who takes these keeps the
+    /// agent from hearing of anything, the end of that Service included.
+    pub reserved: Vec<SocketAddr>,
 }
 
 /// Which of the host's addresses NodePorts answer on.
@@ -48,6 +52,7 @@ impl<N: Into<Arc<str>>> From<N> for Settings {
             traffic: Traffic::default(),
             node_ports: NodePortSelection::All,
             localhost_node_ports: true,
+            reserved: Vec::new(),
         }
     }
 }
@@ -77,6 +82,18 @@ impl Settings {
                 .filter(|address| selection.holds(*address))
                 .collect(),
         }
+    }
+}
+
+impl Settings {
+    /// Whether nothing may be served on `frontend`, because this agent needs it itself.
+    pub(crate) fn reserves(&self, frontend: &Frontend, protocol: Protocol) -> bool {
+        frontend.kind == FrontendKind::ExternalIp
+            && protocol == Protocol::Tcp
+            && self.reserved.iter().any(|server| {
+                Some(server.ip().to_canonical()) == frontend.address
+                    && server.port() == frontend.port
+            })
     }
 }
 

@@ -70,6 +70,7 @@ impl Settings {
             traffic: self.traffic.clone(),
             node_ports: self.node_ports.clone(),
             localhost_node_ports: self.localhost_node_ports,
+            reserved: Vec::new(),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The sources behind one face: a task that sends what the cluster holds, or what follows from it,
 //! then what changes.
 
-use std::{convert::Infallible, net::SocketAddr, path::PathBuf};
+use std::{convert::Infallible, net::SocketAddr, path::PathBuf, time::Duration};
 
 use http::Uri;
 use proxy_model::ClusterEvent;
-use tokio::{sync::mpsc, task::block_in_place};
+use tokio::{net::lookup_host, sync::mpsc, task::block_in_place, time::timeout};
 
 use super::RunError;
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 /// Batches between source and owner. A source that is faster than the kernel waits, and its API
 /// server with it, so that memory stays bounded.
 const BATCHES: usize = 64;
+
+/// How long names of API servers are looked up. It is tried once: whoever serves has to begin.
+const RESOLVE: Duration = Duration::from_secs(2);
 
 /// A source that is ready to be listened to.
 pub enum Source {
@@ -76,12 +79,22 @@ impl Source {
         }
     }
 
-    /// Addresses of API servers that are given as such, to compare with those of Services.
-    pub fn servers(&self) -> Vec<SocketAddr> {
-        match self {
-            Self::Manifests(_) | Self::Brain(_) => Vec::new(),
-            Self::Kube(source) => source.servers().filter_map(address).collect(),
+    /// Addresses of API servers, to compare with those of Services: what is given as such, and what
+    /// names lead to now, unless that takes long.
+    pub async fn servers(&self) -> Vec<SocketAddr> {
+        let Self::Kube(source) = self else {
+            return Vec::new();
+        };
+        let places: Vec<_> = source.servers().filter_map(place).collect();
+        let mut all = Vec::new();
+        for (host, port) in places {
+            match timeout(RESOLVE, lookup_host((&*host, port))).await {
+                Ok(Ok(addresses)) => all.extend(addresses),
+                Ok(Err(error)) => tracing::debug!(host, %error, "API server not resolved yet"),
+                Err(_) => tracing::debug!(host, "API server not resolved in time"),
+            }
         }
+        all
     }
 
     /// The brain that is followed, if one is.
@@ -122,16 +135,13 @@ impl Source {
     }
 }
 
-fn address(server: &Uri) -> Option<SocketAddr> {
+fn place(server: &Uri) -> Option<(String, u16)> {
     let host = server.host()?.trim_matches(['[', ']']);
     let port = match server.scheme_str() {
         Some("http") => 80,
         _ => 443,
     };
-    Some(SocketAddr::new(
-        host.parse().ok()?,
-        server.port_u16().unwrap_or(port),
-    ))
+    Some((host.to_owned(), server.port_u16().unwrap_or(port)))
 }
 
 type Closed = mpsc::error::SendError<Message>;

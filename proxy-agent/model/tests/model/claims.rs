@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU16;
 
-use proxy_model::{ClusterEvent, ExternalAccess, FrontendKind, Model, Service};
+use proxy_model::{ClusterEvent, ExternalAccess, FrontendKind, Model, Service, Settings};
 
 use super::{diagnostics, frontends, service};
 
@@ -100,6 +100,35 @@ fn two_claims_on_one_frontend_resolve_alike_in_any_order() {
                 assert_eq!(*model.state(), both, "{said}");
             }
         }
+    }
+}
+
+/// Any user may write external IPs. Who took the API server's would keep the agent from hearing that
+/// the Service is gone.
+#[test]
+fn no_external_ip_is_served_where_the_agent_reaches_the_api_server() {
+    use FrontendKind::{ClusterIp, ExternalIp, LoadBalancerIp};
+
+    for (reserved, kind, expected) in [
+        ("203.0.113.1:80", ExternalIp, "; a: spec.externalIPs"),
+        (
+            "[::ffff:203.0.113.1]:80",
+            ExternalIp,
+            "; a: spec.externalIPs",
+        ),
+        ("203.0.113.1:6443", ExternalIp, "a"),
+        ("203.0.113.2:80", ExternalIp, "a"),
+        // Users may not write these, and they are the API server's own at times.
+        ("203.0.113.1:80", ClusterIp, "a"),
+        ("203.0.113.1:80", LoadBalancerIp, "a"),
+    ] {
+        let settings = Settings {
+            reserved: vec![reserved.parse().unwrap()],
+            ..Settings::from("node-a")
+        };
+        let service = ClusterEvent::ServiceUpserted(claimant("a", kind));
+        let model = Model::after(settings, [service]);
+        assert_eq!(outcome(&model), expected, "{reserved} {kind:?}");
     }
 }
 

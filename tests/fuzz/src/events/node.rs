@@ -1,5 +1,7 @@
 //! Nodes, ranges of ClusterIPs, and the configuration of a node.
 
+use std::net::SocketAddr;
+
 use arbitrary::{Result, Unstructured};
 use proxy_model::{
     Node, NodePortSelection, ServiceCidr, Settings,
@@ -45,5 +47,8 @@ pub(crate) fn settings(input: &mut Unstructured<'_>) -> Result<Settings> {
             _ => NodePortSelection::Cidrs(several(input, range)?),
         },
         localhost_node_ports: input.arbitrary()?,
+        reserved: several(input, |input| {
+            Ok(SocketAddr::new(address(input)?, input.arbitrary()?))
+        })?,
     })
 }

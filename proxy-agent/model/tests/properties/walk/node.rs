@@ -84,6 +84,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
             traffic,
             node_ports,
             localhost_node_ports,
+            reserved: Vec::new(),
         },
     )
 }
