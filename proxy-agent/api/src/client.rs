@@ -63,6 +63,9 @@ pub enum ClientError {
     /// The brain refused, or the connection broke.
     #[error("{}", told(.0))]
     Refused(Box<Status>),
+    /// The brain is connected, and did not take the call in so many seconds.
+    #[error("the brain did not answer the call within {0} s")]
+    Unanswered(u64),
     /// What came makes no sense.
     #[error("the brain sent what makes no sense: {0}")]
     Nonsense(#[from] DecodeError),

@@ -21,6 +21,7 @@ mod incoming;
 mod listen;
 mod peer;
 mod publisher;
+mod requests;
 mod service;
 pub mod socket;
 #[cfg(feature = "tls")]

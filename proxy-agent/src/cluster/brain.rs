@@ -16,7 +16,7 @@ use proxy_api::{
 use proxy_model::{Capability, ServiceFailure};
 use tokio::{
     sync::{mpsc, watch},
-    time::sleep,
+    time::{Instant, sleep, sleep_until},
 };
 
 pub use self::contact::Contact;
@@ -30,6 +30,9 @@ const REFUSED: Duration = if cfg!(test) {
 } else {
     Duration::from_secs(10)
 };
+
+/// A brain that has not told a whole state for so long, and is connected, is worth a word.
+const QUIET: Duration = Duration::from_secs(20);
 
 /// A brain that is about to be followed.
 #[derive(Debug)]
@@ -83,10 +86,17 @@ impl Source {
             reports.clone().deliver(connected.clone())
         });
         let mut refused = false;
+        // When a word is due, if nothing has come by then.
+        let mut awaited: Option<Instant> = None;
         loop {
             let event = tokio::select! {
                 event = self.follower.next() => event,
                 () = sender.closed() => return,
+                () = sleep_until(awaited.unwrap_or_else(Instant::now)), if awaited.is_some() => {
+                    awaited = None;
+                    self.contact.quiet();
+                    continue;
+                }
             };
             match event {
                 // Whether it is the right one shows with the state that it sends.
@@ -94,13 +104,16 @@ impl Source {
                 Event::Connected => {
                     // Found once it says where it is: one that does not know its cluster is silent.
                     self.contact.silent();
+                    awaited = Some(Instant::now() + QUIET);
                     clients.send_replace(self.follower.reporter());
                 }
                 Event::Lost(error) => {
+                    awaited = None;
                     clients.send_replace(None);
                     self.contact.lost(&error.to_string());
                 }
                 Event::Batch(batch) => {
+                    awaited = None;
                     let refusal = refusal(self.node.as_deref(), &batch);
                     refused = refusal.is_some();
                     if let Some(reason) = refusal {

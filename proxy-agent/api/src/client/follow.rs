@@ -1,10 +1,15 @@
 //! Follows a brain for as long as it takes: connects, resumes where it was, and waits in between.
 
-use tokio::time::{Instant, sleep_until};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
 use tonic::Streaming;
 
 use super::{Client, ClientError, Options, backoff::Backoff, gather::Gathering};
 use crate::{Batch, Report, Token, wire};
+
+/// Until a brain has taken the call. What it has to tell may take longer.
+const ANSWER: Duration = Duration::from_secs(20);
 
 /// Keeps up with a brain.
 ///
@@ -123,7 +128,8 @@ impl Follower {
         }
         self.rest = None;
         let client = Client::connect(&self.options).await?;
-        let operations = client.watch(self.token).await?;
+        let watching = timeout(ANSWER, client.watch(self.token)).await;
+        let operations = watching.map_err(|_| ClientError::Unanswered(ANSWER.as_secs()))??;
         Ok(Connection {
             client,
             operations,

@@ -1,7 +1,12 @@
 //! Operations until the Sync that makes them valid. Pure: the order that the API promises is
 //! checked here, and nothing leaves that is not complete.
 
+use prost::Message as _;
+
 use crate::{Batch, DecodeError, Item, Operation, convert, wire};
+
+/// Bytes of a batch, which is kept in memory until it is whole: eight million endpoints.
+const LARGEST_BATCH: usize = 256 << 20;
 
 /// Messages until the one that completes them: for those who bring their own connection, or who have
 /// bytes from somewhere else. [`super::Follower`] uses it by itself.
@@ -12,6 +17,8 @@ pub struct Gathering {
     reset: bool,
     has_node: bool,
     operations: Vec<Operation>,
+    /// Bytes of these, as they came.
+    bytes: usize,
     /// Of an answer to Next.
     next: Option<wire::Token>,
 }
@@ -33,9 +40,21 @@ impl Gathering {
         }
     }
 
+    fn weigh(&mut self, bytes: usize) -> Result<(), DecodeError> {
+        self.bytes += bytes;
+        if self.bytes > LARGEST_BATCH {
+            return Err(DecodeError::new(
+                "batch",
+                "has more than 256 MiB, and no end so far",
+            ));
+        }
+        Ok(())
+    }
+
     /// Takes an operation. Returns the batch, once it is complete.
     pub fn take(&mut self, operation: wire::Operation) -> Result<Option<Batch>, DecodeError> {
         use wire::operation::Operation as Of;
+        self.weigh(operation.encoded_len())?;
         match operation.operation {
             None => Err(DecodeError::new("operation", "is of no known kind")),
             Some(Of::Reset(wire::Reset {})) => {
@@ -62,6 +81,7 @@ impl Gathering {
     /// Takes a part of an answer to Next.
     pub(super) fn take_part(&mut self, part: wire::NextPart) -> Result<(), DecodeError> {
         use wire::next_part::Part;
+        self.weigh(part.encoded_len())?;
         match part.part {
             None => Err(DecodeError::new("part", "is of no known kind")),
             Some(Part::Next(token)) if self.next.is_none() => {
@@ -116,5 +136,23 @@ impl Gathering {
             token: token.into(),
             triggers: triggers.filter_map(convert::decode::trigger).collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_without_an_end_is_given_up() {
+        use wire::operation::Operation as Of;
+        let reset = || wire::Operation {
+            operation: Some(Of::Reset(wire::Reset {})),
+        };
+        let mut gathering = Gathering::of_watch(false);
+        gathering.bytes = LARGEST_BATCH - reset().encoded_len();
+        assert_eq!(gathering.take(reset()), Ok(None));
+        let error = gathering.take(reset()).unwrap_err().to_string();
+        assert!(error.contains("256 MiB"), "{error}");
     }
 }

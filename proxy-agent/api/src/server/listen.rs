@@ -11,13 +11,16 @@ use tokio::{
     sync::watch,
 };
 use tonic::transport::Server;
+use tower::util::MapRequestLayer;
 
 #[cfg(feature = "tls")]
 use super::tls::Certificates;
 use super::{
     caller::Trust,
+    clients::MOST_STREAMS,
     incoming::connections,
     publisher::Publisher,
+    requests::Unfinished,
     service::{SILENCE, Service},
     socket::{self, SocketFile},
 };
@@ -123,7 +126,13 @@ impl Listener {
 /// Serves clients until this is dropped: then their calls end.
 pub async fn serve(publisher: Publisher, listener: Listener) -> Result<(), ListenError> {
     let target = listener.target();
+    let unfinished = Unfinished::default();
     let mut server = Server::builder()
+        .layer(MapRequestLayer::new(move |request| {
+            unfinished.bounded(request)
+        }))
+        // One more than are served hears why it is not.
+        .max_concurrent_streams(u32::try_from(MOST_STREAMS).ok())
         .http2_keepalive_interval(Some(SILENCE))
         .http2_keepalive_timeout(Some(SILENCE));
     let (_open, open) = watch::channel(());

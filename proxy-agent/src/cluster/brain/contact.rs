@@ -1,6 +1,7 @@
-//! Whether the brain can be heard, and since when it cannot. Told once per reason.
+//! Whether the brain can be heard, and since when it cannot. Told once per reason, until it can.
 
 use std::{
+    collections::BTreeSet,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -8,6 +9,9 @@ use std::{
 use jiff::Timestamp;
 
 use crate::cluster::Stale;
+
+/// Reasons that are told of one loss.
+const REASONS: usize = 16;
 
 /// What is known of the brain's reachability.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ struct Known {
     ever: bool,
     lost: Option<Lost>,
     losses: u64,
+    /// It was told that it says nothing.
+    quiet: bool,
 }
 
 #[derive(Debug)]
@@ -30,6 +36,8 @@ struct Lost {
     stale: Stale,
     /// The same moment by a clock that nobody sets.
     at: Instant,
+    /// Reasons that the log has.
+    told: BTreeSet<String>,
 }
 
 impl Contact {
@@ -45,6 +53,7 @@ impl Contact {
     pub(super) fn found(&self) {
         let mut known = self.known();
         let before = known.lost.take();
+        known.quiet = false;
         let first = !std::mem::replace(&mut known.ever, true);
         match before {
             Some(lost) => {
@@ -61,6 +70,15 @@ impl Contact {
     pub(super) fn silent(&self) {
         if let Some(lost) = &mut self.known().lost {
             "it answers, and has not told its state yet".clone_into(&mut lost.stale.reason);
+        }
+    }
+
+    /// It has answered long ago, and not told a whole state since.
+    pub(super) fn quiet(&self) {
+        if !std::mem::replace(&mut self.known().quiet, true) {
+            let text = "it may not know its cluster yet: see its log; what is in force stays, and \
+                        nothing new comes into force";
+            tracing::warn!(brain = self.brain, text, "brain says nothing");
         }
     }
 
@@ -90,22 +108,24 @@ impl Contact {
     /// Takes note of why it is of no use. Returns whether it ever was, unless that is known.
     fn note(&self, reason: &str) -> Option<bool> {
         let mut known = self.known();
-        let Known { ever, lost, losses } = &mut *known;
-        match lost {
-            Some(lost) if lost.stale.reason == reason => return None,
-            Some(lost) => reason.clone_into(&mut lost.stale.reason),
-            None => {
-                *losses += 1;
-                *lost = Some(Lost {
-                    stale: Stale {
-                        since: Timestamp::now(),
-                        reason: reason.to_owned(),
-                    },
-                    at: Instant::now(),
-                });
+        let Known {
+            ever, lost, losses, ..
+        } = &mut *known;
+        let lost = lost.get_or_insert_with(|| {
+            *losses += 1;
+            Lost {
+                stale: Stale {
+                    since: Timestamp::now(),
+                    reason: String::new(),
+                },
+                at: Instant::now(),
+                told: BTreeSet::new(),
             }
-        }
-        Some(*ever)
+        });
+        reason.clone_into(&mut lost.stale.reason);
+        // What it says is part of it: it could go on for ever.
+        let is_new = lost.told.len() < REASONS && lost.told.insert(reason.to_owned());
+        is_new.then_some(*ever)
     }
 
     /// Since when it cannot be heard, and why.
@@ -137,5 +157,29 @@ impl Contact {
     fn known(&self) -> MutexGuard<'_, Known> {
         // Each change leaves something whole: a panic elsewhere leaves nothing half done.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_told_once_until_the_brain_is_heard() {
+        let contact = Contact::new("unix:///brain".to_owned());
+        assert_eq!(contact.note("a"), Some(false));
+        // It takes the call, and breaks it off.
+        contact.silent();
+        assert_eq!(contact.note("a"), None);
+        assert_eq!(contact.stale().unwrap().reason, "a");
+        assert_eq!(contact.note("b"), Some(false));
+        contact.found();
+        assert_eq!(contact.note("a"), Some(true));
+        assert_eq!(contact.losses(), 2);
+        for number in 0..100 {
+            contact.note(&number.to_string());
+        }
+        assert_eq!(contact.note("another"), None, "the log has heard enough");
+        assert_eq!(contact.stale().unwrap().reason, "another");
     }
 }
