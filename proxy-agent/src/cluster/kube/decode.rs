@@ -188,11 +188,15 @@ pub(super) struct ListHead {
     pub(super) next_page: Option<String>,
 }
 
-/// Decodes a list without its items.
-pub(super) fn list_head(json: &[u8]) -> Result<ListHead, Failure> {
+/// Decodes a list of `kind` without its items. Anything else that looks like one is none: an empty
+/// list takes away every object of its kind.
+pub(super) fn list_head(kind: &str, json: &[u8]) -> Result<ListHead, Failure> {
     #[derive(Deserialize)]
     struct List {
+        kind: String,
         metadata: Option<ListMetadata>,
+        #[expect(dead_code, reason = "must be there; it is null where Go has no list")]
+        items: IgnoredAny,
     }
 
     #[derive(Default, Deserialize)]
@@ -204,6 +208,11 @@ pub(super) fn list_head(json: &[u8]) -> Result<ListHead, Failure> {
 
     let list: List = serde_json::from_slice(json)
         .map_err(|error| Failure::Garbled(format!("in a list, {}", brief(&error.to_string()))))?;
+    if list.kind.strip_suffix("List") != Some(kind) {
+        let found = brief(&list.kind);
+        let message = format!("in place of a {kind}List there is a {found}");
+        return Err(Failure::Garbled(message));
+    }
     let metadata = list.metadata.unwrap_or_default();
     let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
     Ok(ListHead {
@@ -348,14 +357,30 @@ mod tests {
 
     #[test]
     fn the_head_of_a_list_says_where_to_go_on() {
-        let head = list_head(br#"{"metadata":{"resourceVersion":"7","continue":""}}"#).unwrap();
+        let list = |rest: &str| format!(r#"{{"kind":"ServiceList","items":[]{rest}}}"#);
+        let list_head = |json: &str| list_head("Service", json.as_bytes());
+        let head = list_head(&list(
+            r#","metadata":{"resourceVersion":"7","continue":""}"#,
+        ))
+        .unwrap();
         assert_eq!(
             (head.resource_version.as_deref(), head.next_page),
             (Some("7"), None)
         );
-        let head = list_head(br#"{"metadata":{"continue":"abc"},"items":[]}"#).unwrap();
+        let head = list_head(&list(r#","metadata":{"continue":"abc"}"#)).unwrap();
         assert_eq!(head.next_page.as_deref(), Some("abc"));
-        assert_eq!(list_head(b"{}"), Ok(ListHead::default()));
-        assert!(list_head(b"<html>").is_err());
+        assert_eq!(list_head(&list("")), Ok(ListHead::default()));
+        assert!(list_head(r#"{"kind":"ServiceList","items":null}"#).is_ok());
+        // None of these says that there is no Service.
+        for other in [
+            "<html>",
+            "{}",
+            r#"{"kind":"ServiceList","metadata":{"resourceVersion":"7"}}"#,
+            r#"{"kind":"PodList","items":[],"metadata":{"resourceVersion":"7"}}"#,
+            r#"{"kind":"List","items":[],"metadata":{"resourceVersion":"7"}}"#,
+            r#"{"kind":"Status","code":200,"metadata":{"resourceVersion":"7"}}"#,
+        ] {
+            assert!(list_head(other).is_err(), "{other}");
+        }
     }
 }

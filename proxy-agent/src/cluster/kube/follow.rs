@@ -179,7 +179,7 @@ impl<F: Followed> Follower<F> {
             self.counters().heard.now();
             let head = items
                 .finish()
-                .and_then(|head| decode::list_head(&head))
+                .and_then(|head| decode::list_head(&F::object_kind(), &head))
                 .map_err(failed)?;
             next_page = head.next_page;
             if next_page.is_none() {

@@ -37,6 +37,8 @@ pub(super) trait Followed: Send + Sync + 'static {
     fn path() -> String;
     /// `services`, and `endpointslices.discovery.k8s.io`: as RBAC rules name it.
     fn resource() -> String;
+    /// `Service`: as objects say what they are.
+    fn object_kind() -> String;
     /// `None` without a name.
     fn key(metadata: &Metadata, names: &mut Names) -> Option<Self::Key>;
     fn key_of(value: &Self::Value) -> Self::Key;
@@ -87,6 +89,10 @@ impl Followed for Services {
         resource::<core::Service>()
     }
 
+    fn object_kind() -> String {
+        core::Service::kind(&()).into_owned()
+    }
+
     fn key(metadata: &Metadata, names: &mut Names) -> Option<Self::Key> {
         convert::object_name(metadata, names)
     }
@@ -127,6 +133,10 @@ impl Followed for EndpointSlices {
 
     fn resource() -> String {
         resource::<discovery::EndpointSlice>()
+    }
+
+    fn object_kind() -> String {
+        discovery::EndpointSlice::kind(&()).into_owned()
     }
 
     fn key(metadata: &Metadata, names: &mut Names) -> Option<Self::Key> {
@@ -179,6 +189,10 @@ impl Followed for Nodes {
         resource::<core::Node>()
     }
 
+    fn object_kind() -> String {
+        core::Node::kind(&()).into_owned()
+    }
+
     fn key(metadata: &Metadata, _: &mut Names) -> Option<Self::Key> {
         cluster_name(metadata)
     }
@@ -215,6 +229,10 @@ impl Followed for ServiceCidrs {
 
     fn resource() -> String {
         resource::<networking::ServiceCIDR>()
+    }
+
+    fn object_kind() -> String {
+        networking::ServiceCIDR::kind(&()).into_owned()
     }
 
     fn key(metadata: &Metadata, _: &mut Names) -> Option<Self::Key> {
