@@ -17,6 +17,7 @@ use proxy_tests::{
     shop::{LoadKind, answers, frontend, http, loads, service},
 };
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
 const SUITE: &str = "node_api";
 const LOADS: [LoadKind; 3] = [
@@ -273,37 +274,38 @@ fn over_tcp_the_node_side_reports_with_the_token_of_the_brain_only() {
         return;
     }
     let shop = Shop::new().unwrap();
-    let token = tempfile::NamedTempFile::new().unwrap();
+    let token = NamedTempFile::new().unwrap();
     fs::write(token.path(), "a-secret\n").unwrap();
     let mut brain = BrainProcess::prepare(&shop.world, None).unwrap();
     brain.listen_with_token(token.path());
     brain.apply(&service(1, &[1])).unwrap();
     brain.start("node-a").unwrap();
     let mut agent = follower(&shop, &brain);
-    // Without the token it is told all the same, and not heard.
-    agent.launch().unwrap();
-    let refused = agent
-        .wait_for("the brain does not take the reports of this agent")
-        .unwrap();
-    assert!(
-        refused
-            .text("reason")
-            .unwrap()
-            .contains("--target-token-file"),
-        "{refused:?}"
-    );
     let mut prober = Prober::start(&shop.client).unwrap();
-    let reached = answers(&mut prober, Transport::Tcp, frontend(1, 80)).unwrap();
-    assert_eq!(reached, [http(1)].into());
-    let client = &brain.facts().unwrap()["nodeApi"]["clients"][0];
-    assert_eq!(client["applied"], Value::Null);
-
-    agent.terminate().unwrap();
-    let shown = [
-        "--target-token-file".to_owned(),
-        token.path().display().to_string(),
-    ];
-    agent.options().arguments.extend(shown);
+    let shows = |file: &NamedTempFile| {
+        vec![
+            "--target-token-file".to_owned(),
+            file.path().display().to_string(),
+        ]
+    };
+    let (other, empty) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
+    fs::write(other.path(), "another\n").unwrap();
+    // It is told all the same, and not heard.
+    for arguments in [vec![], shows(&other), shows(&empty)] {
+        agent.options().arguments = arguments;
+        agent.launch().unwrap();
+        let refused = agent
+            .wait_for("the brain does not take the reports of this agent")
+            .unwrap();
+        let reason = refused.text("reason").unwrap();
+        assert!(reason.contains("token"), "{refused:?}");
+        let reached = answers(&mut prober, Transport::Tcp, frontend(1, 80)).unwrap();
+        assert_eq!(reached, [http(1)].into());
+        let client = &brain.facts().unwrap()["nodeApi"]["clients"][0];
+        assert_eq!(client["applied"], Value::Null);
+        agent.terminate().unwrap();
+    }
+    agent.options().arguments = shows(&token);
     agent.launch().unwrap();
     assert_eq!(until_in_force(&brain)["connected"], true);
 }

@@ -15,7 +15,11 @@ use std::{
 
 use proxy_model::Capability;
 use thiserror::Error;
-use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
+use tonic::{
+    Code, Request, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
 
 pub use self::{
     follow::{Event, Follower},
@@ -127,11 +131,29 @@ impl Client {
         })
     }
 
+    /// A request with what shows who makes it, or without: the state is told to everybody, and what
+    /// is wrong with the token is said with each report.
+    async fn shown_if_any<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Ok(Some(value)) = self.shows().await {
+            request.metadata_mut().insert("authorization", value);
+        }
+        request
+    }
+
     /// A request with what shows who makes it.
     async fn shown<T>(&self, message: T) -> Result<Request<T>, ClientError> {
         let mut request = Request::new(message);
+        if let Some(value) = self.shows().await? {
+            request.metadata_mut().insert("authorization", value);
+        }
+        Ok(request)
+    }
+
+    /// The token; `None` if there is none to be shown.
+    async fn shows(&self) -> Result<Option<MetadataValue<Ascii>>, ClientError> {
         let Some(path) = self.token_file.clone() else {
-            return Ok(request);
+            return Ok(None);
         };
         // A file system may be slow; whoever else runs here is not to wait.
         let read = tokio::task::spawn_blocking(move || token::read(&path)).await;
@@ -140,8 +162,7 @@ impl Client {
         let value = MetadataValue::try_from(format!("Bearer {token}"));
         let mut value = value.map_err(|error| ClientError::Token(error.to_string()))?;
         value.set_sensitive(true);
-        request.metadata_mut().insert("authorization", value);
-        Ok(request)
+        Ok(Some(value))
     }
 
     /// The whole state, as soon as it is another one than `seen`: a long poll.
@@ -154,7 +175,7 @@ impl Client {
         let mut parts = self
             .api
             .clone()
-            .next(self.shown(request).await?)
+            .next(self.shown_if_any(request).await)
             .await?
             .into_inner();
         let mut gathering = Gathering::of_next();
@@ -182,7 +203,7 @@ impl Client {
         Ok(self
             .api
             .clone()
-            .watch(self.shown(request).await?)
+            .watch(self.shown_if_any(request).await)
             .await?
             .into_inner())
     }

@@ -2,15 +2,12 @@
 //! client is known. A Unix socket proves that its rights let it in, a certificate says its names,
 //! and on `tcp://` nothing is proven but by a token.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 use tonic::{Request, Status, metadata::MetadataMap};
 
-use super::peer::Peer;
+use super::{doors::Stay, peer::Peer};
 use crate::{ClientName, token::TokenFile};
 
 /// What there is to know of whoever comes in at a listener.
@@ -31,7 +28,7 @@ pub enum Trust {
 pub struct Caller {
     pub peer: Peer,
     trust: Trust,
-    proven: Arc<AtomicBool>,
+    stay: Arc<Stay>,
 }
 
 /// Whose call it is.
@@ -43,12 +40,8 @@ pub struct Identity {
 }
 
 impl Caller {
-    pub fn new(peer: Peer, trust: Trust, proven: Arc<AtomicBool>) -> Self {
-        Self {
-            peer,
-            trust,
-            proven,
-        }
+    pub fn new(peer: Peer, trust: Trust, stay: Arc<Stay>) -> Self {
+        Self { peer, trust, stay }
     }
 
     /// Who makes `request`.
@@ -59,9 +52,10 @@ impl Caller {
             .ok_or_else(|| Status::internal("nothing is known of this connection"))
     }
 
-    /// The connection is of use: it keeps its place.
-    pub fn is_served(&self) {
-        self.proven.store(true, Relaxed);
+    /// The connection is of use. It keeps its place if the client is `known`, or nobody can be.
+    pub fn is_served(&self, known: bool) {
+        let keeps = known || !matches!(self.trust, Trust::Token(_));
+        self.stay.is_used(keeps);
     }
 
     /// Under which name the client is known that calls itself `said`.
@@ -85,9 +79,10 @@ impl Caller {
             }
             Trust::Token(file) => {
                 let shown = metadata.get("authorization");
+                // Who shows another one is told the state, as is who shows none.
                 let known = match shown {
                     None => false,
-                    Some(shown) => shows(file, shown.as_bytes()).await?,
+                    Some(shown) => shows(file, shown.as_bytes()).await,
                 };
                 Ok(Identity { name: said, known })
             }
@@ -95,8 +90,12 @@ impl Caller {
     }
 
     /// Why a client that is not known is not heard.
-    pub fn unheard(&self) -> Status {
+    pub fn unheard(&self, metadata: &MetadataMap) -> Status {
         Status::permission_denied(match self.trust {
+            Trust::Token(_) if metadata.contains_key("authorization") => {
+                "this is not the token of this brain: compare --token-file or \
+                 --target-token-file with its --listen-token-file"
+            }
             Trust::Token(_) => {
                 "a report on tcp:// is taken from who shows the token: send it as metadata, \
                  `authorization: Bearer TOKEN` (--token-file, --target-token-file)"
@@ -121,20 +120,16 @@ fn named_by(names: &[ClientName], said: ClientName) -> Result<ClientName, Status
     })
 }
 
-async fn shows(file: &Arc<TokenFile>, shown: &[u8]) -> Result<bool, Status> {
-    let wrong = || {
-        let text = "this is not the token of this brain: compare --token-file or \
-                    --target-token-file with its --listen-token-file";
-        Status::unauthenticated(text)
+async fn shows(file: &Arc<TokenFile>, shown: &[u8]) -> bool {
+    let token = std::str::from_utf8(shown).ok();
+    let Some(token) = token.and_then(|shown| shown.strip_prefix("Bearer ")) else {
+        return false;
     };
-    let shown = std::str::from_utf8(shown).map_err(|_| wrong())?;
-    let token = shown.strip_prefix("Bearer ").ok_or_else(wrong)?.to_owned();
-    let file = Arc::clone(file);
+    let (file, token) = (Arc::clone(file), token.to_owned());
     // A file system may be slow; whoever else is served is not to wait.
-    match spawn_blocking(move || file.is(&token)).await {
-        Ok(true) => Ok(true),
-        _ => Err(wrong()),
-    }
+    spawn_blocking(move || file.is(&token))
+        .await
+        .unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -103,7 +103,8 @@ struct Known {
     all: BTreeMap<ClientName, Record>,
     /// Streams of those who are not known to be who they say, and only look on.
     onlookers: BTreeMap<ClientName, usize>,
-    streams: HashMap<Peer, usize>,
+    /// Of each peer those who are known, and those who are not: neither takes from the other.
+    streams: HashMap<(Peer, bool), usize>,
     newest: u64,
 }
 
@@ -146,11 +147,11 @@ impl Clients {
         lacks: Vec<Capability>,
     ) -> Option<Stream> {
         let mut all = lock(&self.known);
-        let own = all.streams.get(&peer).copied().unwrap_or_default();
+        let own = all.streams.get(&(peer, known)).copied().unwrap_or_default();
         if own >= SHARE || all.streams.values().sum::<usize>() >= MOST_STREAMS {
             return None;
         }
-        all.streams.insert(peer, own + 1);
+        all.streams.insert((peer, known), own + 1);
         if known {
             let status = &mut all.record(name).status;
             status.streams += 1;
@@ -288,7 +289,7 @@ impl Known {
 impl Drop for Stream {
     fn drop(&mut self) {
         let mut known = lock(&self.known);
-        less(&mut known.streams, &self.peer);
+        less(&mut known.streams, (self.peer, self.known_as));
         if !self.known_as {
             if let Some(streams) = known.onlookers.get_mut(&self.name) {
                 *streams -= 1;
@@ -302,12 +303,12 @@ impl Drop for Stream {
     }
 }
 
-/// One stream less of `peer`.
-fn less(streams: &mut HashMap<Peer, usize>, peer: &Peer) {
-    if let Some(own) = streams.get_mut(peer) {
+/// One stream less of these.
+fn less(streams: &mut HashMap<(Peer, bool), usize>, of: (Peer, bool)) {
+    if let Some(own) = streams.get_mut(&of) {
         *own -= 1;
         if *own == 0 {
-            streams.remove(peer);
+            streams.remove(&of);
         }
     }
 }

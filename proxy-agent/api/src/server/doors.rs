@@ -1,5 +1,5 @@
-//! How many connections there may be, and whose. One peer can never take all places, and whoever
-//! has said nothing yet makes room for who comes.
+//! How many connections there may be, and whose. One peer can never take all places. Whoever has said
+//! nothing yet makes room for who comes; so does who only looks on, where others are known.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ struct Open {
 #[derive(Debug)]
 struct Entry {
     peer: Peer,
-    proven: Arc<AtomicBool>,
+    stay: Arc<Stay>,
     _close: oneshot::Sender<Infallible>,
 }
 
@@ -43,8 +43,28 @@ struct Entry {
 pub struct Place {
     doors: Arc<Doors>,
     number: u64,
-    /// Whether somebody is there who is served.
-    pub proven: Arc<AtomicBool>,
+    /// What it was used for.
+    pub stay: Arc<Stay>,
+}
+
+/// What a connection was used for so far.
+#[derive(Debug, Default)]
+pub struct Stay {
+    used: AtomicBool,
+    keeps: AtomicBool,
+}
+
+impl Stay {
+    /// Somebody is served; with `keeps`, somebody who does not have to make room.
+    pub fn is_used(&self, keeps: bool) {
+        self.used.store(true, Relaxed);
+        self.keeps.fetch_or(keeps, Relaxed);
+    }
+
+    /// Whether somebody was served.
+    pub fn was_used(&self) -> bool {
+        self.used.load(Relaxed)
+    }
 }
 
 /// Is done once the connection has to make room.
@@ -61,12 +81,12 @@ impl Doors {
             open.make_room(|_| true)?;
         }
         let (close, closed) = oneshot::channel();
-        let proven = Arc::new(AtomicBool::new(false));
+        let stay = Arc::<Stay>::default();
         let number = open.next;
         open.next += 1;
         let entry = Entry {
             peer,
-            proven: Arc::clone(&proven),
+            stay: Arc::clone(&stay),
             _close: close,
         };
         open.all.insert(number, entry);
@@ -74,7 +94,7 @@ impl Doors {
         let place = Place {
             doors,
             number,
-            proven,
+            stay,
         };
         Some((place, closed))
     }
@@ -86,10 +106,10 @@ impl Doors {
 }
 
 impl Open {
-    /// Closes the oldest connection that nobody has used so far, of those that `may`.
+    /// Closes the oldest connection that does not keep its place, of those that `may`.
     fn make_room(&mut self, may: impl Fn(&Entry) -> bool) -> Option<()> {
         let mut all = self.all.iter();
-        let (&number, _) = all.find(|(_, entry)| !entry.proven.load(Relaxed) && may(entry))?;
+        let (&number, _) = all.find(|(_, entry)| !entry.stay.keeps.load(Relaxed) && may(entry))?;
         self.all.remove(&number).map(drop)
     }
 }
@@ -111,7 +131,7 @@ mod tests {
 
     fn prove(places: &[(Place, Closed)]) {
         for (place, _) in places {
-            place.proven.store(true, Relaxed);
+            place.stay.is_used(true);
         }
     }
 
@@ -131,6 +151,18 @@ mod tests {
         assert!(closed[1], "the oldest that has not said anything");
         let _third = fill(&doors, 9, 1);
         assert!(is_closed(&mut silent[2].1));
+    }
+
+    #[test]
+    fn who_only_looks_on_makes_room_for_who_comes() {
+        let doors = Arc::default();
+        let mut lookers = fill(&doors, 7, SHARE);
+        for (place, _) in &lookers {
+            place.stay.is_used(false);
+        }
+        assert!(lookers[0].0.stay.was_used());
+        let _backend = fill(&doors, 7, 1);
+        assert!(is_closed(&mut lookers[0].1) && !is_closed(&mut lookers[1].1));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::{
     io,
     pin::Pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -157,7 +157,7 @@ async fn begin(
     let (stream, trust) = greeted?;
     Some(Connection {
         stream,
-        caller: Caller::new(peer, trust, Arc::clone(&place.proven)),
+        caller: Caller::new(peer, trust, Arc::clone(&place.stay)),
         place,
         closed: Some(closed),
         first_call: Some(first_call),
@@ -171,11 +171,12 @@ impl Connection {
             && Pin::new(closed).poll(context).is_ready()
         {
             self.closed = None;
-            let text = "another connection needs the place of this one, which was never used";
+            let text =
+                "another connection needs the place of this one, which nobody known has used";
             return Some(io::Error::new(io::ErrorKind::ConnectionAborted, text));
         }
         let limit = self.first_call.as_mut()?;
-        if self.place.proven.load(Relaxed) {
+        if self.place.stay.was_used() {
             self.first_call = None;
             return None;
         }
@@ -273,7 +274,7 @@ mod tests {
         assert!(started.elapsed() >= REST);
         assert!(calls.load(Ordering::Relaxed) >= 3);
         let came = tokio::time::Instant::now();
-        used.connect_info().is_served();
+        used.connect_info().is_served(true);
         let error = silent.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(came.elapsed() <= FIRST_CALL);

@@ -69,7 +69,7 @@ impl Service {
                  more are not served; look for a client that opens calls and never ends them"
             ))
         })?;
-        caller.is_served();
+        caller.is_served(known);
         Ok((request, stream))
     }
 }
@@ -101,9 +101,9 @@ impl NodeApi for Service {
         let (said, client) = named(request.client)?;
         let Identity { name, known } = caller.identify(said, &metadata).await?;
         if !known {
-            return Err(caller.unheard());
+            return Err(caller.unheard(&metadata));
         }
-        caller.is_served();
+        caller.is_served(known);
         // That of another brain is none of ours: it will be told a reset, and reports again.
         let revision = |token: wire::Token| self.publisher.revision_of(token.into()).unwrap_or(0);
         let applied = request.applied.map(revision);
