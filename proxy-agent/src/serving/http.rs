@@ -167,8 +167,8 @@ pub(super) async fn accept(
     let door = guests.door();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let stay = guests.enter(door);
+            Ok((stream, from)) => {
+                let stay = guests.enter(door, from.ip());
                 let connection = connection(stream, pages.clone(), limits, stay);
                 tokio::spawn(connection);
             }

@@ -1,9 +1,10 @@
 //! Who is connected, and who has to go when one more comes in. A client that says nothing must not
-//! keep out one that asks: where a door, or the house, is full, the one that has been there for
-//! longest and is not being answered goes. Knows no protocol.
+//! keep out one that asks: where a door, or the house, is full, the one goes that has been there for
+//! longest and is not being answered, of the host that has most. Knows no protocol.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
+    net::{IpAddr, Ipv6Addr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -38,6 +39,7 @@ struct Here {
 #[derive(Debug, Clone)]
 struct Guest {
     door: Door,
+    host: IpAddr,
     /// Whether it is being answered.
     answered: Arc<AtomicBool>,
     leave: Arc<Notify>,
@@ -67,19 +69,20 @@ impl Guests {
         Door(self.doors.fetch_add(1, Relaxed))
     }
 
-    /// Lets one in, for whom somebody else may have to go.
-    pub(super) fn enter(self: &Arc<Self>, door: Door) -> Stay {
+    /// Lets one in, who comes from this address, and for whom somebody else may have to go.
+    pub(super) fn enter(self: &Arc<Self>, door: Door, from: IpAddr) -> Stay {
         let guest = Guest {
             door,
+            host: host(from),
             answered: Arc::default(),
             leave: Arc::default(),
         };
         let mut here = self.here();
         if here.by(door).count() >= self.share {
-            let one = oldest(here.by(door));
+            let one = least_missed(&here.by(door).collect::<Vec<_>>());
             here.send_away(one);
         } else if here.guests.len() >= self.most {
-            let one = oldest(here.guests.iter());
+            let one = least_missed(&here.guests.iter().collect::<Vec<_>>());
             here.send_away(one);
         }
         let number = here.number;
@@ -110,14 +113,29 @@ impl Here {
     }
 }
 
-/// Who came first of those that are not being answered, or of all of them.
-fn oldest<'a>(mut guests: impl Iterator<Item = (&'a u64, &'a Guest)>) -> Option<u64> {
-    let (first, guest) = guests.next()?;
-    if !guest.answered.load(Relaxed) {
-        return Some(*first);
+/// Who came first of those that are not being answered, from the host that has most of them. If all
+/// are being answered, who came first.
+fn least_missed(guests: &[(&u64, &Guest)]) -> Option<u64> {
+    let first = guests.first().map(|(number, _)| **number);
+    let idle = || {
+        let all = guests.iter();
+        all.filter(|(_, guest)| !guest.answered.load(Relaxed))
+    };
+    let mut hosts: HashMap<IpAddr, usize> = HashMap::new();
+    for (_, guest) in idle() {
+        *hosts.entry(guest.host).or_default() += 1;
     }
-    let idle = guests.find(|(_, guest)| !guest.answered.load(Relaxed));
-    Some(idle.map_or(*first, |(number, _)| *number))
+    let most = hosts.values().max();
+    let mut of_most = idle().filter(|(_, guest)| hosts.get(&guest.host) == most);
+    of_most.next().map(|(number, _)| **number).or(first)
+}
+
+/// Whose address this is: of IPv6, what a host is given as a whole is one.
+fn host(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
 }
 
 impl Stay {
@@ -158,6 +176,8 @@ mod tests {
 
     use super::*;
 
+    const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
     /// The positions of those who have to go.
     fn gone(stays: &[Stay]) -> Vec<usize> {
         let over = |stay: &Stay| stay.over().now_or_never().is_some();
@@ -171,9 +191,9 @@ mod tests {
     fn a_door_that_is_full_costs_its_own_guests_and_the_oldest_goes_first() {
         let guests = Guests::new(2, 100);
         let (busy, quiet) = (guests.door(), guests.door());
-        let stays = [quiet, busy, busy, busy, quiet].map(|door| guests.enter(door));
+        let stays = [quiet, busy, busy, busy, quiet].map(|door| guests.enter(door, HOST));
         assert_eq!(gone(&stays), [1]);
-        let one = guests.enter(busy);
+        let one = guests.enter(busy, HOST);
         assert_eq!(gone(&stays), [2]);
         assert_eq!(gone(&[one]), [0; 0]);
     }
@@ -181,10 +201,10 @@ mod tests {
     #[test]
     fn a_full_house_costs_the_oldest_of_all() {
         let guests = Guests::new(2, 3);
-        let stays: Vec<Stay> = (0..4).map(|_| guests.enter(guests.door())).collect();
+        let stays: Vec<Stay> = (0..4).map(|_| guests.enter(guests.door(), HOST)).collect();
         assert_eq!(gone(&stays), [0]);
         drop(stays);
-        let again: Vec<Stay> = (0..3).map(|_| guests.enter(guests.door())).collect();
+        let again: Vec<Stay> = (0..3).map(|_| guests.enter(guests.door(), HOST)).collect();
         assert_eq!(gone(&again), [0; 0], "those who left need no place");
     }
 
@@ -192,16 +212,34 @@ mod tests {
     fn who_is_being_answered_stays_as_long_as_there_is_somebody_else() {
         let guests = Guests::new(2, 100);
         let door = guests.door();
-        let first = guests.enter(door);
+        let first = guests.enter(door, HOST);
         let answering = first.answering();
         let answer = answering();
-        let mut stays = vec![first, guests.enter(door), guests.enter(door)];
+        let mut stays = vec![first, guests.enter(door, HOST), guests.enter(door, HOST)];
         assert_eq!(gone(&stays), [1]);
         drop(answer);
-        stays.push(guests.enter(door));
+        stays.push(guests.enter(door, HOST));
         assert_eq!(gone(&stays), [0]);
         let _all = [stays[2].answering()(), stays[3].answering()()];
-        stays.push(guests.enter(door));
+        stays.push(guests.enter(door, HOST));
         assert_eq!(gone(&stays), [2]);
+    }
+
+    #[test]
+    fn a_host_that_comes_again_and_again_costs_its_own() {
+        let guests = Guests::new(3, 100);
+        let door = guests.door();
+        let probe = guests.enter(door, "192.0.2.7".parse().unwrap());
+        let from = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (one, other) in [
+            ("192.0.2.1", "::ffff:192.0.2.1"),
+            ("2001:db8::1", "2001:db8::2"),
+        ] {
+            let flood: Vec<Stay> = (0..20)
+                .map(|number| guests.enter(door, from(if number % 2 == 0 { one } else { other })))
+                .collect();
+            assert_eq!(gone(&flood).len(), 18, "{one}");
+        }
+        assert!(probe.over().now_or_never().is_none());
     }
 }
