@@ -275,8 +275,18 @@ fn check_tells_a_host_that_can_from_one_that_cannot() {
     let program = File::open(agent::path().unwrap()).unwrap();
     let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
     command.uid(65534).gid(65534);
-    command.args(["check", "--cgroup-path", &cgroup]);
+    command.args(["check", "--cgroup-path", &cgroup, "--pin-dir"]);
+    command.arg(agent.pins().path());
     let done = Process::run("proxy-agent", command, LIMIT).unwrap();
     assert_eq!(done.code, Some(3), "{done:?}");
     assert!(done.stdout.contains("rights"), "{done:?}");
+    // What it may not see it does not claim, and what it may not do is no lack of the kernel.
+    for claim in [
+        "no agent holds it",
+        "nobody programs",
+        "CONFIG_CGROUP_BPF",
+        "Linux 5.10 or later",
+    ] {
+        assert!(!done.stdout.contains(claim), "{claim}: {done:?}");
+    }
 }

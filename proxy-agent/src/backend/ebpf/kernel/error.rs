@@ -1,11 +1,15 @@
 //! What becomes an error of opening the eBPF dataplane, and how.
 
-use std::{error::Error, io};
+use std::{error::Error, io, iter};
 
 pub use crate::backend::open::OpenError;
 
 /// What to do when the kernel denies permission.
 pub const RIGHTS: &str = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+
+/// What else denies it.
+const UNLESS_DENIED: &str =
+    "and see that no seccomp filter, security module or locked-down kernel denies bpf(2)";
 
 impl OpenError {
     /// An I/O error while doing `what`.
@@ -24,6 +28,9 @@ impl OpenError {
         if passes(error) {
             return Self::later(what, reason);
         }
+        if numbers(error).any(|number| number == libc::EPERM) {
+            return Self::Host(format!("{what}: {reason}; {RIGHTS}, {UNLESS_DENIED}"));
+        }
         Self::Host(format!(
             "{what}: {reason}; Culvert's eBPF backend needs Linux 5.10 or later with BPF, cgroup \
              v2 and BTF enabled"
@@ -32,23 +39,30 @@ impl OpenError {
 
     fn later(what: &str, reason: &str) -> Self {
         Self::Later(format!(
-            "{what}: {reason}; free memory, or raise the memory limit of this process's cgroup"
+            "{what}: {reason}; free memory, or raise the memory limit of this process's cgroup, or \
+             how many files it may have open"
         ))
     }
 }
 
 /// Whether what `error` comes from passes by itself: want of memory or of open files on this
 /// host, or an interruption.
-fn passes(error: &(dyn Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let number = error.downcast_ref().and_then(io::Error::raw_os_error);
-        if let Some(libc::ENOMEM | libc::EAGAIN | libc::EINTR | libc::ENFILE) = number {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+pub fn passes(error: &(dyn Error + 'static)) -> bool {
+    numbers(error).any(|number| {
+        matches!(
+            number,
+            libc::ENOMEM | libc::EAGAIN | libc::EINTR | libc::ENFILE | libc::EMFILE
+        )
+    })
+}
+
+/// What the kernel said, in `error` and what it comes from.
+fn numbers<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = i32> + 'a {
+    let all = iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| {
+        let error: &'a (dyn Error + 'static) = *error;
+        error.source()
+    });
+    all.filter_map(|error| error.downcast_ref().and_then(io::Error::raw_os_error))
 }
 
 /// The text of an error and of its causes, each said once.
@@ -81,7 +95,13 @@ mod tests {
 
     #[test]
     fn want_of_memory_is_no_want_of_a_feature() {
-        for number in [libc::ENOMEM, libc::EAGAIN, libc::EINTR, libc::ENFILE] {
+        for number in [
+            libc::ENOMEM,
+            libc::EAGAIN,
+            libc::EINTR,
+            libc::ENFILE,
+            libc::EMFILE,
+        ] {
             let io = io::Error::from_raw_os_error(number);
             for error in [
                 OpenError::io(&io, "opening"),

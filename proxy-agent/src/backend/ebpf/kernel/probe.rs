@@ -3,7 +3,7 @@
 
 mod host;
 
-use std::path::PathBuf;
+use std::{fs::File, io::ErrorKind, path::PathBuf};
 
 use proxy_common::names::SOCKET_PROGRAMS;
 
@@ -108,6 +108,12 @@ fn pin_dir(options: &Options) -> Requirement {
 fn lock(options: &Options) -> Requirement {
     let pins = PinDir::peek(&options.pin_dir);
     let holder = pins.and_then(|pins| holders(pins.directory()).first().copied());
+    let nobody = match File::open(&options.pin_dir) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            "not known: it is for its owner alone"
+        }
+        _ => "no agent holds it",
+    };
     Requirement {
         required: false,
         met: true,
@@ -115,7 +121,7 @@ fn lock(options: &Options) -> Requirement {
             "pin directory",
             "one agent at a time uses it",
             Ok(holder.map_or_else(
-                || "no agent holds it".to_owned(),
+                || nobody.to_owned(),
                 |pid| format!("held by the agent with process id {pid}"),
             )),
         )
@@ -135,10 +141,15 @@ fn hooks(cgroup: &Cgroup) -> Requirement {
         }
     }
     let result = match (refused, alone(cgroup)) {
-        (Some(error), _) => Err(format!(
-            "asking what is attached to {path}: {error}; use a kernel that is built with \
-             CONFIG_CGROUP_BPF, version 5.10 or later"
-        )),
+        (Some(error), _) => {
+            let remedy = match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => RIGHTS,
+                _ => "use a kernel that is built with CONFIG_CGROUP_BPF, version 5.10 or later",
+            };
+            Err(format!(
+                "asking what is attached to {path}: {error}; {remedy}"
+            ))
+        }
         (None, None) => Ok(format!(
             "{} hooks of {path}, {others} programs on them now",
             SOCKET_PROGRAMS.len()

@@ -35,22 +35,25 @@ pub fn probe() -> Vec<Requirement> {
         kernel(),
         nf_tables(&netlink),
         rules(netlink.is_ok()),
-        held(lock::holder(lock::Duty::Rules).ok().flatten()),
+        held(lock::holder(lock::Duty::Rules)),
     ]
 }
 
 /// Whether an agent is there already. That is no lack of this host.
-fn held(holder: Option<String>) -> Requirement {
+fn held(holder: Result<Option<String>, KernelError>) -> Requirement {
+    let is_held = matches!(holder, Ok(Some(_)));
     Requirement {
         name: "lock",
         required: false,
-        met: holder.is_none(),
-        found: holder.as_ref().map_or_else(
-            || "nobody programs rules here".to_owned(),
-            |holder| format!("an agent serves with nftables here: {holder}"),
-        ),
+        met: !is_held,
+        found: match holder {
+            Ok(None) => "nobody programs rules here".to_owned(),
+            Ok(Some(holder)) => format!("an agent serves with nftables here: {holder}"),
+            Err(error) => format!("not known: {error}"),
+        },
         reason: "one agent at a time programs the rules of a network namespace",
-        remedy: holder.map(|_| "nothing, or stop it before another one is started here".to_owned()),
+        remedy: is_held
+            .then(|| "nothing, or stop it before another one is started here".to_owned()),
     }
 }
 
@@ -222,8 +225,8 @@ mod tests {
 
     #[test]
     fn who_holds_the_lock_is_told_and_makes_no_host_unusable() {
-        assert!(held(None).met);
-        let held = held(Some("process 7 of node-a".to_owned()));
+        assert!(held(Ok(None)).met);
+        let held = held(Ok(Some("process 7 of node-a".to_owned())));
         assert!(!held.met && !held.required);
         assert!(held.found.ends_with("process 7 of node-a"), "{held:?}");
     }

@@ -5,7 +5,7 @@ use std::{fs, io, os::fd::AsFd};
 
 use proxy_model::{Difference, DifferenceKind};
 
-use super::super::{OpenError, syscalls};
+use super::super::{OpenError, error::passes, syscalls};
 use super::{PinDir, PinPath, remove_tree};
 
 impl PinDir {
@@ -42,6 +42,8 @@ impl PinDir {
 pub fn difference(object: impl AsFd, name: &str, path: &PinPath<'_>) -> Option<Difference> {
     let found = match syscalls::open_pinned(path.as_ref()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        // Nothing is wrong with the pin then.
+        Err(error) if passes(&error) => return None,
         Err(error) => Some(format!("something that cannot be opened: {error}")),
         Ok(there) => match (syscalls::identity(&there), syscalls::identity(&object)) {
             (Ok(there), Ok(object)) if there == object => return None,
