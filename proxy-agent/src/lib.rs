@@ -30,6 +30,8 @@ pub mod netfilter;
 pub mod once;
 #[cfg(target_os = "linux")]
 mod oom;
+#[cfg(target_os = "linux")]
+mod open_files;
 pub mod own_node;
 #[cfg(target_os = "linux")]
 mod pipeline;

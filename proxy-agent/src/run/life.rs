@@ -21,7 +21,7 @@ use super::{
 use crate::{
     heart::{BEAT, Heart},
     logging::said,
-    memory,
+    memory, open_files,
 };
 
 /// How long an agent that is told to stop may go on with what it is at. What is left undone is left
@@ -55,6 +55,7 @@ where
 {
     // Before there is work for threads.
     memory::few_arenas();
+    open_files::allow().map_err(RunError::Io)?;
     let heart = Arc::<Heart>::default();
     let (happens, happening) = channel();
     let stops = happens.clone();
