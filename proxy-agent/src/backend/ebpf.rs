@@ -29,6 +29,7 @@ mod tests;
 #[cfg(target_os = "linux")]
 pub use kernel::{
     Cleanup, EbpfBackend, OpenError, Options, cleanup, figures_described, is_programmed, probe,
+    tell_of_programs,
 };
 use proxy_model::Capability;
 pub use render::render;

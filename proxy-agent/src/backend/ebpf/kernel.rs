@@ -34,6 +34,7 @@ pub use error::OpenError;
 use error::with_causes;
 pub use figures::described as figures_described;
 pub use in_force::is_programmed;
+pub use neighbours::tell_of_programs;
 pub use probe::probe;
 use proxy_common::names::MAPS;
 use proxy_model::{

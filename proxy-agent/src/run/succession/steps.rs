@@ -62,6 +62,8 @@ pub(super) struct Steps {
     /// What kept the last step from being done, as far as the log was told.
     obstacle: Option<String>,
     keeper: Keeper,
+    /// The log was told of programs on the socket hooks.
+    told_hooks: bool,
     /// Connections of others are kept: what keeps them is put back if somebody removes it.
     keeping: bool,
 }
@@ -74,6 +76,7 @@ impl Steps {
             serving: BackendKind::ALL[0],
             obstacle: None,
             keeper: Keeper::default(),
+            told_hooks: false,
             keeping: false,
         }
     }
@@ -82,6 +85,7 @@ impl Steps {
     pub(super) fn begin(&mut self, kind: BackendKind) -> Next {
         self.serving = kind;
         self.obstacle = None;
+        self.told_hooks = false;
         Step::Keep.after(Duration::ZERO)
     }
 
@@ -178,7 +182,16 @@ impl Steps {
         Step::RemoveIdle.after(BUSY)
     }
 
+    /// Where rules serve, sockets may be led elsewhere before: by what another agent left in a place
+    /// that this one does not know, or by somebody else's load balancer.
+    fn look_at_hooks(&mut self) {
+        if self.serving != BackendKind::Ebpf && !std::mem::replace(&mut self.told_hooks, true) {
+            ebpf::tell_of_programs(&self.predecessors.ebpf);
+        }
+    }
+
     fn let_go(&mut self) -> Option<Next> {
+        self.look_at_hooks();
         match nftables::is_kept() {
             Ok(false) if !self.keeping => return None,
             // Its own chains keep them.
@@ -254,11 +267,11 @@ impl Steps {
                 text = what,
                 "what another backend left is removed"
             ),
-            Err(error) => tracing::warn!(
+            Err(error) => tracing::error!(
                 backend = kind.as_str(),
                 error,
-                text = "both serve now, which does no harm as long as this agent runs; \
-                        `proxy-agent cleanup` removes both",
+                text = "it goes on leading to endpoints as they were: run `proxy-agent cleanup` as \
+                        root where the host's BPF file system is, and restart this agent",
                 "what another backend left is not removed"
             ),
         }

@@ -8,7 +8,6 @@ use std::{
 use super::{
     OpenError, links,
     pins::{Existing, PinDir, Removal},
-    rights,
 };
 
 /// What [`cleanup`] did; its text is for people.
@@ -21,7 +20,8 @@ pub struct Cleanup {
 }
 
 /// Removes all that Culvert's eBPF backend left under `pin_dir`, and nothing else. What is there
-/// of others stays.
+/// of others stays. It takes no rights but to the files: a program that is pinned nowhere any more is
+/// detached by the kernel.
 pub fn cleanup(pin_dir: &Path) -> Result<Cleanup, OpenError> {
     let mut cleanup = Cleanup {
         pin_dir: pin_dir.to_owned(),
@@ -32,8 +32,6 @@ pub fn cleanup(pin_dir: &Path) -> Result<Cleanup, OpenError> {
         Existing::Nothing => {}
         Existing::Stranger(stranger) => cleanup.stranger = Some(stranger),
         Existing::Locked(pins) => {
-            // Of what is not there nobody needs rights.
-            rights::check()?;
             let mut problems = links::detach(&pins.links());
             let mut removal = pins.remove();
             problems.append(&mut removal.problems);

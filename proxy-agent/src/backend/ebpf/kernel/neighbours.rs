@@ -9,7 +9,7 @@ use std::{
 
 use proxy_common::names::SOCKET_PROGRAMS;
 
-use super::{cgroup::Cgroup, links, syscalls};
+use super::{Options, cgroup::Cgroup, links, syscalls};
 
 /// How many cgroups below are looked at: a node with more has told enough.
 const MOST_BELOW: usize = 1000;
@@ -214,6 +214,16 @@ fn hook_name(hook: u32) -> &'static str {
         30 => "getpeername6",
         34 => "sock_release",
         _ => "another hook",
+    }
+}
+
+/// Tells the log where this agent has none there.
+pub fn tell_of_programs(options: &Options) {
+    match Cgroup::open(options.cgroup_path.as_deref()) {
+        Ok(cgroup) => tell(&cgroup, &[]),
+        Err(error) => {
+            tracing::debug!(%error, "what is attached to the socket hooks is not known");
+        }
     }
 }
 

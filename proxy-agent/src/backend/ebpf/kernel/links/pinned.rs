@@ -70,7 +70,8 @@ fn pinned(directory: &PinPath<'_>) -> Result<Vec<OsString>, String> {
     Ok(pins)
 }
 
-/// Detaches and unpins a link. When this returns, its program runs no more.
+/// Detaches and unpins a link. When this returns, its program runs no more; where this process may not
+/// open it (without `CAP_BPF`), a moment later.
 pub fn remove(pin: &PinPath<'_>) -> Result<(), String> {
     if let Ok(link) = syscalls::open_pinned(pin.as_ref()) {
         syscalls::detach(&link)
