@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Batches that are taken together at most, so that a flood does not put off the first of it.
-const MOST_TOGETHER: usize = 64;
+const MOST_TOGETHER: usize = 1024;
 /// How often the backend is asked whether somebody else was at what it wrote, and may do what it owes.
 const WATCH: Duration = Duration::from_secs(1);
 

@@ -19,7 +19,7 @@ use crate::{
 
 /// Batches between source and owner. A source that is faster than the kernel waits, and its API
 /// server with it, so that memory stays bounded.
-const BATCHES: usize = 64;
+const BATCHES: usize = 1024;
 
 /// How long names of API servers are looked up. It is tried once: whoever serves has to begin.
 const RESOLVE: Duration = Duration::from_secs(2);
