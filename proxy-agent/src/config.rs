@@ -10,12 +10,13 @@ pub mod reference;
 mod running;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use thiserror::Error;
+
+use crate::file::read_text;
 
 #[cfg(target_os = "linux")]
 pub use self::{
@@ -26,6 +27,9 @@ use self::{
     cli::{ModelArgs, NodeArgs, PinArgs},
     kube_proxy::{Given, Settings},
 };
+
+/// Bytes of a configuration file.
+const LARGEST_CONFIG: u64 = 1 << 20;
 
 /// Commands that compute the state once read files only.
 const NO_MANIFESTS: &str =
@@ -42,7 +46,7 @@ pub struct ConfigError {
 /// What the file and the flags mean together; defaults if they are wrong, so that mistakes
 /// elsewhere are found too.
 fn settings(file: Option<&Path>, given: &[Given], mistakes: &mut Vec<String>) -> Settings {
-    let text = file.and_then(|path| match fs::read_to_string(path) {
+    let text = file.and_then(|path| match read_text(path, LARGEST_CONFIG) {
         Ok(text) => Some(text),
         Err(error) => {
             mistakes.push(format!(

@@ -12,6 +12,7 @@ pub mod backend;
 pub mod bounded;
 pub mod cluster;
 pub mod config;
+mod file;
 #[cfg(target_os = "linux")]
 pub mod heart;
 pub mod host;

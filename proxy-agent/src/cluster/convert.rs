@@ -9,7 +9,11 @@ use std::{fmt, net::IpAddr, sync::Arc};
 
 use proxy_model::{Diagnostic, ObjectName, Protocol};
 
-use super::{brief::brief, names::Names, object::Metadata};
+use super::{
+    brief::brief,
+    names::{Names, plain},
+    object::Metadata,
+};
 
 mod node;
 mod service;
@@ -43,7 +47,7 @@ impl<V> Converted<V> {
 pub fn object_name(metadata: &Metadata, names: &mut Names) -> Option<ObjectName> {
     let name = non_empty(metadata.name.as_deref())?;
     let namespace = non_empty(metadata.namespace.as_deref()).unwrap_or("default");
-    Some(ObjectName::new(names.share(namespace), name))
+    Some(ObjectName::new(names.share(namespace), &*plain(name)))
 }
 
 /// Mistakes of one object that are told: somebody makes one of them at a time, or a program all.

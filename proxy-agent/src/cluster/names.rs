@@ -1,12 +1,22 @@
 //! What many objects have in common: names of namespaces, nodes and ports, and topology hints.
 //! Held once each.
 
-use std::{collections::HashSet, hash::Hash, sync::Arc};
+use std::{borrow::Cow, collections::HashSet, hash::Hash, sync::Arc};
 
 use proxy_model::Hints;
 
 /// Before it is worth a look which values nobody has any more.
 const FEW: usize = 1024;
+
+/// A name as people can be shown it. The API server takes none with control characters; a file or
+/// another server may bring some, and terminals do what they say.
+pub fn plain(name: &str) -> Cow<'_, str> {
+    if name.contains(char::is_control) {
+        name.replace(char::is_control, "\u{fffd}").into()
+    } else {
+        name.into()
+    }
+}
 
 /// Gives equal values the same memory. A large cluster has ten thousands of endpoints on some
 /// hundred nodes in a handful of zones.
@@ -17,8 +27,9 @@ pub struct Names {
 }
 
 impl Names {
-    /// `name`, shared with whoever has it already.
+    /// `name`, shared with whoever has it already; see [`plain`].
     pub fn share(&mut self, name: &str) -> Arc<str> {
+        let name = &*plain(name);
         let known = self.names.known(name);
         known.unwrap_or_else(|| self.names.add(name.into()))
     }
@@ -71,6 +82,13 @@ mod tests {
         let (a, b) = (names.share("a"), names.share("b"));
         assert!(Arc::ptr_eq(&a, &names.share("a")));
         assert!(!Arc::ptr_eq(&a, &b));
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_in_no_name() {
+        let mut names = Names::default();
+        assert_eq!(&*names.share("a\n\x1b[31mb"), "a\u{fffd}\u{fffd}[31mb");
+        assert!(matches!(plain("web"), Cow::Borrowed("web")));
     }
 
     #[test]

@@ -127,8 +127,9 @@ pub struct RunArgs {
     #[arg(long = "map-size", value_name = "NAME=ENTRIES")]
     pub map_sizes: Vec<String>,
 
-    /// Log a line for every call that the programs of the eBPF backend lead to an endpoint or refuse,
-    /// none for those that they leave alone; costs time on every connect
+    /// Log a line, with --log-level debug, for every call that the programs of the eBPF backend lead
+    /// to an endpoint or refuse, none for those that they leave alone; costs time on every connect.
+    /// What comes faster than it is read is lost, and not counted
     #[arg(long)]
     pub kernel_log: bool,
 }

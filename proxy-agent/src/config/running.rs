@@ -187,7 +187,7 @@ impl Prepared {
         let notes = if source.is_brain() {
             Vec::new()
         } else {
-            notes(&settings.node_ports)
+            notes(settings)
         };
         let configuration = in_effect(settings, &self.node, &source);
         let notices = settings.notices.iter().map(ToString::to_string);
@@ -235,10 +235,17 @@ fn in_effect(settings: &Settings, node: &str, source: &Source) -> Value {
 }
 
 /// kube-proxy says this at start, too.
-fn notes(node_ports: &NodePortSelection) -> Vec<String> {
+fn notes(settings: &Settings) -> Vec<String> {
+    let unset = settings.effective["nodePortAddresses"]
+        .as_array()
+        .is_none_or(Vec::is_empty);
+    let primary = "nodePortAddresses: is unset, and mode is nftables: NodePorts answer on the Node \
+                   object's first address of each family only, as with kube-proxy; \
+                   --nodeport-addresses=0.0.0.0/0,::/0 has them answer on every address";
     let everywhere = "nodePortAddresses: is unset: NodePorts answer on every address of this node; \
                       --nodeport-addresses=primary leaves only the node's own";
-    match node_ports {
+    match settings.node_ports {
+        NodePortSelection::Primary if unset => vec![primary.to_owned()],
         NodePortSelection::All => vec![everywhere.to_owned()],
         NodePortSelection::Primary | NodePortSelection::Cidrs(_) => Vec::new(),
     }

@@ -9,6 +9,11 @@ use std::{
 
 use http::HeaderValue;
 
+use crate::file::read_text;
+
+/// Bytes of a token: servers take no longer headers.
+const LARGEST: u64 = 16 << 10;
+
 /// The token of a file, read again now and then.
 #[derive(Debug)]
 pub(super) struct TokenFile {
@@ -74,7 +79,14 @@ impl TokenFile {
 }
 
 fn read(path: &Path) -> Result<HeaderValue, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
+    // Whoever reads it has requests to send: a pipe could keep it waiting for ever.
+    let is_file = fs::metadata(path).map(|found| found.is_file());
+    let text = match is_file {
+        Ok(false) => return Err("is no regular file".to_owned()),
+        Ok(true) => read_text(path, LARGEST),
+        Err(error) => Err(error),
+    };
+    let text = text.map_err(|error| format!("cannot be read: {error}"))?;
     let token = text.trim();
     if token.is_empty() {
         return Err("holds no token".to_owned());
@@ -106,6 +118,20 @@ mod tests {
         // Somebody else has it read already.
         assert_eq!(lasting.instead_of(&old).unwrap(), "Bearer two");
         assert_eq!(lasting.header(), "Bearer two");
+    }
+
+    #[test]
+    fn only_a_file_that_can_be_a_token_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        fs::write(&path, "x".repeat(20_000)).unwrap();
+        let long = TokenFile::open(path.clone(), Duration::MAX).unwrap_err();
+        assert_eq!(long, "cannot be read: it has more than 16384 bytes");
+        // Nobody ever writes into it.
+        fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let pipe = TokenFile::open(path, Duration::MAX).unwrap_err();
+        assert_eq!(pipe, "is no regular file");
     }
 
     #[test]

@@ -80,7 +80,8 @@ pub struct ModelArgs {
     /// Where NodePorts answer: `primary` for the Node object's first address of each family, or
     /// CIDRs that the addresses must be in, separated by commas or repeated; a family without a
     /// CIDR has all of its addresses. The addresses are those of the host's interfaces; commands
-    /// that compute from manifests take those of the Node object in their place [default: all]
+    /// that compute from manifests take those of the Node object in their place [default: all, or
+    /// `primary` with --proxy-mode nftables, as in kube-proxy]
     #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
     pub nodeport_addresses: Option<Vec<String>>,
 

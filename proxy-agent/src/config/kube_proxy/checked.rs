@@ -5,6 +5,7 @@
 use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
+use jiff::SignedDuration;
 use proxy_model::{
     IpFamily, NodePortSelection,
     oracle::{Detector, Traffic},
@@ -19,6 +20,8 @@ use super::{
     value::go_text,
 };
 
+/// Between two comparisons with the kernel: closer ones would do nothing else.
+const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_millis(100);
 const HEALTHZ_PORT: u16 = 10256;
 const METRICS_PORT: u16 = 10249;
 
@@ -50,8 +53,14 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         "nftables" => ("nftables.masqueradeAll", "nftables.masqueradeBit"),
         _ => ("iptables.masqueradeAll", "iptables.masqueradeBit"),
     };
-    let sync_period = complete.period(&format!("{section}.syncPeriod"));
+    let period = format!("{section}.syncPeriod");
+    let mut sync_period = complete.period(&period);
     typed.notices.extend(notices(complete));
+    if sync_period.is_positive() && sync_period < SHORTEST_PERIOD {
+        sync_period = SHORTEST_PERIOD;
+        let text = "is less than 100ms, at which the kernel is compared";
+        typed.notices.push(Notice::new(&period, text.to_owned()));
+    }
     if complete.switch(masquerade) && mode != Mode::Only(BackendKind::Nftables) {
         let text = "true: the eBPF backend masquerades nothing, endpoints see the true source";
         typed.notices.push(Notice::new(masquerade, text.to_owned()));

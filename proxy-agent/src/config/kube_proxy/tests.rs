@@ -293,6 +293,22 @@ fn a_sync_period_of_zero_is_a_default_in_a_file_and_a_mistake_as_a_flag() {
 }
 
 #[test]
+fn a_sync_period_that_would_do_nothing_else_is_longer_and_told() {
+    let short = settings("iptables: {syncPeriod: 1ns}");
+    assert_eq!(short.sync_period, Duration::from_millis(100));
+    let told = notices(&short);
+    assert!(
+        told[0].starts_with("iptables.syncPeriod: is less than 100ms"),
+        "{told:?}"
+    );
+    let least = settings("iptables: {syncPeriod: 100ms}");
+    assert_eq!(
+        (least.sync_period, least.notices),
+        (short.sync_period, vec![])
+    );
+}
+
+#[test]
 fn where_node_ports_answer_follows_from_list_and_mode() {
     use NodePortSelection::{All, Cidrs, Primary};
     let range = || Cidrs(vec!["10.0.0.0/8".parse().unwrap()]);

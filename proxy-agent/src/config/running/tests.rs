@@ -374,8 +374,10 @@ fn that_node_ports_answer_everywhere_is_noted_once_and_is_no_warning() {
     assert_eq!(notes(&[]), (0, 1));
     assert_eq!(notes(&["--nodeport-addresses=primary"]), (0, 0));
     assert_eq!(notes(&["--nodeport-addresses=0.0.0.0/0"]), (0, 0));
-    // kube-proxy's default in this mode.
-    assert_eq!(notes(&["--proxy-mode=nftables"]), (0, 0));
+    // kube-proxy's default in this mode, which nobody expects who comes from another.
+    assert_eq!(notes(&["--proxy-mode=nftables"]), (0, 1));
+    let chosen = ["--proxy-mode=nftables", "--nodeport-addresses=primary"];
+    assert_eq!(notes(&chosen), (0, 0));
 }
 
 #[test]
