@@ -10,7 +10,7 @@ use proxy_tests::{
     bpf,
     pod::Transport,
     process::Process,
-    requires::{self, PRIVILEGED},
+    requires::{self, NFTABLES, PRIVILEGED},
     shop::{frontend, http, small_service},
 };
 use serde_json::Value;
@@ -118,4 +118,27 @@ fn load_balancers_of_others_are_named_with_what_to_do() {
         "{found}"
     );
     assert!(found.contains("culvert_conn4 (connect4)"), "{found}");
+}
+
+/// Hooks come before rules: what an agent with other pins left goes on leading sockets.
+#[test]
+fn rules_tell_of_programs_that_lead_sockets_before_them() {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
+        return;
+    }
+    let shop = Shop::routed().unwrap();
+    let files = [(FILE, &*small_service(1, &[1]))];
+    let mut before = Agent::start(&shop.world, AgentOptions::default(), &files).unwrap();
+    before.terminate().unwrap();
+    let options = AgentOptions {
+        arguments: vec!["--proxy-mode=nftables".to_owned()],
+        ..AgentOptions::default()
+    };
+    let mut agent = Agent::start(&shop.world, options, &files).unwrap();
+    let told = agent
+        .wait_for("another load balancer on the socket hooks")
+        .unwrap();
+    let programs = told.text("programs").unwrap();
+    assert!(programs.contains("another agent of Culvert"), "{told:?}");
+    assert!(told.text("text").unwrap().contains("cleanup"), "{told:?}");
 }

@@ -42,10 +42,13 @@ impl Keeper {
                 Err(error) => return Err(error),
             }
         }
+        if kept.is_empty() {
+            self.lock = None;
+        }
         Ok(kept)
     }
 
-    /// Takes them away, unless somebody else keeps by them. Returns whether that is so no more.
+    /// Takes them away, unless somebody else keeps by them. Returns whether it did.
     pub fn let_go(&mut self) -> Result<bool, KernelError> {
         let may = self.hold()?;
         if may {
@@ -55,7 +58,7 @@ impl Keeper {
         Ok(may)
     }
 
-    /// Whether nobody else keeps by them: from now on, nobody else does.
+    /// Whether nobody else keeps by them; then nobody else will.
     fn hold(&mut self) -> Result<bool, KernelError> {
         if self.lock.is_none() {
             self.lock = match Lock::take_if_known(Duty::Connections) {
