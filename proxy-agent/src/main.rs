@@ -113,11 +113,17 @@ fn load(once: Once) -> Result<Model, Error> {
     Ok(model)
 }
 
+/// What a terminal only shows: much of it is what others wrote.
+fn harmless(text: &str) -> String {
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    text.replace(steers, "\u{fffd}")
+}
+
 /// Writes a result; a reader that went away (`| head`) is no error.
 fn print(text: &str) -> Result<(), Error> {
     let mut stdout = io::stdout();
     match stdout
-        .write_all(text.as_bytes())
+        .write_all(harmless(text).as_bytes())
         .and_then(|()| stdout.flush())
     {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -130,7 +136,7 @@ fn print(text: &str) -> Result<(), Error> {
 /// Says something on standard error. Nobody has to read it, and what cannot be written is no error:
 /// there would be nowhere to say so.
 fn tell(text: &str) {
-    let line = format!("proxy-agent: {text}\n");
+    let line = format!("proxy-agent: {}\n", harmless(text));
     let written = bounded::within(LAST_WORDS, move || io::stderr().write_all(line.as_bytes()));
     drop(written);
 }

@@ -62,3 +62,35 @@ fn a_name_that_no_node_of_the_manifests_has_is_told() {
         assert!(missing.contains("called worker-2"), "{missing}");
     }
 }
+
+/// An API server takes no such names; a file may have them.
+#[test]
+fn what_objects_are_called_steers_no_terminal() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("cluster.yaml");
+    let hostile = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: "n\e[31m\nFAKE"}}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: "s\e]0;x\a\nFAKE"}
+  spec: {clusterIP: 10.96.0.1, ports: [{name: "p\nFAKE", port: 80}]}
+"#;
+    fs::write(&file, hostile).unwrap();
+    let file = file.display().to_string();
+    for command in [
+        &["state"][..],
+        &["render", "--backend=nftables"],
+        &["explain", "--from=10.0.0.1", "--to=10.96.0.1:80/tcp"],
+    ] {
+        let output = agent(&[command, &["--manifests", &file, "--node-name=a"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+        assert!(!said.contains(steers), "{said:?}");
+        assert!(said.lines().all(|line| !line.starts_with("FAKE")), "{said}");
+    }
+}

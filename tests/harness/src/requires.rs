@@ -5,7 +5,8 @@
 //! that tests need.
 
 use std::{
-    env, fmt,
+    env, fmt, fs,
+    os::unix::fs::MetadataExt as _,
     path::Path,
     process::{Command, Stdio},
 };
@@ -32,6 +33,8 @@ pub enum Need {
     /// (Linux 6.7). Before, one that is looked up early may be that of an older connection, if
     /// both have the same port: docs/ARCHITECTURE.md, "Choosing, and changing".
     RightSocket,
+    /// To be in the host's own pid namespace, from which every process is seen.
+    EveryProcess,
     /// A kernel with a client of NFS, and what mounts with it.
     Nfs,
     /// A kernel that tells how many instructions its verifier went through (Linux 5.16).
@@ -55,6 +58,7 @@ impl fmt::Display for Need {
             Self::Ipvs => f.pad("ipvs"),
             Self::Nftables => f.pad("nftables"),
             Self::RightSocket => f.pad("right-socket"),
+            Self::EveryProcess => f.pad("every-process"),
             Self::Nfs => f.pad("nfs"),
             Self::VerifiedInstructions => f.pad("verified-instructions"),
             Self::MemoryLimit => f.pad("memory-limit"),
@@ -118,6 +122,8 @@ fn missing(need: Need) -> Option<String> {
         Need::Ipvs => Some("this kernel has no IPVS, or it is not loaded (ip_vs)".to_owned()),
         Need::Nftables => older_than((5, 13)),
         Need::RightSocket => older_than((6, 7)),
+        Need::EveryProcess if in_initial_pid_namespace() => None,
+        Need::EveryProcess => Some("this is a pid namespace below the host's".to_owned()),
         Need::Nfs if loads("nfsv4") => None,
         Need::Nfs => Some("this kernel has no module nfsv4".to_owned()),
         Need::VerifiedInstructions => older_than((5, 16)),
@@ -141,6 +147,11 @@ pub fn python_with_grpc() -> Option<&'static str> {
             .status()
             .is_ok_and(|status| status.success())
     })
+}
+
+/// Its number is the same on every host (`PROC_PID_INIT_INO`).
+fn in_initial_pid_namespace() -> bool {
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|file| file.ino() == 0xefff_fffc)
 }
 
 fn loads(module: &str) -> bool {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use proxy_model::{IpNet, Node, ServiceCidr};
 
 use super::{Converted, Report, non_empty, parse_address};
-use crate::cluster::object;
+use crate::cluster::{names::plain, object};
 
 /// What the cluster autoscaler puts on a Node that it is about to remove (KEP-3836).
 const TAINT_LEAVING: &str = "ToBeDeletedByClusterAutoscaler";
@@ -19,7 +19,7 @@ pub fn node(object: &object::Node) -> Converted<Node> {
     let mut report = Report::about("Node", &name);
     let leaving = |taint: &object::Taint| taint.key.as_deref() == Some(TAINT_LEAVING);
     let value = Node {
-        name: name.into(),
+        name: (*plain(name)).into(),
         zone: non_empty(metadata.labels.zone.as_deref()).map(Into::into),
         pod_cidrs: pod_cidrs(&object.spec, &mut report),
         addresses: addresses(&object.status.addresses, &mut report),
@@ -68,7 +68,7 @@ pub fn service_cidr(object: &object::ServiceCidr) -> Converted<ServiceCidr> {
     let mut report = Report::about("ServiceCIDR", &name);
     let texts = object.spec.cidrs.iter().map(String::as_str);
     let value = ServiceCidr {
-        name: name.into(),
+        name: (*plain(name)).into(),
         cidrs: ranges(texts, &mut report, |index| format!("spec.cidrs[{index}]")),
     };
     Converted {

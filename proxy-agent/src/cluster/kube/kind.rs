@@ -12,7 +12,7 @@ use proxy_model::{ClusterEvent, EndpointSlice, Node, ObjectName, Service, Servic
 use super::counters::Kind;
 use crate::cluster::{
     convert::{self, Converted},
-    names::Names,
+    names::{Names, plain},
     object::{self, Metadata},
 };
 
@@ -68,7 +68,7 @@ fn resource<K: Resource<DynamicType = ()>>() -> String {
 
 fn cluster_name(metadata: &Metadata) -> Option<Arc<str>> {
     let name = metadata.name.as_deref().filter(|name| !name.is_empty())?;
-    Some(name.into())
+    Some((*plain(name)).into())
 }
 
 pub(super) struct Services;
