@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -118,6 +118,37 @@ fn a_client_in_python_follows_a_brain() {
         assert_eq!(line, format!("{services} Service ports"));
         assert_eq!(brain.until_applied().unwrap().name.as_str(), "python");
     }
+}
+
+#[test]
+fn the_backend_that_only_prints_ends_with_a_word_when_nobody_reads() {
+    let brain = Brain::start().unwrap();
+    let mut running = Running(
+        Command::new(env!("CARGO"))
+            // From the workspace's root, so that it is built as all tests are, and once.
+            .args([
+                "run",
+                "--quiet",
+                "--locked",
+                "--example",
+                "print_state",
+                "--",
+            ])
+            .args(["--target", brain.target()])
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    // As `| head` does.
+    drop(running.0.stdout.take());
+    brain.publish(&state(1));
+    let said = io::read_to_string(running.0.stderr.take().unwrap()).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("nobody reads what is printed"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
 }
 
 #[test]
