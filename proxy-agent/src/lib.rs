@@ -26,8 +26,6 @@ pub mod leftovers;
 mod logging;
 #[cfg(target_os = "linux")]
 mod memory;
-#[cfg(target_os = "linux")]
-pub mod netfilter;
 pub mod once;
 #[cfg(target_os = "linux")]
 mod oom;

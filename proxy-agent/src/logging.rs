@@ -53,11 +53,6 @@ fn directives(level: &str) -> String {
     }
 }
 
-/// A duration as the log shows it: milliseconds with three decimals.
-pub fn milliseconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
-}
-
 /// What the lines of the log are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogForm {

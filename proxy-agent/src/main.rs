@@ -9,7 +9,6 @@ use std::{
 use anyhow::{Context as _, Error};
 use clap::Parser;
 use proxy_agent::{
-    backend::{ebpf, nftables},
     bounded,
     cluster::manifests::ManifestError,
     config::{
@@ -23,6 +22,8 @@ use proxy_agent::{
         explain::{self, QuestionError},
     },
 };
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables as nftables;
 use proxy_model::Model;
 
 /// Commands that serve, or ask an agent that does.

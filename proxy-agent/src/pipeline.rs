@@ -34,7 +34,9 @@ pub use self::{
     mind::Mind,
     outcome::{Advance, Repair, Sync},
 };
-use crate::{cluster::Update, logging::milliseconds};
+use proxy_backend::milliseconds;
+
+use crate::cluster::Update;
 
 /// How long a failed sync is put off at most.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);

@@ -23,6 +23,10 @@ use proxy_api::{
     Replica, client,
     server::{ListenError, socket::SocketError},
 };
+use proxy_backend::OpenError;
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables as nftables;
+use proxy_conntrack as conntrack;
 use proxy_model::{
     Capability, FrontendKind, Model, NodePortSelection, NodeState, Protocol, Settings,
 };
@@ -37,11 +41,7 @@ use self::{
 };
 use crate::{
     admin::server::Socket,
-    backend::{
-        choice::NoBackend,
-        ebpf::{self, OpenError},
-        nftables,
-    },
+    backend::choice::NoBackend,
     cluster::{
         brain,
         kube::{self, ConnectError},
@@ -50,9 +50,7 @@ use crate::{
     config::{self, Agent, Run},
     heart::Heart,
     kept::keep,
-    memory,
-    netfilter::conntrack,
-    oom,
+    memory, oom,
     pipeline::{Mind, Pipeline},
     serving::{Clients, Conntrack, Serving, ServingError},
     sinks::{

@@ -7,10 +7,10 @@ mod rig;
 
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-use proxy_agent::backend::nftables::{
+use proxy_backend_nftables::{
     Keeper, NftablesBackend, Options, cleanup, is_kept, is_there, remove,
 };
-use proxy_agent::netfilter::conntrack::{Cleaned, Cleaner, Expected, clean, dnat_flows};
+use proxy_conntrack::{Cleaned, Cleaner, Expected, clean, dnat_flows};
 use proxy_model::{Backend as _, ChangeSet, NodeState};
 
 use proxy_tests::requires::{self, NFTABLES};

@@ -13,7 +13,8 @@ use std::{
     time::Instant,
 };
 
-use proxy_agent::backend::{check::Check, ebpf};
+use proxy_agent::backend::check::Check;
+use proxy_backend_ebpf as ebpf;
 use proxy_common::names::{MAPS, MapGroup, SOCKET_PROGRAMS};
 use proxy_model::Protocol;
 use proxy_tests::{

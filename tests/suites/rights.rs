@@ -4,7 +4,8 @@
 
 use std::{os::fd::AsFd as _, process::Command};
 
-use proxy_agent::backend::{ebpf::OpenError, nftables};
+use proxy_backend::OpenError;
+use proxy_backend_nftables as nftables;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
     agent::{self, LIMIT},

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
-use proxy_agent::backend::{ebpf, nftables};
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables as nftables;
 use proxy_model::NodeState;
 use proxy_tests::scenario::{self, Scenario};
 

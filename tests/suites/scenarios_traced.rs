@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use libtest_mimic::Trial;
-use proxy_agent::backend::nftables;
+use proxy_backend_nftables as nftables;
 use proxy_model::{
     NodeState,
     oracle::{Packet, Path, verdict},

@@ -10,10 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use proxy_agent::backend::{
-    nftables::{self, Duty},
-    open::OpenError,
-};
+use proxy_backend::OpenError;
+use proxy_backend_nftables::{self as nftables, Duty};
 use proxy_tests::{
     Agent, AgentOptions, Prober, Server, Traffic, World,
     agent::LIMIT,

@@ -3,13 +3,13 @@
 
 mod text;
 
+use proxy_backend::Requirement;
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables as nftables;
 use proxy_model::Capability;
 use serde::Serialize;
 
-use super::{
-    choice::{self, BackendKind, NOT_PART, NOT_YET},
-    ebpf, nftables,
-};
+use super::choice::{self, BackendKind, NOT_PART, NOT_YET};
 
 /// What `check` found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,24 +21,6 @@ pub struct Check {
     pub requirements: Vec<Requirement>,
     /// Every backend, in the order of preference.
     pub backends: Vec<Candidate>,
-}
-
-/// Something that a backend needs of this host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Requirement {
-    /// What is needed, in a few words.
-    pub name: &'static str,
-    /// Whether the backend cannot work without it; otherwise it is only worth knowing.
-    pub required: bool,
-    /// Whether it is there.
-    pub met: bool,
-    /// What was found.
-    pub found: String,
-    /// Why it is needed.
-    pub reason: &'static str,
-    /// What to do where it is missing.
-    pub remedy: Option<String>,
 }
 
 /// A backend, and whether it would be used.

@@ -1,10 +1,10 @@
 //! Which backend serves, and why. Pure: what the host supports was found out before.
 
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables as nftables;
 use proxy_model::Capability;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use thiserror::Error;
-
-use super::{ebpf, nftables};
 
 /// A backend that this version has, in the order in which mode auto prefers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,8 @@ use super::{
     ConfigError, absolute_pin_dir,
     cli::{AskArgs, CheckArgs, ModelArgs, NodeArgs, PinArgs},
 };
-use crate::{admin, backend::ebpf};
+use crate::admin;
+use proxy_backend_ebpf as ebpf;
 
 /// The socket of the agent that is meant. It has a configuration of its own: flags that would
 /// decide something with manifests are mistakes.

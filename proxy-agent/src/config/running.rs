@@ -8,6 +8,8 @@ mod tests;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables as nftables;
 use proxy_common::names::MAPS;
 use proxy_model::NodePortSelection;
 use serde_json::Value;
@@ -24,10 +26,7 @@ use super::{
 };
 use crate::{
     admin,
-    backend::{
-        choice::{BackendKind, Mode},
-        ebpf, nftables,
-    },
+    backend::choice::{BackendKind, Mode},
     serving,
     sinks::file::Output,
 };

@@ -14,7 +14,7 @@ use super::{
     Found, Leftover, Mode, Removal, sets,
     virtual_servers::{self, VirtualServer},
 };
-use crate::netfilter::{netlink::exchange, socket::Socket};
+use proxy_netlink::{netfilter::exchange, socket::Socket};
 
 /// The device that kube-proxy gives the addresses of Services.
 const DEVICE: &str = "kube-ipvs0";

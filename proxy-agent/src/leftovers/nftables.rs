@@ -7,7 +7,7 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use proxy_model::IpFamily;
 
 use super::{Found, Leftover, Mode, Removal};
-use crate::netfilter::netlink::{self, put_string, request, text};
+use proxy_netlink::netfilter::{self as netlink, put_string, request, text};
 
 /// What kube-proxy calls its tables.
 const NAME: &str = "kube-proxy";

@@ -6,7 +6,7 @@ use std::io;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 
 use super::owned;
-use crate::netfilter::netlink::{self, put, put_string, request, text};
+use proxy_netlink::netfilter::{self as netlink, put, put_string, request, text};
 
 /// `NFNL_SUBSYS_IPSET` in the upper byte of a message's type.
 const IPSET: u16 = 6 << 8;

@@ -10,8 +10,8 @@ use netlink_packet_core::NLM_F_ACK;
 use netlink_sys::protocols::NETLINK_GENERIC;
 
 // A request to generic netlink begins as one to netfilter does, with the command for a family.
-use crate::netfilter::{
-    netlink::{exactly, exchange, nest, put, put_string, request},
+use proxy_netlink::{
+    netfilter::{exactly, exchange, nest, put, put_string, request},
     socket::Socket,
 };
 

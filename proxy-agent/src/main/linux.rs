@@ -6,11 +6,7 @@ use anyhow::{Context as _, Error};
 use proxy_agent::{
     LogForm, LogLevelError,
     admin::{self, client, server::Asked},
-    backend::{
-        check::Check,
-        ebpf::{self, OpenError},
-        nftables,
-    },
+    backend::check::Check,
     config::{
         self,
         cli::{
@@ -21,6 +17,9 @@ use proxy_agent::{
     run::{self, RunError},
     start_logging,
 };
+use proxy_backend::OpenError;
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables as nftables;
 use proxy_model::{FatalCause, IpFamily};
 use tokio::task::block_in_place;
 

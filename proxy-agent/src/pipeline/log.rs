@@ -6,7 +6,9 @@ use std::time::Duration;
 use proxy_model::{Change, ChangeSet, Difference, ServicePortKey};
 
 use super::{gaps::ManyGaps, summary::Synced, told::News};
-use crate::logging::{list, milliseconds};
+use proxy_backend::milliseconds;
+
+use crate::logging::list;
 
 /// A change is in force.
 pub(super) fn synced(synced: &Synced, change: &ChangeSet, services: usize, took: Duration) {

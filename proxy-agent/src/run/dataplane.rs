@@ -4,6 +4,10 @@
 
 mod opening;
 
+use proxy_backend::OpenError;
+use proxy_backend_ebpf::{self as ebpf, EbpfBackend};
+use proxy_backend_nftables::{self as nftables, NftablesBackend};
+use proxy_conntrack as conntrack;
 use proxy_model::Backend;
 
 pub use self::opening::open;
@@ -15,14 +19,11 @@ use crate::{
     backend::{
         check,
         choice::{BackendKind, Cause, Choice, Mode, NoBackend, Refused, choose},
-        ebpf::{self, EbpfBackend, OpenError},
-        nftables::{self, NftablesBackend},
         none,
     },
     config::Run,
     kernel_log,
     logging::list,
-    netfilter::conntrack,
     pipeline::{Alternatives, Demand, Wanting},
 };
 

@@ -20,8 +20,10 @@ use std::{
     thread,
 };
 
+use proxy_backend_ebpf as ebpf;
+
 use self::steps::{Next, Steps};
-use crate::backend::{choice::BackendKind, ebpf};
+use crate::backend::choice::BackendKind;
 
 /// Tells the thread who serves.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables as nftables;
 use proxy_model::{Figure, FigureKind};
 
 use super::{
@@ -12,10 +14,7 @@ use super::{
         definitions::{ALL, CLIENT_PROGRAMMING, Definition, OF_PROCESS},
     },
 };
-use crate::{
-    backend::{ebpf, nftables},
-    cluster::{brain::Contact, kube::Counters},
-};
+use crate::cluster::{brain::Contact, kube::Counters};
 
 /// Every metric.
 pub fn metrics() -> String {

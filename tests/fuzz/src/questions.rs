@@ -2,13 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use proxy_agent::{
-    backend::ebpf,
-    report::{
-        self,
-        explain::{self, Known},
-    },
+use proxy_agent::report::{
+    self,
+    explain::{self, Known},
 };
+use proxy_backend_ebpf as ebpf;
 use proxy_model::{
     NodeState, Protocol,
     oracle::{Outcome, Packet, Path, verdict},

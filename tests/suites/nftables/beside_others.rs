@@ -3,10 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use proxy_agent::backend::{
-    nftables::{self, Duty, NftablesBackend, Options},
-    open::OpenError,
-};
+use proxy_backend::OpenError;
+use proxy_backend_nftables::{self as nftables, Duty, NftablesBackend, Options};
 use proxy_model::{Backend as _, NodeState};
 
 use super::rig::{has_chain, in_namespace, nft, nft_done, open, services};

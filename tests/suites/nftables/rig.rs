@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use proxy_agent::backend::nftables::{NftablesBackend, Options};
+use proxy_backend_nftables::{NftablesBackend, Options};
 use proxy_model::{
     Endpoint, Frontend, FrontendKind, IpFamily, NodeState, Protocol, ServiceName, ServicePortKey,
     ServiceState, TrafficPolicy,

@@ -17,9 +17,13 @@ struct Said {
 }
 
 /// Where the code is.
-const SOURCES: [&str; 2] = ["proxy-agent/src", "proxy-agent/api/src"];
+const SOURCES: [&str; 3] = [
+    "proxy-agent/src",
+    "proxy-agent/api/src",
+    "proxy-agent/backends",
+];
 /// What a backend finds by itself need not be in the table; what is must be so.
-const NEED_NOT_BE_THERE: &str = "/backend/";
+const NEED_NOT_BE_THERE: &str = "/backends/";
 /// The macro's own documentation, and what other programs say.
 const NOT_OURS: [&str; 2] = ["/logging/lists.rs", "/api/src/driver"];
 /// Made from parts, or said by more than one macro: their line in the table is looked after by hand.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use proxy_agent::backend::ebpf::EbpfBackend;
+use proxy_backend_ebpf::EbpfBackend;
 use proxy_common::names::{MAPS, SOCKET_PROGRAMS};
 use proxy_model::{Backend as _, DifferenceKind, RepairReport};
 use proxy_tests::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proxy_agent::backend::ebpf::{EbpfBackend, Options};
+use proxy_backend_ebpf::{EbpfBackend, Options};
 use proxy_model::{Backend as _, Difference, DifferenceKind};
 use proxy_tests::{
     Prober, Shop,

@@ -6,10 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use proxy_agent::{
-    backend::ebpf::{EbpfBackend, Options},
-    cluster::manifests::load_once,
-};
+use proxy_agent::cluster::manifests::load_once;
+use proxy_backend_ebpf::{EbpfBackend, Options};
 use proxy_common::names::{MAPS, MapGroup, MapShape};
 use proxy_model::{Backend as _, Difference, DifferenceKind, NodeState, RepairReport};
 use proxy_tests::{

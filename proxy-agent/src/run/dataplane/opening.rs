@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
+use proxy_backend::{OpenError, milliseconds};
+use proxy_conntrack as conntrack;
 use tokio::{task::block_in_place, time::sleep};
 
 use super::Dataplane;
 use crate::{
-    backend::{
-        choice::{BackendKind, Choice},
-        ebpf::OpenError,
-    },
+    backend::choice::{BackendKind, Choice},
     config::Run,
     heart::Heart,
-    logging::milliseconds,
-    netfilter::conntrack,
     run::RunError,
 };
 

@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables::{self as nftables, Keeper};
+use proxy_conntrack as conntrack;
+
 use super::{InUse, Predecessors};
 use crate::{
-    backend::{
-        choice::BackendKind,
-        ebpf,
-        nftables::{self, Keeper},
-    },
+    backend::choice::BackendKind,
     leftovers::{self, Leftover},
-    netfilter::conntrack,
 };
 
 /// Who called `connect` before somebody else led it, and whose first packet has not come by yet,

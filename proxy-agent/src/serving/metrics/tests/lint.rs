@@ -1,11 +1,10 @@
 //! What `promtool check metrics` says of a scrape, and what makes one grow: words in labels.
 
+use proxy_backend_ebpf as ebpf;
+use proxy_backend_nftables as nftables;
+
 use super::*;
-use crate::{
-    backend::{ebpf, nftables},
-    cluster::brain::Contact,
-    serving::Clients,
-};
+use crate::{cluster::brain::Contact, serving::Clients};
 
 /// Names that are kube-proxy's, and not as they should be.
 const OF_KUBE_PROXY: [&str; 1] = ["kubeproxy_sync_proxy_rules_no_local_endpoints_total"];

@@ -1,0 +1,108 @@
+//! What is asked of the host's files: no system call of BPF.
+
+use std::{fs, path::Path};
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
+use super::requirement;
+use proxy_backend::Requirement;
+
+/// The oldest kernel with all hooks: getpeername came with 5.8, the release of sockets with 5.9,
+/// and 5.10 is the oldest that is still maintained, and tested.
+const OLDEST: (u32, u32) = (5, 10);
+
+/// The version of the running kernel.
+pub fn kernel() -> Requirement {
+    let result = match release() {
+        Ok(release) => match version(&release) {
+            Some(version) if version >= OLDEST => Ok(release),
+            _ => Err(format!("{release}; boot Linux 5.10 or later")),
+        },
+        Err(error) => Err(error),
+    };
+    requirement(
+        "Linux 5.10",
+        "it is the oldest kernel with all the socket hooks that is still maintained",
+        result,
+    )
+}
+
+fn release() -> Result<String, String> {
+    const RELEASE: &str = "/proc/sys/kernel/osrelease";
+    fs::read_to_string(RELEASE)
+        .map(|text| text.trim().to_owned())
+        .map_err(|error| format!("reading {RELEASE}: {error}"))
+}
+
+/// Major and minor version of a release such as `5.10.0-33-cloud-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// The limit on locked memory, which counts before Linux 5.11 only.
+pub fn memory() -> Requirement {
+    let counts = release()
+        .ok()
+        .and_then(|release| version(&release))
+        .is_some_and(|version| version < (5, 11));
+    let hard = getrlimit(Resource::RLIMIT_MEMLOCK).map(|(_, hard)| hard);
+    let (met, found) = match hard {
+        Ok(RLIM_INFINITY) => (true, "no limit".to_owned()),
+        Ok(bytes) if counts => (false, format!("at most {} KiB", bytes / 1024)),
+        Ok(_) => (
+            true,
+            "does not count: maps count to the memory cgroup".to_owned(),
+        ),
+        Err(errno) => (false, errno.to_string()),
+    };
+    Requirement {
+        required: false,
+        met,
+        remedy: (!met).then(|| {
+            "run with CAP_SYS_RESOURCE, with which the agent raises it, or raise it: ulimit -l \
+             unlimited"
+                .to_owned()
+        }),
+        ..requirement(
+            "locked memory",
+            "before Linux 5.11 maps count against RLIMIT_MEMLOCK, by default 64 KiB",
+            Ok(found),
+        )
+    }
+}
+
+/// Type information of the kernel.
+pub fn btf() -> Requirement {
+    const BTF: &str = "/sys/kernel/btf/vmlinux";
+    let met = Path::new(BTF).exists();
+    Requirement {
+        required: false,
+        met,
+        remedy: (!met).then(|| "use a kernel that is built with CONFIG_DEBUG_INFO_BTF".to_owned()),
+        ..requirement(
+            "kernel BTF",
+            "not needed to serve; tools such as bpftool and tracers tell more with it",
+            Ok(if met { BTF } else { "none" }.to_owned()),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_every_distribution_are_read() {
+        for (release, expected) in [
+            ("5.10.0-33-cloud-amd64", Some((5, 10))),
+            ("6.12.9+deb13", Some((6, 12))),
+            ("6.1.0", Some((6, 1))),
+            ("5.4-rc1", Some((5, 4))),
+            ("unknown", None),
+        ] {
+            assert_eq!(version(release), expected, "{release}");
+        }
+        assert!(version("5.9.16") < Some(OLDEST) && version("5.10.1") >= Some(OLDEST));
+    }
+}

@@ -1,0 +1,112 @@
+//! How many entries each map is made with: what was asked for, what the kernel needs besides, and
+//! what cannot be changed while sockets are in it.
+
+use std::collections::BTreeMap;
+
+use aya::util::nr_cpus;
+use proxy_common::names::{MAPS, MapShape, PARKED};
+
+use super::error::of_io;
+use super::{OpenError, fit, pins::PinPath, syscalls};
+
+/// The map whose places sockets hold by their cookies.
+const PEERS: &str = "PEERS";
+
+/// Entries by map.
+#[derive(Debug)]
+pub struct Sizes<'a> {
+    asked: &'a BTreeMap<String, u32>,
+    /// CPUs that the host can ever have.
+    cpus: u32,
+    /// Entries of PEERS.
+    peers: u32,
+}
+
+impl<'a> Sizes<'a> {
+    /// What is `asked` for by name, beside flow maps that may be pinned in `flows`.
+    pub fn new(
+        asked: &'a BTreeMap<String, u32>,
+        flows: Option<&PinPath<'_>>,
+    ) -> Result<Self, OpenError> {
+        let cpus = nr_cpus().map_err(|(path, error)| of_io(&error, path))?;
+        let shape = MAPS.iter().find(|shape| shape.name == PEERS);
+        let shape = shape.expect("a name of the table");
+        let wanted = self::asked(shape, asked).next_power_of_two();
+        let pinned = flows.and_then(|flows| pinned(&flows.join(PEERS), shape));
+        if let Some(pinned) = pinned
+            && pinned != wanted
+        {
+            tracing::info!(
+                places = pinned,
+                wanted,
+                "map PEERS keeps its size: sockets that are open have their places in it; another \
+                 one takes effect after `cleanup` or a reboot"
+            );
+        }
+        Ok(Self {
+            asked,
+            cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+            peers: pinned.unwrap_or(wanted),
+        })
+    }
+
+    /// Entries that the kernel makes `shape` with.
+    pub fn of(&self, shape: &MapShape) -> u32 {
+        let asked = asked(shape, self.asked);
+        if shape.gives_way() {
+            asked.saturating_add(PARKED.saturating_mul(self.cpus))
+        } else if shape.name == PEERS {
+            self.peers
+        } else {
+            asked
+        }
+    }
+
+    /// Entries of PEERS, a power of two.
+    pub fn peers(&self) -> u32 {
+        self.peers
+    }
+}
+
+/// Entries of a map that can be used, with the configured sizes.
+pub fn asked(shape: &MapShape, sizes: &BTreeMap<String, u32>) -> u32 {
+    sizes.get(shape.name).copied().unwrap_or(shape.entries)
+}
+
+/// Entries of the map that is pinned there, if it is `shape` but for their number.
+fn pinned(pin: &PinPath<'_>, shape: &MapShape) -> Option<u32> {
+    let map = fit::open_readable(pin, shape)?;
+    let found = syscalls::map_shape(map).ok()?;
+    let entries = found.max_entries;
+    (found.flags == shape.flags && entries.is_power_of_two()).then_some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(name: &str, asked: &BTreeMap<String, u32>) -> u32 {
+        let shape = MAPS.iter().find(|shape| shape.name == name).unwrap();
+        let sizes = Sizes::new(asked, None).unwrap();
+        Sizes { cpus: 4, ..sizes }.of(shape)
+    }
+
+    #[test]
+    fn a_map_that_gives_way_has_room_for_what_cpus_set_aside() {
+        let mut asked = BTreeMap::new();
+        assert_eq!(size("AFFINITY", &asked), 16_384 + 4 * 128);
+        for (name, entries) in [("AFFINITY", 1), ("SLOTS", 7)] {
+            asked.insert(name.to_owned(), entries);
+        }
+        assert_eq!(size("AFFINITY", &asked), 1 + 4 * 128);
+        assert_eq!(size("SLOTS", &asked), 7);
+    }
+
+    #[test]
+    fn places_are_a_power_of_two() {
+        for (asked, expected) in [(1, 1), (20_000, 32_768), (65_536, 65_536)] {
+            let asked = BTreeMap::from([(PEERS.to_owned(), asked)]);
+            assert_eq!(size(PEERS, &asked), expected);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The eBPF dataplane.
+//!
+//! ```text
+//! NodeState, ChangeSet ──> program (order of writes) ──> maps ──> kernel programs
+//!                             ▲                           │
+//!                          programmed <── adopt <── entries      on start, after an error
+//! ```
+//!
+//! Everything here is pure and works on any system, so that `render` does; only `kernel` talks
+//! to a kernel.
+#![cfg_attr(
+    not(target_os = "linux"),
+    expect(
+        dead_code,
+        reason = "where no kernel can be programmed, only `render` uses it"
+    )
+)]
+
+mod adopt;
+mod capacity;
+mod compare;
+mod describe;
+mod encode;
+mod entry;
+#[cfg(target_os = "linux")]
+mod kernel;
+mod memory_maps;
+mod numbers;
+mod program;
+mod programmed;
+mod render;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+#[cfg(target_os = "linux")]
+pub use kernel::{
+    Cleanup, EbpfBackend, OpenError, Options, cleanup, figures_described, is_programmed, probe,
+    tell_of_programs,
+};
+use proxy_model::Capability;
+pub use render::render;
+
+/// What socket hooks cannot do: they meet sockets of this node's processes, not packets.
+pub const LACKS: &[Capability] = &[
+    Capability::Sctp,
+    Capability::ExternalTraffic,
+    Capability::SourceRanges,
+    Capability::ForeignClients,
+    Capability::Masquerade,
+    Capability::StrayTraffic,
+];

@@ -1,0 +1,344 @@
+//! The socket to `nf_tables`: a batch out and what the kernel says of it, a question out and all that
+//! it answers. Knows messages, not what they mean.
+
+use std::{collections::BTreeMap, io, ops::ControlFlow};
+
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use proxy_model::IpFamily;
+use proxy_netlink::socket::{Asked, Socket};
+use thiserror::Error;
+
+use super::{
+    abi,
+    describe::describe,
+    expressions::nfproto,
+    wire::{Attributes, Head, Message, Messages, Read, each},
+};
+use crate::{TABLE, key::Key, sets::Set};
+
+/// What the kernel would not do.
+#[derive(Debug, Error)]
+#[error("nftables: {what}: {error}")]
+pub struct KernelError {
+    /// What was attempted.
+    pub what: String,
+    /// Why not.
+    pub error: io::Error,
+}
+
+impl KernelError {
+    fn new(what: impl Into<String>, error: io::Error) -> Self {
+        let what = what.into();
+        Self { what, error }
+    }
+
+    /// The kernel gave this reason.
+    pub fn of(what: impl Into<String>, errno: i32) -> Self {
+        Self::new(what, io::Error::from_raw_os_error(errno))
+    }
+
+    /// Whether the kernel gave this reason.
+    pub fn is(&self, errno: i32) -> bool {
+        self.error.raw_os_error() == Some(errno)
+    }
+}
+
+/// Room for errors that come at once: one for each message that cannot be done.
+const ROOM: usize = 4 * 1024 * 1024;
+
+/// A socket of `nf_tables`; after each error another one.
+#[derive(Debug)]
+pub struct Netlink {
+    /// `None` after an error: it may hold answers that nobody waits for any more, or be in the
+    /// middle of one.
+    socket: Option<Socket>,
+    room: usize,
+}
+
+impl Netlink {
+    /// Opens one in the network namespace of the caller's thread, where it stays. After an error the
+    /// next is opened in that of the thread then.
+    pub fn open() -> Result<Self, KernelError> {
+        Self::with_room(ROOM)
+    }
+
+    /// The same with room for so many bytes of answers.
+    pub fn with_room(room: usize) -> Result<Self, KernelError> {
+        let mut netlink = Self { socket: None, room };
+        netlink.socket = Some(netlink.reopen()?);
+        Ok(netlink)
+    }
+
+    fn reopen(&self) -> Result<Socket, KernelError> {
+        let failed = |error| KernelError::new("opening a netlink socket", error);
+        let socket = Socket::open(NETLINK_NETFILTER).map_err(failed)?;
+        // Without the right to it, what the administrator allows is what there is.
+        if let Err(error) = socket.make_room(self.room) {
+            tracing::debug!(%error, "room for answers not raised");
+        }
+        Ok(socket)
+    }
+
+    /// Sends `request`, and hands each message that answers it to `take`, with the number of what
+    /// it answers, until that says what came of it.
+    fn exchange<B>(
+        &mut self,
+        request: &Messages,
+        what: impl Fn() -> String,
+        take: impl FnMut(u32, Message<'_>) -> ControlFlow<B>,
+    ) -> Result<B, KernelError> {
+        let mut socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => self.reopen()?,
+        };
+        let failed = |error| KernelError::new(what(), error);
+        let asked = socket.send(request.as_bytes()).map_err(failed)?;
+        let came = receive(&socket, asked, take).map_err(failed)?;
+        self.socket = Some(socket);
+        Ok(came)
+    }
+
+    /// Does all of a batch, or nothing: `confirmed` is the number of the message that the kernel
+    /// says something about whatever happens.
+    pub fn transact(&mut self, batch: &Messages, confirmed: u32) -> Result<(), KernelError> {
+        match self.refusals(batch, confirmed)?.first_key_value() {
+            None => Ok(()),
+            Some((number, errno)) => Err(self.refused(describe(batch, *number), *errno)),
+        }
+    }
+
+    /// The same, if the kernel refuses some of it: returns the numbers of those messages, each with
+    /// the reason. An error where the kernel does not tell.
+    pub fn refusals(
+        &mut self,
+        batch: &Messages,
+        confirmed: u32,
+    ) -> Result<BTreeMap<u32, i32>, KernelError> {
+        let what = || format!("a transaction of {} bytes", batch.as_bytes().len());
+        let mut refused = BTreeMap::new();
+        self.exchange(batch, what, |number, message| {
+            judge(&mut refused, number, errno(&message), confirmed)
+        })?;
+        Ok(refused)
+    }
+
+    /// Everything that the kernel has of `kind`, each message handed to `take`. `None` if it was
+    /// changed meanwhile.
+    pub fn dump(
+        &mut self,
+        family: IpFamily,
+        kind: u16,
+        fill: impl FnOnce(&mut Attributes<'_>),
+        mut take: impl FnMut(Read<'_>),
+    ) -> Result<Option<()>, KernelError> {
+        let what = || "reading the table".to_owned();
+        let request = question(nfproto(family), kind, abi::NLM_F_DUMP, fill);
+        let mut whole = true;
+        let ended = self.exchange(&request, what, |_, message| {
+            whole &= message.flags & abi::NLM_F_DUMP_INTR == 0;
+            match message.kind {
+                // With an error in it if there was one on the way.
+                abi::NLMSG_DONE | abi::NLMSG_ERROR => ControlFlow::Break(errno(&message)),
+                _ => {
+                    take(Read(message.attributes));
+                    ControlFlow::Continue(())
+                }
+            }
+        })?;
+        match ended {
+            None => Ok(whole.then_some(())),
+            Some(libc::EINTR) => Ok(None),
+            Some(errno) => Err(self.refused(what(), errno)),
+        }
+    }
+
+    /// How often rules were changed in this namespace, by anybody.
+    pub fn generation(&mut self) -> Result<u32, KernelError> {
+        let what = || "asking for the generation of the rules".to_owned();
+        let request = question(0, abi::NFT_MSG_GETGEN, 0, |_| {});
+        let answer = self.exchange(&request, what, |_, message| {
+            ControlFlow::Break(match message.kind {
+                abi::NLMSG_ERROR => Err(errno(&message)),
+                _ => Read(message.attributes)
+                    .number(abi::NFTA_GEN_ID)
+                    .ok_or(None),
+            })
+        })?;
+        answer.map_err(|errno| self.refused(what(), errno.unwrap_or(libc::EBADMSG)))
+    }
+
+    /// Whether `table` of `family` is there.
+    pub fn has_table(&mut self, family: IpFamily, table: &str) -> Result<bool, KernelError> {
+        Ok(self.table_flags(family, table)?.is_some())
+    }
+
+    /// The flags of `table` of `family`; `None` if it is not there.
+    pub fn table_flags(
+        &mut self,
+        family: IpFamily,
+        table: &str,
+    ) -> Result<Option<u32>, KernelError> {
+        let request = question(
+            nfproto(family),
+            abi::NFT_MSG_GETTABLE,
+            abi::NLM_F_ACK,
+            |attributes| {
+                attributes.text(abi::NFTA_TABLE_NAME, table);
+            },
+        );
+        self.ask(&request, "looking for the table", |read| {
+            read.number(abi::NFTA_TABLE_FLAGS).unwrap_or(0)
+        })
+    }
+
+    /// Whether a set of the table has an element.
+    pub fn element(&mut self, family: IpFamily, set: Set, key: &Key) -> Result<bool, KernelError> {
+        let fill = |list: &mut Attributes<'_>| {
+            list.text(abi::NFTA_SET_ELEM_LIST_TABLE, TABLE);
+            list.text(abi::NFTA_SET_ELEM_LIST_SET, set.name());
+            list.nested(abi::NFTA_SET_ELEM_LIST_ELEMENTS, |list| {
+                list.nested(abi::NFTA_LIST_ELEM, |element| {
+                    element.nested(abi::NFTA_SET_ELEM_KEY, |data| {
+                        data.bytes(abi::NFTA_DATA_VALUE, key.as_bytes());
+                    });
+                });
+            });
+        };
+        let kind = abi::NFT_MSG_GETSETELEM;
+        let request = question(nfproto(family), kind, abi::NLM_F_ACK, fill);
+        let found = self.ask(&request, "looking for an element", |_| ())?;
+        Ok(found.is_some())
+    }
+
+    /// The object that `request`, which wants to be confirmed, asks for, as `take` sees it; `None` if
+    /// it is not there.
+    pub fn ask<T>(
+        &mut self,
+        request: &Messages,
+        what: &str,
+        mut take: impl FnMut(Read<'_>) -> T,
+    ) -> Result<Option<T>, KernelError> {
+        let mut found = None;
+        let ended = self.exchange(
+            request,
+            || what.to_owned(),
+            |_, message| {
+                if message.kind == abi::NLMSG_ERROR {
+                    return ControlFlow::Break(errno(&message));
+                }
+                found = Some(take(Read(message.attributes)));
+                ControlFlow::Continue(())
+            },
+        )?;
+        match ended {
+            None => Ok(found),
+            Some(libc::ENOENT) => Ok(None),
+            Some(errno) => Err(self.refused(what, errno)),
+        }
+    }
+
+    /// The socket is let go with every error, whatever it is.
+    fn refused(&mut self, what: impl Into<String>, errno: i32) -> KernelError {
+        self.socket = None;
+        KernelError::of(what, errno)
+    }
+}
+
+fn receive<B>(
+    socket: &Socket,
+    asked: Asked,
+    mut take: impl FnMut(u32, Message<'_>) -> ControlFlow<B>,
+) -> io::Result<B> {
+    let mut answer = Vec::new();
+    loop {
+        socket.receive(&mut answer)?;
+        let came = each(&answer, |message| {
+            match asked.which(message.sequence, message.port) {
+                Some(number) => take(number, message),
+                None => ControlFlow::Continue(()),
+            }
+        });
+        if let ControlFlow::Break(came) = came {
+            return Ok(came);
+        }
+    }
+}
+
+/// Takes one answer to a batch: what the kernel says of the message with this number. Breaks when
+/// there is no more to come.
+///
+/// Of a batch that cannot be taken at all, or that cannot be committed, the begin is answered: in
+/// place of all others, or before them, the confirmation included.
+fn judge(
+    refused: &mut BTreeMap<u32, i32>,
+    number: u32,
+    errno: Option<i32>,
+    confirmed: u32,
+) -> ControlFlow<()> {
+    if let Some(errno) = errno {
+        refused.entry(number).or_insert(errno);
+    }
+    if number == confirmed || (number == 1 && errno.is_some()) {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
+    }
+}
+
+/// A request about one family.
+pub fn question(
+    family: u8,
+    kind: u16,
+    flags: u16,
+    fill: impl FnOnce(&mut Attributes<'_>),
+) -> Messages {
+    let mut request = Messages::default();
+    let head = Head {
+        kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
+        flags: abi::NLM_F_REQUEST | flags,
+        family,
+        resource: 0,
+    };
+    request.add(head, fill);
+    request
+}
+
+/// The error that a message tells; `None` for a confirmation.
+fn errno(message: &Message<'_>) -> Option<i32> {
+    let (code, _) = message.payload.split_first_chunk::<4>()?;
+    match i32::from_ne_bytes(*code) {
+        0 => None,
+        code => Some(-code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What answers come to, each the number of a message and what is said of it; the last message
+    /// is number 5.
+    fn judged(answers: &[(u32, Option<i32>)]) -> Option<BTreeMap<u32, i32>> {
+        let mut refused = BTreeMap::new();
+        let mut answers = answers.iter();
+        let ended =
+            answers.any(|(number, errno)| judge(&mut refused, *number, *errno, 5).is_break());
+        ended.then_some(refused)
+    }
+
+    #[test]
+    fn a_batch_is_done_if_the_last_message_is_confirmed_and_none_refused() {
+        assert_eq!(judged(&[(5, None)]), Some([].into()));
+        let two = [(2, libc::ENOENT), (4, libc::EBUSY)];
+        let answers = [(2, Some(libc::ENOENT)), (4, Some(libc::EBUSY)), (5, None)];
+        assert_eq!(judged(&answers), Some(two.into()));
+        assert_eq!(judged(&answers[..2]), None, "the last is still to come");
+    }
+
+    #[test]
+    fn a_batch_that_is_not_committed_is_refused_though_its_last_message_is_confirmed() {
+        let answers = [(1, Some(libc::ENOMEM)), (5, None)];
+        assert_eq!(judged(&answers), Some([(1, libc::ENOMEM)].into()));
+        assert_eq!(judged(&answers[..1]), Some([(1, libc::ENOMEM)].into()));
+    }
+}
