@@ -14,6 +14,7 @@ use std::{
     sync::Arc,
 };
 
+use proxy_backend::Settings as BackendSettings;
 use thiserror::Error;
 
 use crate::file::read_text;
@@ -75,8 +76,8 @@ pub struct Once {
     pub model: proxy_model::Settings,
     /// What the user should know about the configuration.
     pub warnings: Vec<String>,
-    /// The bit of the packet mark that packets to be masqueraded get, as a mask.
-    pub masquerade_mark: u32,
+    /// What backends are told.
+    pub backends: BackendSettings,
 }
 
 /// Checks the arguments of a command that computes the state once.
@@ -90,7 +91,10 @@ pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
     if mistakes.is_empty() {
         Ok(Once {
             manifests: args.node.manifests.clone(),
-            masquerade_mark: settings.masquerade_mark,
+            backends: BackendSettings {
+                masquerade_mark: settings.masquerade_mark,
+                ..BackendSettings::default()
+            },
             model: settings.model(node),
             warnings: settings.notices.iter().map(ToString::to_string).collect(),
         })
@@ -100,11 +104,14 @@ pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
 }
 
 /// Checks the arguments of `cleanup`.
-pub fn pin_dir(args: &PinArgs) -> Result<PathBuf, ConfigError> {
+pub fn cleanup(args: &PinArgs) -> Result<BackendSettings, ConfigError> {
     let mut mistakes = Vec::new();
     let pin_dir = absolute_pin_dir(args, &mut mistakes);
     if mistakes.is_empty() {
-        Ok(pin_dir)
+        Ok(BackendSettings {
+            pin_dir,
+            ..BackendSettings::default()
+        })
     } else {
         Err(ConfigError { mistakes })
     }

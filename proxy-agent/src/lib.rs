@@ -9,6 +9,7 @@
 #[cfg(target_os = "linux")]
 pub mod admin;
 pub mod backend;
+pub mod backends;
 pub mod bounded;
 pub mod cluster;
 pub mod config;
@@ -18,8 +19,6 @@ pub mod heart;
 pub mod host;
 #[cfg(target_os = "linux")]
 mod kept;
-#[cfg(target_os = "linux")]
-mod kernel_log;
 #[cfg(target_os = "linux")]
 pub mod leftovers;
 #[cfg(target_os = "linux")]

@@ -9,11 +9,12 @@ use std::{
 use anyhow::{Context as _, Error};
 use clap::Parser;
 use proxy_agent::{
-    bounded,
+    backend::kind::BackendKind,
+    backends, bounded,
     cluster::manifests::ManifestError,
     config::{
         self, ConfigError, Once,
-        cli::{BackendName, Cli, Command, ExplainArgs, ModelArgs, Output, RenderArgs, StateArgs},
+        cli::{Cli, Command, ExplainArgs, ModelArgs, Output, RenderArgs, StateArgs},
     },
     once,
     own_node::{self, Nodes},
@@ -22,8 +23,6 @@ use proxy_agent::{
         explain::{self, QuestionError},
     },
 };
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables as nftables;
 use proxy_model::Model;
 
 /// Commands that serve, or ask an agent that does.
@@ -74,13 +73,11 @@ fn state(args: &StateArgs) -> Result<(), Error> {
 
 fn render(args: &RenderArgs) -> Result<(), Error> {
     let once = settle(&args.model)?;
-    let mark = once.masquerade_mark;
+    let settings = once.backends.clone();
     let model = load(once)?;
-    let state = model.state();
-    print(&match args.backend {
-        BackendName::Ebpf => ebpf::render(state),
-        BackendName::Nftables => nftables::render(state, mark),
-    })
+    let kind = BackendKind::named(&args.backend, backends::ALL)
+        .expect("the command line takes the names of the list only");
+    print(&kind.render(model.state(), &settings))
 }
 
 fn explain_packet(args: &ExplainArgs) -> Result<(), Error> {

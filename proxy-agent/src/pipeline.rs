@@ -224,6 +224,7 @@ impl Pipeline {
                 {
                     advance.chosen = alternatives.serves(self.backend.name());
                 }
+                self.look_at_lacks();
                 self.log_sync(&change, report, took);
                 Sync {
                     whole: change.whole,
@@ -254,6 +255,7 @@ impl Pipeline {
                 let services = &self.mind.state().services;
                 let wanted = |key: &_| services.contains_key(key);
                 log::news(self.told.failures(report.failures, wanted));
+                self.look_at_lacks();
                 for problem in &report.problems {
                     if !self.problems.contains(problem) {
                         tracing::error!(reason = problem, "not repaired");
@@ -482,9 +484,16 @@ impl Pipeline {
         self.backend = backend;
         self.announced = false;
         self.looked = None;
-        let lacks = self.backend.lacks();
-        log::news(self.gaps.change_backend(lacks, self.mind.state()));
+        self.look_at_lacks();
         self.sufficed = Some(self.suffices());
+    }
+
+    /// What a backend lacks may change while it serves: with devices, or once it has tried.
+    fn look_at_lacks(&mut self) {
+        let lacks = self.backend.lacks();
+        if !self.gaps.are_of(lacks) {
+            log::news(self.gaps.change_backend(lacks, self.mind.state()));
+        }
     }
 }
 

@@ -23,10 +23,7 @@ use proxy_api::{
     Replica, client,
     server::{ListenError, socket::SocketError},
 };
-use proxy_backend::OpenError;
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables as nftables;
-use proxy_conntrack as conntrack;
+use proxy_backend::{ConntrackObserver, OpenError, Surroundings};
 use proxy_model::{
     Capability, FrontendKind, Model, NodePortSelection, NodeState, Protocol, Settings,
 };
@@ -42,6 +39,7 @@ use self::{
 use crate::{
     admin::server::Socket,
     backend::choice::NoBackend,
+    backends,
     cluster::{
         brain,
         kube::{self, ConnectError},
@@ -117,20 +115,22 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
     warn_of_configuration(&config.agent);
     heart.at("choosing a backend");
     let chosen = block_in_place(|| choose_backend(&config))?;
-    let pin_dir = config.ebpf.pin_dir.clone();
+    let settings = config.backends.clone();
     let programmed = move |address| {
-        ebpf::is_programmed(&pin_dir, address, Protocol::Tcp)
-            || nftables::is_programmed(address, Protocol::Tcp)
+        let mut hosts = backends::ALL.iter().filter_map(|kind| kind.host());
+        hosts.any(|host| host.is_programmed(&settings, address, Protocol::Tcp))
     };
     heart.at("opening the addresses of the node API");
     let listeners = listeners::open(&config.agent.listen).await?;
-    let source = open_source(&config.agent, &heart, chosen.0.lacks, programmed)?;
+    let source = open_source(&config.agent, &heart, &chosen.0.lacks, programmed)?;
     let counted = Conntrack::new();
     let of_backend = counted.clone();
-    let observer = conntrack::Observer::new(move |family, deleted, took| {
-        of_backend.cleaned(family, deleted, took);
-    });
-    let dataplane = dataplane::open(&config, &heart, &observer, &chosen).await?;
+    let surroundings = Surroundings {
+        conntrack: ConntrackObserver::new(move |family, deleted, took| {
+            of_backend.cleaned(family, deleted, took);
+        }),
+    };
+    let dataplane = dataplane::open(&config, &heart, &surroundings, &chosen).await?;
     heart.at("opening the admin socket");
     let socket = Socket::open_unless_served(&config.agent.admin_socket).await;
     // Not every backend has a lock of its own.
@@ -152,7 +152,7 @@ pub async fn brain(config: Agent, handle: Handle) -> Result<(), RunError> {
     // Whether the address of the API server is served here, this process cannot know.
     let listeners = listeners::open(&config.listen).await?;
     let dataplane = Dataplane::none();
-    let source = open_source(&config, &heart, dataplane.choice.lacks, |_| false)?;
+    let source = open_source(&config, &heart, &dataplane.choice.lacks, |_| false)?;
     heart.at("opening the admin socket");
     let socket = Socket::open_unless_served(&config.admin_socket).await;
     let doors = Doors { socket, listeners };

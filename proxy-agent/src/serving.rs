@@ -42,6 +42,8 @@ pub struct Options {
     pub hard_fail: bool,
     /// What `/configz` shows.
     pub configuration: Value,
+    /// Names of all backends of this program.
+    pub backends: Vec<&'static str>,
 }
 
 /// What the run loop reports to. Every call is cheap.
@@ -80,7 +82,7 @@ impl Serving {
     ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
         let (figures, wanted) = mpsc::channel(SCRAPES);
         elsewhere.extend(clients.as_ref().map(Clients::numbers));
-        let metrics = Metrics::new(chosen, conntrack, elsewhere);
+        let metrics = Metrics::new(chosen, &options.backends, conntrack, elsewhere);
         if let Some(clients) = &clients {
             metrics.also(clients.latency());
         }

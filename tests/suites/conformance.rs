@@ -10,6 +10,7 @@ use std::{env, sync::Arc};
 
 use anyhow::Result;
 use libtest_mimic::Trial;
+use proxy_agent::{backend::kind::BackendKind, backends};
 use proxy_tests::{
     conformance::{
         sockets,
@@ -23,17 +24,14 @@ use crate::trials;
 
 pub const NEEDS: &[&[Need]] = &[PRIVILEGED, PACKETS];
 
-/// The agent's own backends, all of which are tested unless one is named.
-const OURS: [&str; 2] = ["ebpf", "nftables"];
-
 /// Random states of one walk: the next ones are another trial, to run at the same time.
 const WALK: usize = 10;
 
 pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     let words = env::var("CULVERT_BACKEND").unwrap_or_default();
     let under: Vec<(String, Under)> = match words.trim() {
-        "" => OURS.map(ours).into(),
-        word if OURS.contains(&word) => vec![ours(word)],
+        "" => backends::ALL.iter().map(|kind| ours(kind.name())).collect(),
+        word if BackendKind::named(word, backends::ALL).is_some() => vec![ours(word)],
         words => {
             let words = words.split_whitespace().map(ToOwned::to_owned);
             vec![("backend".to_owned(), Under::Command(words.collect()))]

@@ -6,15 +6,14 @@ mod kernel_clients;
 mod verified;
 
 use std::{
-    collections::BTreeMap,
     fs,
     io::{self, Read as _, Write as _},
     net::TcpStream,
     time::Instant,
 };
 
-use proxy_agent::backend::check::Check;
-use proxy_backend_ebpf as ebpf;
+use proxy_agent::{backend::check::Check, backends};
+use proxy_backend::{Given, Settings};
 use proxy_common::names::{MAPS, MapGroup, SOCKET_PROGRAMS};
 use proxy_model::Protocol;
 use proxy_tests::{
@@ -117,12 +116,15 @@ fn a_host_that_serves_is_found_usable_and_the_agent_is_not_disturbed() {
     let pid = agent.pid().unwrap();
     let before = agent.pins().entries();
     let check = |agent: &Agent<'_>| {
-        Check::run(&ebpf::Options {
+        let mut given = Given::default();
+        let cgroup = shop.world.cgroup().path().as_os_str().to_owned();
+        given.insert("cgroup-path", vec![cgroup]);
+        let settings = Settings {
             pin_dir: agent.pins().path().to_owned(),
-            cgroup_path: Some(shop.world.cgroup().path().to_owned()),
-            map_sizes: BTreeMap::new(),
-            kernel_log: false,
-        })
+            given,
+            ..Settings::default()
+        };
+        Check::run(backends::ALL, &settings)
     };
     let found = check(&agent);
     assert!(found.is_usable(), "{}", found.to_text());
@@ -166,7 +168,7 @@ fn what_is_served_already_is_known_without_an_agent() {
     let options = AgentOptions::default();
     let mut agent = Agent::prepare(&shop.world, options, &[(FILE, &cluster)]).unwrap();
     let pins = agent.pins().path().to_owned();
-    let serves = |at, protocol| ebpf::is_programmed(&pins, at, protocol);
+    let serves = |at, protocol| proxy_backend_ebpf::is_programmed(&pins, at, protocol);
     let (tcp, udp) = (Protocol::Tcp, Protocol::Udp);
     assert!(!serves(frontend(1, 80), tcp), "nothing is pinned");
     agent.launch().unwrap();

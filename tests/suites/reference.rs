@@ -6,7 +6,7 @@ mod logs;
 
 use std::{env, fs, path::Path};
 
-use proxy_agent::{backend, config::reference, serving};
+use proxy_agent::{backend, backends, config::reference, serving};
 
 fn check(page: &str, generated: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -30,8 +30,10 @@ fn the_command_line_page_is_fresh() {
 }
 
 #[test]
-fn the_map_page_is_fresh() {
-    check("maps.md", &reference::maps());
+fn the_pages_of_backends_are_fresh() {
+    for page in backends::ALL.iter().filter_map(|kind| kind.page()) {
+        check(page.file, &page.text);
+    }
 }
 
 #[test]
@@ -41,10 +43,10 @@ fn the_configuration_page_is_fresh() {
 
 #[test]
 fn the_metrics_page_is_fresh() {
-    check("metrics.md", &serving::reference::metrics());
+    check("metrics.md", &serving::reference::metrics(backends::ALL));
 }
 
 #[test]
 fn the_backends_page_is_fresh() {
-    check("backends.md", &backend::reference::backends());
+    check("backends.md", &backend::reference::backends(backends::ALL));
 }

@@ -8,22 +8,12 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables as nftables;
+use proxy_agent::backends;
+use proxy_backend::Settings;
 use proxy_model::NodeState;
 use proxy_tests::scenario::{self, Scenario};
 
 use crate::trials;
-
-/// Name of the section, and who renders it.
-type Renderer = (&'static str, fn(&NodeState) -> String);
-
-const RENDERERS: [Renderer; 2] = [
-    ("ebpf", ebpf::render),
-    ("nftables", |state| {
-        nftables::render(state, 1 << nftables::MASQUERADE_BIT)
-    }),
-];
 
 pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     let play = |scenario: &Scenario, states: &[NodeState], (): &()| {
@@ -35,7 +25,14 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
 
 fn check(scenario: &Scenario, states: &[NodeState], anew: &[NodeState]) -> Result<()> {
     let mut seen = Vec::new();
-    for (backend, render) in RENDERERS {
+    // As kube-proxy has it, unless told otherwise.
+    let settings = Settings {
+        masquerade_mark: 1 << 14,
+        ..Settings::default()
+    };
+    for kind in backends::ALL {
+        let backend = kind.name();
+        let render = |state: &NodeState| kind.render(state, &settings);
         let rendered: Vec<String> = states.iter().map(render).collect();
         for (index, (text, again)) in rendered.iter().zip(anew.iter().map(render)).enumerate() {
             ensure!(

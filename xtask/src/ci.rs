@@ -19,6 +19,7 @@ use crate::progress::{self, seconds};
 use crate::setup::{self, Needs};
 use crate::stop::Stopped;
 use crate::tally::Tally;
+use crate::test_programs::SMALLEST;
 use crate::{fuzz, test, tidy, windows};
 
 /// How long each fuzz target runs, in seconds.
@@ -103,6 +104,9 @@ fn steps(full: bool) -> Vec<Step> {
         // for their programs meanwhile.
         step("Windows", windows::check),
         step("clippy, host", |_| done(&mut clippy_host())),
+        step("clippy, no backend", |_| {
+            done(&mut clippy_without_backends())
+        }),
         step("clippy, BPF target", |_| done(&mut clippy_bpf()?)),
         step("documentation builds", |_| done(&mut documentation())),
         step("fuzz targets", |_| fuzz::build().map(|_| true)),
@@ -135,6 +139,17 @@ fn formatting() -> Command {
 fn clippy_host() -> Command {
     let mut command = cargo("clippy", Object::Embedded);
     command.args(["--all-targets", "--", "-D", "warnings"]);
+    command
+}
+
+/// An agent without a backend has everything that one without some has to do without.
+fn clippy_without_backends() -> Command {
+    let mut command = cargo("clippy", Object::Embedded);
+    // With the smallest test, so that what it stands on is checked as for all packages.
+    command
+        .args(["--package", "proxy-agent", "--package", "proxy-api"])
+        .args(["--no-default-features", "--bin", "proxy-agent"])
+        .args(["--test", SMALLEST, "--", "-D", "warnings"]);
     command
 }
 

@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use xtask::paths;
 
+mod backends;
 mod links;
 mod locked;
 mod manifests;
@@ -62,6 +63,7 @@ pub(crate) fn check() -> Result<bool> {
     }
     let home = std::env::var("HOME").unwrap_or_default();
     let installed = programs::installed();
+    let backends = backends::names(&paths);
     for path in &paths {
         // A link, or a file removed but not yet committed.
         let full = root.join(path);
@@ -76,6 +78,7 @@ pub(crate) fn check() -> Result<bool> {
         let mut said = places::check(&file);
         said.extend(sources::check(&file));
         said.extend(sources::references(&file));
+        said.extend(backends::check(&file, &backends));
         said.extend(sources::machine_paths(
             &file,
             &root.to_string_lossy(),

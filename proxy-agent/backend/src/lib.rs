@@ -1,12 +1,20 @@
-//! What the agent knows of a backend while it is not open: what it needs of a host, and why it could
-//! not be opened; and what backends share. Knows no backend, and no agent.
+//! What the agent knows of a backend, open or not ([`Descriptor`]), and what backends share. Knows no
+//! backend by name, and no agent.
 
+mod conntrack_observer;
+mod descriptor;
 mod duration;
+mod flag;
+mod keeper;
 mod open;
 mod requirement;
 mod retry;
 
+pub use conntrack_observer::ConntrackObserver;
+pub use descriptor::{Descriptor, Host, Page, Probe, Settings, Surroundings};
 pub use duration::milliseconds;
+pub use flag::{Flag, Given, Takes};
+pub use keeper::{Keeper, KeeperError};
 pub use open::OpenError;
 pub use requirement::Requirement;
 pub use retry::Retry;

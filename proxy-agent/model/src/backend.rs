@@ -26,9 +26,9 @@ pub trait Backend: Send {
     /// The name that `--backend` takes.
     fn name(&self) -> &'static str;
 
-    /// What it cannot do, whatever the host. Service ports that need some of it are programmed as
-    /// far as possible.
-    fn lacks(&self) -> &'static [Capability];
+    /// What it cannot do on this host, as far as it knows now: asked again after each sync and repair.
+    /// Service ports that need some of it are programmed as far as possible.
+    fn lacks(&self) -> &[Capability];
 
     /// Makes the dataplane equal to `state`.
     ///

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn facts(synced: bool) -> AgentFacts {
     AgentFacts {
         synced,
-        ..AgentFacts::in_order(choice::lacking(&[]))
+        ..AgentFacts::in_order(choice::fixtures::lacking(&[]))
     }
 }
 

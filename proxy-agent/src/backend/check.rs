@@ -3,13 +3,12 @@
 
 mod text;
 
-use proxy_backend::Requirement;
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables as nftables;
+use proxy_backend::{Host, Probe, Requirement, Settings};
 use proxy_model::Capability;
 use serde::Serialize;
 
-use super::choice::{self, BackendKind, NOT_PART, NOT_YET};
+use super::{choice, kind::BackendKind};
+use crate::backends::ABSENT;
 
 /// What `check` found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -46,60 +45,65 @@ impl Candidate {
     }
 }
 
-fn probe(kind: BackendKind, options: &ebpf::Options) -> Vec<Requirement> {
-    match kind {
-        BackendKind::Ebpf => ebpf::probe(options),
-        BackendKind::Nftables => nftables::probe(),
+/// What `kind` needs of this host, and what it cannot do here. Changes nothing.
+fn probe(kind: BackendKind, settings: &Settings) -> Probe {
+    let here = |host: &dyn Host| host.probe(settings);
+    kind.host().map_or_else(elsewhere, here)
+}
+
+/// Of a backend that programs another system than this one.
+fn elsewhere() -> Probe {
+    Probe {
+        requirements: vec![Requirement {
+            name: "another system",
+            required: true,
+            met: false,
+            found: std::env::consts::OS.to_owned(),
+            reason: "it programs the kernel of another system than this one",
+            remedy: None,
+        }],
+        lacks: Vec::new(),
     }
 }
 
 /// Why the backend cannot be used on this host; `None` if it can. Changes nothing.
-pub fn why_not(kind: BackendKind, options: &ebpf::Options) -> Option<String> {
-    lacking(&probe(kind, options))
-}
-
-fn lacking(requirements: &[Requirement]) -> Option<String> {
-    let missing = requirements.iter().filter(|one| one.required && !one.met);
-    let missing: Vec<&str> = missing.map(|one| one.name).collect();
-    (!missing.is_empty()).then(|| format!("this host lacks: {}", missing.join(", ")))
+pub fn why_not(kind: BackendKind, settings: &Settings) -> Option<String> {
+    probe(kind, settings).why_not()
 }
 
 /// What a backend cannot do, with what does not work without it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Lacks(#[serde(serialize_with = "choice::capabilities")] pub &'static [Capability]);
+pub struct Lacks(#[serde(serialize_with = "choice::capabilities")] pub Vec<Capability>);
 
 impl Check {
-    /// Looks at this host. Changes nothing, and disturbs no agent that runs.
-    pub fn run(options: &ebpf::Options) -> Self {
-        Self::of(
-            BackendKind::ALL
-                .map(|kind| (kind, probe(kind, options)))
-                .into(),
-        )
+    /// Looks at this host for each of `all`. Changes nothing, and disturbs no agent that runs.
+    pub fn run(all: &[BackendKind], settings: &Settings) -> Self {
+        let each = all.iter().copied();
+        Self::of(each.map(|kind| (kind, probe(kind, settings))).collect())
     }
 
-    fn of(probed: Vec<(BackendKind, Vec<Requirement>)>) -> Self {
+    fn of(probed: Vec<(BackendKind, Probe)>) -> Self {
         let mut backends: Vec<Candidate> = Vec::new();
-        for (kind, requirements) in probed {
-            let why_not = lacking(&requirements);
+        for (kind, probe) in probed {
+            let why_not = probe.why_not();
             let chosen = why_not.is_none() && !backends.iter().any(|one| one.chosen);
             backends.push(Candidate {
-                name: kind.as_str(),
+                name: kind.name(),
                 chosen,
                 why_not,
-                lacks: Some(Lacks(kind.lacks())),
-                requirements,
+                lacks: Some(Lacks(probe.lacks)),
+                requirements: probe.requirements,
             });
         }
         let chosen = backends.iter().find(|one| one.chosen);
         let usable = chosen.is_some();
         let requirements = chosen.or(backends.first());
         let requirements = requirements.map(|one| one.requirements.clone());
-        backends.extend(NOT_YET.map(|name| Candidate {
-            name,
+        backends.extend(ABSENT.iter().map(|absent| Candidate {
+            name: absent.name,
             chosen: false,
-            why_not: Some(NOT_PART.to_owned()),
+            why_not: Some(absent.why.to_owned()),
             lacks: None,
             requirements: Vec::new(),
         }));
@@ -131,7 +135,10 @@ impl Check {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::toy::{BROKEN, LACKS, TOY},
+        *,
+    };
 
     fn requirement(name: &'static str, required: bool, met: bool) -> Requirement {
         Requirement {
@@ -144,18 +151,23 @@ mod tests {
         }
     }
 
+    fn probe(requirements: Vec<Requirement>) -> Probe {
+        Probe {
+            requirements,
+            lacks: LACKS.to_vec(),
+        }
+    }
+
     #[test]
     fn what_is_only_worth_knowing_makes_no_host_unusable() {
-        let check = Check::of(vec![(
-            BackendKind::Ebpf,
-            vec![
-                requirement("kernel", true, true),
-                requirement("BTF", false, false),
-            ],
-        )]);
+        let requirements = vec![
+            requirement("kernel", true, true),
+            requirement("BTF", false, false),
+        ];
+        let check = Check::of(vec![(TOY, probe(requirements))]);
         assert!(check.is_usable());
         let chosen = check.backends.iter().filter(|one| one.chosen);
-        assert_eq!(chosen.map(|one| one.name).collect::<Vec<_>>(), ["ebpf"]);
+        assert_eq!(chosen.map(|one| one.name).collect::<Vec<_>>(), ["toy"]);
         assert!(
             check
                 .backends
@@ -167,48 +179,53 @@ mod tests {
     #[test]
     fn the_first_that_can_be_used_is_chosen() {
         let one = |met| vec![requirement("kernel", true, met)];
-        let both = [
-            (BackendKind::Ebpf, one(false)),
-            (BackendKind::Nftables, one(true)),
-        ];
-        let check = Check::of(both.into());
+        let both = |first| vec![(BROKEN, probe(one(first))), (TOY, probe(one(true)))];
+        let check = Check::of(both(false));
         assert!(check.is_usable());
         assert_eq!(check.requirements, one(true));
         let text = check.to_text();
-        assert!(
-            text.contains("The backend nftables would be used"),
-            "{text}"
-        );
-        let both = [
-            (BackendKind::Ebpf, one(true)),
-            (BackendKind::Nftables, one(true)),
-        ];
-        let text = Check::of(both.into()).to_text();
-        let expected = "The backend ebpf would be used, until a Service needs what it lacks: then \
-                        nftables.";
+        assert!(text.contains("The backend toy would be used"), "{text}");
+        let text = Check::of(both(true)).to_text();
+        let expected = "The backend broken would be used, until a Service needs what it lacks: \
+                        then toy.";
         assert!(text.contains(expected), "{text}");
     }
 
     #[test]
+    fn every_backend_of_the_list_is_looked_at() {
+        let check = Check::run(&[BROKEN, TOY], &Settings::default());
+        let found = check.backends.iter().map(|one| (one.name, one.chosen));
+        let expected = [("broken", false), ("toy", true)];
+        assert_eq!(found.take(2).collect::<Vec<_>>(), expected);
+        let why_not = check.backends[0].why_not.as_deref();
+        assert_eq!(why_not, Some("this host lacks: floor"));
+        assert_eq!(check.backends[1].requirements[0].found, "wood");
+    }
+
+    #[test]
     fn what_is_missing_is_said_with_its_reason_and_what_to_do() {
-        let ebpf = vec![
+        let broken = vec![
             requirement("kernel", true, false),
             requirement("bpffs", true, true),
             requirement("BTF", false, false),
         ];
-        let nftables = vec![requirement("rules", true, false)];
-        let both = [(BackendKind::Ebpf, ebpf), (BackendKind::Nftables, nftables)];
-        let check = Check::of(both.into());
+        let toy = vec![requirement("rules", true, false)];
+        let check = Check::of(vec![(BROKEN, probe(broken)), (TOY, probe(toy))]);
         assert!(!check.is_usable());
-        let lacks = |all: &[Capability], width| {
-            let line = |one: &Capability| format!("  {one:width$}  {}\n", one.without());
-            all.iter().map(line).collect::<String>()
+        let absent = ABSENT.iter();
+        let absent = absent.map(|absent| format!("  {:8}  {}", absent.name, absent.why));
+        let absent = absent.collect::<Vec<_>>().join("\n");
+        let lacks = |name| {
+            let line = |one: &Capability| format!("  {one:8}  {}", one.without());
+            let lines: Vec<_> = LACKS.iter().map(line).collect();
+            format!(
+                "\nWhat the backend {name} cannot do yet on any host, and what does not work \
+                 without it:\n{}\n",
+                lines.join("\n")
+            )
         };
-        let of_nftables = "
-What the backend nftables cannot do yet on any host, and what does not work without it:
-";
         let expected = "\
-The backend ebpf needs:
+The backend broken needs:
 
 NO    kernel  5.4.0
       why: older ones lack hooks
@@ -219,32 +236,28 @@ note  BTF     5.4.0
       why: older ones lack hooks
       do:  use a newer one
 
-The backend nftables needs:
+The backend toy needs:
 
 NO    rules  5.4.0
       why: older ones lack hooks
       do:  use a newer one
 
 No backend can be used.
-  ebpf      this host lacks: kernel
-  nftables  this host lacks: rules
-  iptables  not part of this version
-  ipvs      not part of this version
-  windows   not part of this version
-
-What the backend ebpf cannot do yet on any host, and what does not work without it:
+  broken    this host lacks: kernel
+  toy       this host lacks: rules
 "
         .to_owned()
-            + &lacks(ebpf::LACKS, 16)
-            + of_nftables
-            + &lacks(nftables::LACKS, 0);
+            + &absent
+            + "\n"
+            + &lacks("broken")
+            + &lacks("toy");
         assert_eq!(check.to_text(), expected);
         let json: serde_json::Value = serde_json::from_str(&check.to_json()).unwrap();
         assert_eq!(json["usable"], false);
         assert_eq!(json["requirements"][0]["remedy"], "use a newer one");
         assert_eq!(json["backends"][0]["whyNot"], "this host lacks: kernel");
         let lacks = json["backends"][0]["lacks"].as_array().unwrap();
-        assert_eq!(lacks.len(), ebpf::LACKS.len());
+        assert_eq!(lacks.len(), LACKS.len());
         assert_eq!(json["backends"][1]["requirements"][0]["name"], "rules");
         assert_eq!(json["backends"][2]["lacks"], serde_json::Value::Null);
     }

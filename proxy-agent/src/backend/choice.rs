@@ -1,46 +1,13 @@
 //! Which backend serves, and why. Pure: what the host supports was found out before.
 
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables as nftables;
+#[cfg(test)]
+pub(crate) mod fixtures;
+
 use proxy_model::Capability;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use thiserror::Error;
 
-/// A backend that this version has, in the order in which mode auto prefers them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum BackendKind {
-    /// eBPF programs on socket hooks.
-    Ebpf,
-    /// Rules of nftables.
-    Nftables,
-}
-
-impl BackendKind {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Ebpf, Self::Nftables];
-
-    /// Its name, in output and on the command line.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ebpf => "ebpf",
-            Self::Nftables => "nftables",
-        }
-    }
-
-    /// What it cannot do, whatever the host.
-    pub const fn lacks(self) -> &'static [Capability] {
-        match self {
-            Self::Ebpf => ebpf::LACKS,
-            Self::Nftables => nftables::LACKS,
-        }
-    }
-}
-
-/// Backends that are planned: said, so that nobody looks for what is not there.
-pub const NOT_YET: [&str; 3] = ["iptables", "ipvs", "windows"];
-
-/// Why those are not used.
-pub const NOT_PART: &str = "not part of this version";
+use super::kind::BackendKind;
 
 /// What `mode` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,9 +25,9 @@ pub enum Mode {
 
 impl Mode {
     /// As `mode` is written; `auto` if nothing was.
-    pub const fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::Only(kind) => kind.as_str(),
+            Self::Only(kind) => kind.name(),
             Self::Unset | Self::Auto => "auto",
             Self::Other(name) => name,
         }
@@ -129,7 +96,7 @@ pub struct Choice {
     pub cause: Cause,
     /// What it cannot do.
     #[serde(serialize_with = "capabilities")]
-    pub lacks: &'static [Capability],
+    pub lacks: Vec<Capability>,
     /// The others, where they were looked at and cannot be used.
     pub refused: Vec<Refused>,
 }
@@ -144,10 +111,10 @@ impl Choice {
     ) -> Self {
         Self {
             mode: mode.as_str(),
-            backend: kind.as_str(),
+            backend: kind.name(),
             reason,
             cause,
-            lacks: kind.lacks(),
+            lacks: kind.lacks().to_vec(),
             refused,
         }
     }
@@ -170,7 +137,7 @@ pub fn choose(
     mut probe: impl FnMut(BackendKind) -> Option<String>,
 ) -> Result<(Choice, Vec<BackendKind>), NoBackend> {
     if let Some(kind) = mode.only() {
-        let reason = format!("mode {kind} names it", kind = kind.as_str());
+        let reason = format!("mode {kind} names it", kind = kind.name());
         let choice = Choice::of(mode, kind, (Cause::Named, reason), Vec::new());
         return Ok((choice, vec![kind]));
     }
@@ -179,7 +146,7 @@ pub fn choose(
         match probe(kind) {
             None => usable.push(kind),
             Some(reason) => refused.push(Refused {
-                backend: kind.as_str(),
+                backend: kind.name(),
                 reason,
             }),
         }
@@ -201,7 +168,7 @@ pub fn choose(
 
 /// What a backend cannot do, for programs.
 pub(crate) fn capabilities<S: Serializer>(
-    lacks: &&'static [Capability],
+    lacks: &[Capability],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(lacks.iter().map(|&capability| Lack(capability)))
@@ -219,76 +186,37 @@ impl Serialize for Lack {
     }
 }
 
-/// eBPF by its mode, as if it lacked `lacks`.
-#[cfg(test)]
-pub(crate) fn lacking(lacks: &'static [Capability]) -> Choice {
-    let kind = BackendKind::Ebpf;
-    Choice {
-        lacks,
-        ..Choice::of(
-            Mode::Only(kind),
-            kind,
-            (Cause::Named, "mode ebpf names it".to_owned()),
-            vec![],
-        )
-    }
-}
-
-/// The same by mode auto, which refused another one.
-#[cfg(test)]
-pub(crate) fn lacking_alone(lacks: &'static [Capability], refusal: &str) -> Choice {
-    Choice {
-        mode: "auto",
-        reason: "the only one".to_owned(),
-        cause: Cause::First,
-        refused: vec![Refused {
-            backend: "nftables",
-            reason: refusal.to_owned(),
-        }],
-        ..lacking(lacks)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use BackendKind::{Ebpf, Nftables};
+    use super::{
+        super::toy::{BROKEN, TOY},
+        *,
+    };
 
-    use super::*;
+    const BOTH: [BackendKind; 2] = [TOY, BROKEN];
 
     #[test]
     fn a_mode_that_names_a_backend_looks_at_no_host() {
-        for kind in BackendKind::ALL {
+        for kind in BOTH {
             let mode = Mode::Only(kind);
-            let (choice, usable) = choose(mode, &BackendKind::ALL, |_| {
-                panic!("{kind:?} needs no probe")
-            })
-            .unwrap();
-            assert_eq!(
-                (choice.mode, choice.backend),
-                (kind.as_str(), kind.as_str())
-            );
-            assert!(choice.reason.contains(kind.as_str()), "{}", choice.reason);
+            let (choice, usable) =
+                choose(mode, &BOTH, |_| panic!("{kind:?} needs no probe")).unwrap();
+            assert_eq!((choice.mode, choice.backend), (kind.name(), kind.name()));
+            assert!(choice.reason.contains(kind.name()), "{}", choice.reason);
             assert_eq!((choice.refused, usable), (vec![], vec![kind]));
         }
     }
 
     #[test]
     fn the_first_in_order_that_this_host_supports() {
-        let probe = |kind| (kind == Ebpf).then(|| "this host lacks: BPF".to_owned());
+        let probe = |kind| (kind == TOY).then(|| "this host lacks: bricks".to_owned());
         for (order, none, expected) in [
-            ([Ebpf, Nftables], true, "ebpf"),
-            ([Nftables, Ebpf], true, "nftables"),
-            ([Ebpf, Nftables], false, "nftables"),
+            ([TOY, BROKEN], true, "toy"),
+            ([BROKEN, TOY], true, "broken"),
+            ([TOY, BROKEN], false, "broken"),
         ] {
-            let (choice, usable) =
-                choose(
-                    Mode::Auto,
-                    &order,
-                    |kind| {
-                        if none { None } else { probe(kind) }
-                    },
-                )
-                .unwrap();
+            let probe = |kind| if none { None } else { probe(kind) };
+            let (choice, usable) = choose(Mode::Auto, &order, probe).unwrap();
             assert_eq!(choice.backend, expected);
             assert_eq!(usable.len(), if none { 2 } else { 1 });
         }
@@ -296,26 +224,27 @@ mod tests {
 
     #[test]
     fn what_this_host_cannot_is_refused_with_its_reason() {
-        let probe = |kind| (kind == Ebpf).then(|| "this host lacks: BPF".to_owned());
-        let (choice, _) = choose(Mode::Unset, &BackendKind::ALL, probe).unwrap();
+        let probe = |kind| (kind == BROKEN).then(|| "this host lacks: a floor".to_owned());
+        let (choice, _) = choose(Mode::Unset, &[BROKEN, TOY], probe).unwrap();
         let json = serde_json::to_value(&choice).unwrap();
+        let lack = |capability: Capability| {
+            serde_json::json!({
+                "capability": capability.as_str(),
+                "without": capability.without(),
+            })
+        };
         let expected = serde_json::json!({
-            "mode": "auto", "backend": "nftables",
+            "mode": "auto", "backend": "toy",
             "reason": "no mode is set, so as in mode auto: the first that this host supports; \
                        what Services need decides",
-            "lacks": [{
-                "capability": "loopback-node-ports",
-                "without": Capability::LoopbackNodePorts.without(),
-            }],
+            "lacks": [lack(Capability::Sctp), lack(Capability::Affinity)],
             // Not what this version has for no host: that is no news at any start.
-            "refused": [{"backend": "ebpf", "reason": "this host lacks: BPF"}],
+            "refused": [{"backend": "broken", "reason": "this host lacks: a floor"}],
         });
         assert_eq!(json, expected);
-        let error = choose(Mode::Auto, &BackendKind::ALL, |_| {
-            Some("too old".to_owned())
-        });
+        let error = choose(Mode::Auto, &BOTH, |_| Some("too old".to_owned()));
         let error = error.unwrap_err().to_string();
-        for part in ["ebpf: too old", "nftables: too old", "check"] {
+        for part in ["toy: too old", "broken: too old", "check"] {
             assert!(error.contains(part), "{error}");
         }
     }

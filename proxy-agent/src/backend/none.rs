@@ -24,7 +24,7 @@ pub fn choice() -> Choice {
         backend: NAME,
         reason: "a brain programs nothing itself: backends elsewhere do".to_owned(),
         cause: Cause::Nothing,
-        lacks: &[],
+        lacks: Vec::new(),
         refused: Vec::new(),
     }
 }

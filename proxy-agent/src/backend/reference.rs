@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use proxy_model::Capability;
 
-use super::choice::{BackendKind, NOT_PART, NOT_YET};
+use super::kind::BackendKind;
+use crate::backends::ABSENT;
 
-/// Every backend, and what each can do.
-pub fn backends() -> String {
+/// Every backend of `all`, and what each can do.
+pub fn backends(all: &[BackendKind]) -> String {
     let mut page = String::from(
         "# Backends\n\n\
          <!-- Generated from the code by `cargo xtask docs`; do not edit. -->\n\n\
@@ -20,24 +21,19 @@ pub fn backends() -> String {
          it would program.\n\n",
     );
     heads(&mut page, &["backend", "what it programs"]);
-    for kind in BackendKind::ALL {
-        row(
-            &mut page,
-            &[&format!("`{}`", kind.as_str()), programs(kind)],
-        );
+    for kind in all {
+        row(&mut page, &[&format!("`{}`", kind.name()), kind.programs()]);
     }
-    for name in NOT_YET {
-        row(&mut page, &[&format!("`{name}`"), NOT_PART]);
+    for absent in ABSENT {
+        row(&mut page, &[&format!("`{}`", absent.name), absent.why]);
     }
     page.push_str(
         "\n## What they can do\n\nWhere a backend lacks something, the rest of a Service is served \
          all the same, as the last column says. What decides nothing is told, and is no reason to \
          use another backend: none has it that does the rest.\n\n",
     );
-    let names: Vec<String> = BackendKind::ALL
-        .iter()
-        .map(|kind| format!("`{}`", kind.as_str()))
-        .collect();
+    let names = all.iter().map(|kind| format!("`{}`", kind.name()));
+    let names: Vec<String> = names.collect();
     let names = names.iter().map(String::as_str);
     let columns: Vec<&str> = std::iter::once("capability")
         .chain(names)
@@ -55,26 +51,12 @@ pub fn backends() -> String {
         let decides = if capability.decides() { "yes" } else { "no" };
         let name = format!("`{capability}`");
         let cells: Vec<&str> = std::iter::once(name.as_str())
-            .chain(BackendKind::ALL.iter().map(has))
+            .chain(all.iter().map(has))
             .chain([decides, capability.without()])
             .collect();
         row(&mut page, &cells);
     }
     page
-}
-
-/// What `kind` programs, in a line.
-const fn programs(kind: BackendKind) -> &'static str {
-    match kind {
-        BackendKind::Ebpf => {
-            "programs on the socket hooks of a cgroup: they decide when a process dials, and no \
-             packet costs anything"
-        }
-        BackendKind::Nftables => {
-            "a table `culvert` in each family, with connection tracking: it meets whatever passes \
-             through the node"
-        }
-    }
 }
 
 fn heads(page: &mut String, columns: &[&str]) {
@@ -84,4 +66,21 @@ fn heads(page: &mut String, columns: &[&str]) {
 
 fn row(page: &mut String, cells: &[&str]) {
     writeln!(page, "| {} |", cells.join(" | ")).expect("writing to a string cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::toy::TOY, *};
+
+    #[test]
+    fn a_backend_of_the_list_is_on_the_page_with_what_it_can_do() {
+        let page = backends(&[TOY]);
+        for line in [
+            "| `toy` | wooden bricks: they meet what falls on them |",
+            "| capability | `toy` | decides | without it |",
+            "| `sctp` | no | yes | SCTP ports are not served |",
+        ] {
+            assert!(page.lines().any(|one| one == line), "{page}");
+        }
+    }
 }

@@ -6,8 +6,8 @@ use super::{
     ConfigError, absolute_pin_dir,
     cli::{AskArgs, CheckArgs, ModelArgs, NodeArgs, PinArgs},
 };
-use crate::admin;
-use proxy_backend_ebpf as ebpf;
+use crate::{admin, backends};
+use proxy_backend::Settings;
 
 /// The socket of the agent that is meant. It has a configuration of its own: flags that would
 /// decide something with manifests are mistakes.
@@ -41,16 +41,19 @@ pub fn wanted_node(args: &NodeArgs) -> Option<String> {
 }
 
 /// What `check` looks at: what `run` would use.
-pub fn check(args: &CheckArgs) -> Result<ebpf::Options, ConfigError> {
+pub fn check(args: &CheckArgs) -> Result<Settings, ConfigError> {
     let mut mistakes = Vec::new();
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
+    let given = args.backends.given.clone();
+    for kind in backends::ALL {
+        kind.check(&given, &mut mistakes);
+    }
     if !mistakes.is_empty() {
         return Err(ConfigError { mistakes });
     }
-    Ok(ebpf::Options {
+    Ok(Settings {
         pin_dir,
-        cgroup_path: args.cgroup_path.clone(),
-        map_sizes: std::collections::BTreeMap::new(),
-        kernel_log: false,
+        given,
+        ..Settings::default()
     })
 }

@@ -1,6 +1,7 @@
 //! What can be typed. `docs/reference/cli.md` is generated from it.
 
 mod agent;
+pub(crate) mod backends;
 mod kube_proxy;
 mod node_api;
 pub mod others;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     agent::{AgentArgs, BrainArgs, LogArgs, LogFormat, SinkArgs},
+    backends::{BackendArgs, ProbeArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
     node_api::{ListenArgs, TargetArgs},
     others::OtherArgs,
@@ -49,7 +51,7 @@ Exit codes:
   1  failed while running
   2  bad usage or bad input: a flag, a file, or a manifest at start
   3  not here: no rights, no BPF, no cgroup v2, no BPF file system; mode auto: no backend can be used
-  4  another agent holds the pin directory or the lock of nftables, or answers on the admin socket";
+  4  another agent holds the pin directory, programs the packet rules, or answers on the admin socket";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -109,9 +111,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
 
-    /// Backends in the order of preference, separated by commas; those that are not named are not
-    /// used. Not with a mode that names one [default: ebpf,nftables]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    /// Backends in the order of preference.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help = backends::order_help())]
     pub backend_order: Vec<String>,
 
     /// Remove what kube-proxy left in the kernel, of any of its modes, once the rules of this agent
@@ -119,19 +120,9 @@ pub struct RunArgs {
     #[arg(long)]
     pub take_over: bool,
 
-    /// Serve only sockets of processes in this cgroup [default: the root of cgroup v2]
-    #[arg(long, value_name = "DIR")]
-    pub cgroup_path: Option<PathBuf>,
-
-    /// Entries that a map can hold; may be repeated; see docs/reference/maps.md
-    #[arg(long = "map-size", value_name = "NAME=ENTRIES")]
-    pub map_sizes: Vec<String>,
-
-    /// Log a line, with --log-level debug, for every call that the programs of the eBPF backend lead
-    /// to an endpoint or refuse, none for those that they leave alone; costs time on every connect.
-    /// What comes faster than it is read is lost, and not counted
-    #[arg(long)]
-    pub kernel_log: bool,
+    /// What backends take.
+    #[command(flatten)]
+    pub backends: BackendArgs,
 }
 
 /// Which running agent to ask.
@@ -227,9 +218,9 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub pins: PinArgs,
 
-    /// The cgroup that would be served [default: the root of cgroup v2]
-    #[arg(long, value_name = "DIR")]
-    pub cgroup_path: Option<PathBuf>,
+    /// What backends take.
+    #[command(flatten)]
+    pub backends: ProbeArgs,
 
     /// Form of the output; the JSON is described in docs/check-json.md
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
@@ -244,17 +235,8 @@ pub struct RenderArgs {
     pub model: ModelArgs,
 
     /// The backend
-    #[arg(long, value_enum, value_name = "NAME")]
-    pub backend: BackendName,
-}
-
-/// A backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum BackendName {
-    /// eBPF programs on cgroup socket hooks.
-    Ebpf,
-    /// Rules of nftables.
-    Nftables,
+    #[arg(long, value_name = "NAME", value_parser = backends::names())]
+    pub backend: String,
 }
 
 impl From<Arrival> for proxy_model::oracle::Path {

@@ -1,4 +1,4 @@
-//! The reference pages `docs/reference/cli.md`, `config.md` and `maps.md`, made from the same
+//! The reference pages `docs/reference/cli.md` and `config.md`, made from the same
 //! definitions that the program uses.
 
 mod kube_proxy;
@@ -6,10 +6,6 @@ mod kube_proxy;
 use std::fmt::Write as _;
 
 use clap::{Arg, CommandFactory};
-use proxy_common::{
-    FLOWS_ABI, SERVICES_ABI,
-    names::{MAPS, MapGroup, MapShape, PARKED, SOCKET_PROGRAMS},
-};
 
 pub use self::kube_proxy::config;
 use super::cli::{Cli, EXIT_CODES};
@@ -93,67 +89,6 @@ fn row(flag: &Arg) -> String {
     };
     let meaning = flag.get_help().map(ToString::to_string).unwrap_or_default();
     format!("| {}{value} | {default} | {meaning} |", names.join(", "))
-}
-
-/// Every map and program of the eBPF backend.
-pub fn maps() -> String {
-    let mut page = format!(
-        "# Maps and programs of the eBPF backend\n\n{GENERATED}\n\nPinned under `--pin-dir`: maps \
-         of the first group in `services-v{SERVICES_ABI}/`, of the second in `flows-v{FLOWS_ABI}/`, \
-         links in `links/`.\nPorts are in host byte order, addresses are 16 bytes with IPv4 mapped \
-         into IPv6.\nThe layout of every key and value is in `proxy-common`.\n`bpftool map dump \
-         pinned` names the fields; it shows addresses as bytes. With addresses in words, \
-         `proxy-agent state` tells what the maps should hold, `proxy-agent state --kernel` where \
-         they do not, and `proxy-agent render --backend ebpf` every entry.\n"
-    );
-    let groups = [
-        (
-            "Service maps, rebuilt from the desired state at any time",
-            MapGroup::Services,
-        ),
-        ("Flow maps, what sockets remember", MapGroup::Flows),
-    ];
-    for (title, group) in groups {
-        line(&mut page, &format!("\n## {title}\n"));
-        line(
-            &mut page,
-            "| map | kind | key | value | entries | `--map-size` | holds |",
-        );
-        line(&mut page, "| --- | --- | --- | --- | --- | --- | --- |");
-        for shape in MAPS.iter().filter(|shape| shape.group == group) {
-            line(&mut page, &map_row(shape));
-        }
-    }
-    line(&mut page, "\n## Programs, in the order they are attached\n");
-    for name in SOCKET_PROGRAMS {
-        line(&mut page, &format!("- `{name}`"));
-    }
-    page
-}
-
-fn map_row(shape: &MapShape) -> String {
-    // Numbers of `enum bpf_map_type`, linux/bpf.h.
-    let kind = match shape.kind {
-        1 => "hash",
-        2 => "array",
-        6 => "per-CPU array",
-        9 => "LRU hash",
-        24 => "socket storage",
-        _ => "other",
-    };
-    let entries = match shape.entries {
-        0 => "one a socket".to_owned(),
-        entries if shape.gives_way() => format!("{entries}, and {PARKED} a CPU"),
-        entries => entries.to_string(),
-    };
-    format!(
-        "| `{}` | {kind} | {} B | {} B | {entries} | {} | {} |",
-        shape.name,
-        shape.key_size,
-        shape.value_size,
-        if shape.sizable { "yes" } else { "no" },
-        shape.about
-    )
 }
 
 fn line(page: &mut String, text: &str) {

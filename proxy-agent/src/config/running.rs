@@ -6,11 +6,9 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables as nftables;
-use proxy_common::names::MAPS;
+use proxy_backend::Settings as BackendSettings;
 use proxy_model::NodePortSelection;
 use serde_json::Value;
 
@@ -26,8 +24,8 @@ use super::{
 };
 use crate::{
     admin,
-    backend::choice::{BackendKind, Mode},
-    serving,
+    backend::{choice::Mode, kind::BackendKind},
+    backends, serving,
     sinks::file::Output,
 };
 
@@ -69,10 +67,8 @@ pub struct Run {
     pub order: Vec<BackendKind>,
     /// Whether what kube-proxy left is removed.
     pub take_over: bool,
-    /// The dataplane.
-    pub ebpf: ebpf::Options,
-    /// The same of the nftables backend.
-    pub nftables: nftables::Options,
+    /// What backends are told.
+    pub backends: BackendSettings,
 }
 
 /// Checks the arguments of `run`, and reads the configuration file.
@@ -92,25 +88,32 @@ fn in_pod() -> bool {
 
 fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let mut mistakes = Vec::new();
-    let (settings, prepared) = prepare(&args.agent, "ebpf", in_pod, &mut mistakes);
+    let first = args.backend_order.first();
+    let first = first.and_then(|name| BackendKind::named(name, backends::ALL));
+    let first = first.or(backends::ALL.first().copied());
+    let name = |settings: &Settings| {
+        let kind = settings.mode.only().or(first);
+        kind.map_or("node", |kind| kind.name())
+    };
+    let (settings, prepared) = prepare(&args.agent, name, in_pod, &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
-    let map_sizes = map_sizes(&args.map_sizes, &mut mistakes);
+    for kind in backends::ALL {
+        kind.check(&args.backends.given, &mut mistakes);
+    }
     let admin_socket = args.admin_socket.clone();
     let admin_socket = admin_socket.unwrap_or_else(|| admin::socket_path(&pin_dir));
     let order = order(&args.backend_order, settings.mode, &mut mistakes);
     let mode = settings.mode;
-    let mark = settings.masquerade_mark;
+    let masquerade_mark = settings.masquerade_mark;
     Ok(Run {
-        nftables: nftables::Options { mark },
         order,
         take_over: args.take_over,
         agent: prepared.agent(&settings, admin_socket, mistakes)?,
         mode,
-        ebpf: ebpf::Options {
+        backends: BackendSettings {
             pin_dir,
-            cgroup_path: args.cgroup_path.clone(),
-            map_sizes,
-            kernel_log: args.kernel_log,
+            masquerade_mark,
+            given: args.backends.given.clone(),
         },
     })
 }
@@ -121,7 +124,7 @@ const NO_SINK: &str = "no sink was given, so that nobody would hear of the state
 
 fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     let mut mistakes = Vec::new();
-    let (mut settings, prepared) = prepare(&args.agent, "brain", in_pod, &mut mistakes);
+    let (mut settings, prepared) = prepare(&args.agent, |_| "brain", in_pod, &mut mistakes);
     if prepared.output.is_none() && args.agent.sinks.api.listen.is_empty() {
         mistakes.push(NO_SINK.to_owned());
     }
@@ -143,10 +146,10 @@ struct Prepared {
     warnings: Vec<String>,
 }
 
-/// `name` is how the agent calls itself before a brain.
+/// `name` is how the agent calls itself before a brain, unless the user says otherwise.
 fn prepare(
     args: &AgentArgs,
-    name: &str,
+    name: impl FnOnce(&Settings) -> &'static str,
     in_pod: bool,
     mistakes: &mut Vec<String>,
 ) -> (Settings, Prepared) {
@@ -156,7 +159,7 @@ fn prepare(
     let node = node_name(&args.model.node, settings.node_name.clone(), mistakes);
     let named = args.model.node.node_name.is_some() || settings.node_name.is_some();
     let wanted = named.then(|| Arc::clone(&node));
-    let brain = node_api::brain(&args.target, name, wanted, mistakes);
+    let brain = node_api::brain(&args.target, name(&settings), wanted, mistakes);
     let kubeconfig = settings.kubeconfig.clone();
     let prepared = Prepared {
         warnings: node_api::idle(args, &settings)
@@ -204,6 +207,7 @@ impl Prepared {
                 metrics: settings.metrics,
                 hard_fail: settings.hard_fail,
                 configuration,
+                backends: backends::ALL.iter().map(|kind| kind.name()).collect(),
             },
             oom_score_adj: settings.oom_score_adj,
             notes,
@@ -238,8 +242,8 @@ fn notes(settings: &Settings) -> Vec<String> {
     let unset = settings.effective["nodePortAddresses"]
         .as_array()
         .is_none_or(Vec::is_empty);
-    let primary = "nodePortAddresses: is unset, and mode is nftables: NodePorts answer on the Node \
-                   object's first address of each family only, as with kube-proxy; \
+    let primary = "nodePortAddresses: is unset, which in this mode of kube-proxy means the Node object's \
+                   first address of each family only; \
                    --nodeport-addresses=0.0.0.0/0,::/0 has them answer on every address";
     let everywhere = "nodePortAddresses: is unset: NodePorts answer on every address of this node; \
                       --nodeport-addresses=primary leaves only the node's own";
@@ -252,68 +256,29 @@ fn notes(settings: &Settings) -> Vec<String> {
 
 /// All backends, unless the user names some.
 fn order(typed: &[String], mode: Mode, mistakes: &mut Vec<String>) -> Vec<BackendKind> {
+    let names: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
     let mut order = Vec::new();
     for name in typed {
-        let kind = BackendKind::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == name);
-        match kind {
+        match BackendKind::named(name, backends::ALL) {
             Some(kind) if order.contains(&kind) => {
                 mistakes.push(format!("--backend-order: {name} is named twice"));
             }
             Some(kind) => order.push(kind),
             None => mistakes.push(format!(
                 "--backend-order: there is no backend {name:?} in this version; choose from {}",
-                BackendKind::ALL.map(BackendKind::as_str).join(", ")
+                names.join(", ")
             )),
         }
     }
     if let (Some(only), false) = (mode.only(), typed.is_empty()) {
         mistakes.push(format!(
             "--backend-order: mode {} leaves nothing to choose; give mode auto, or no order",
-            only.as_str()
+            only.name()
         ));
     }
     if order.is_empty() {
-        BackendKind::ALL.into()
+        backends::ALL.into()
     } else {
         order
     }
 }
-
-fn map_sizes(typed: &[String], mistakes: &mut Vec<String>) -> BTreeMap<String, u32> {
-    let sizable = || {
-        MAPS.iter()
-            .filter(|shape| shape.sizable)
-            .map(|shape| shape.name)
-    };
-    let mut sizes = BTreeMap::new();
-    for text in typed {
-        let Some((name, entries)) = text.split_once('=') else {
-            mistakes.push(format!(
-                "--map-size {text}: must have the form NAME=ENTRIES"
-            ));
-            continue;
-        };
-        if !sizable().any(|known| known == name) {
-            let names: Vec<_> = sizable().collect();
-            mistakes.push(format!(
-                "--map-size {text}: there is no map {name} with a size to choose; choose from {}",
-                names.join(", ")
-            ));
-            continue;
-        }
-        match entries.parse::<u32>() {
-            Ok(entries) if (1..=MOST_ENTRIES).contains(&entries) => {
-                sizes.insert(name.to_owned(), entries);
-            }
-            _ => mistakes.push(format!(
-                "--map-size {text}: entries must be a whole number from 1 to {MOST_ENTRIES}"
-            )),
-        }
-    }
-    sizes
-}
-
-/// The kernel refuses hash maps of more buckets than fit 4 GiB; this is far above any cluster.
-const MOST_ENTRIES: u32 = 1 << 26;

@@ -7,6 +7,7 @@ use proxy_agent::{
     LogForm, LogLevelError,
     admin::{self, client, server::Asked},
     backend::check::Check,
+    backends,
     config::{
         self,
         cli::{
@@ -18,9 +19,7 @@ use proxy_agent::{
     start_logging,
 };
 use proxy_backend::OpenError;
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables as nftables;
-use proxy_model::{FatalCause, IpFamily};
+use proxy_model::FatalCause;
 use tokio::task::block_in_place;
 
 use crate::{HOST_CANNOT, end, print};
@@ -108,11 +107,11 @@ fn ask(agent: &AskArgs, model: &ModelArgs, path: &str, mut asked: Asked) -> Resu
 
 /// What this host supports.
 pub fn check(args: &CheckArgs) -> ExitCode {
-    let options = match config::check(args) {
-        Ok(options) => options,
+    let settings = match config::check(args) {
+        Ok(settings) => settings,
         Err(error) => return end(Err(error.into())),
     };
-    let check = Check::run(&options);
+    let check = Check::run(backends::ALL, &settings);
     let printed = print(&match args.output {
         Output::Text => check.to_text(),
         Output::Json => check.to_json(),
@@ -127,34 +126,32 @@ pub fn check(args: &CheckArgs) -> ExitCode {
 /// Removes what is in the kernel. What one backend left goes also where rights for that of another
 /// are missing.
 pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
-    let pin_dir = config::pin_dir(args)?;
-    // Before anything is removed. Without the rights to ask, what follows says so.
-    for duty in nftables::Duty::ALL {
-        if let Ok(Some(holder)) = nftables::holder_that_stays(duty) {
-            return Err(duty.held_by(holder).into());
-        }
+    let settings = config::cleanup(args)?;
+    let hosts = || backends::ALL.iter().filter_map(|kind| kind.host());
+    // Before anything is removed.
+    for host in hosts() {
+        host.nobody_serves()?;
     }
-    let pins = match ebpf::cleanup(&pin_dir) {
-        Err(error @ OpenError::Locked(_)) => return Err(error.into()),
-        pins => pins,
-    };
-    let socket = admin::socket_path(&pin_dir);
+    let socket = admin::socket_path(&settings.pin_dir);
     // Not every backend holds the pins; one that serves would write its rules again.
     if UnixStream::connect(&socket).is_ok() {
-        return Err(OpenError::Locked(pin_dir).into());
+        return Err(OpenError::Locked(settings.pin_dir).into());
     }
-    let tables = nftables::cleanup();
-    let told = tables.iter().flatten().map(|family| match family {
-        IpFamily::V4 => "removed the table ip culvert of nftables\n",
-        IpFamily::V6 => "removed the table ip6 culvert of nftables\n",
-    });
-    let told: String = told.collect();
-    match &pins {
-        Ok(pins) => print(&format!("{pins}\n{told}"))?,
-        Err(_) => print(&told)?,
+    let (mut removed, mut failed) = (String::new(), None);
+    for host in hosts() {
+        match host.cleanup(&settings) {
+            Ok(lines) => removed.push_str(&lines),
+            Err(error) => {
+                let held = matches!(error, OpenError::Locked(_) | OpenError::Held { .. });
+                failed = failed.or(Some(error));
+                if held {
+                    break;
+                }
+            }
+        }
     }
-    pins?;
-    tables?;
+    print(&removed)?;
+    failed.map_or(Ok(()), Err)?;
     // Of an agent that was killed; a running one would have kept the pins locked.
     proxy_api::server::socket::remove(&socket)
         .with_context(|| format!("removing {}", socket.display()))?;
@@ -213,7 +210,11 @@ mod tests {
         let locked = || OpenError::Locked("pins".into());
         assert_eq!(exit_code(&RunError::Open(locked()).into()), 4);
         assert_eq!(exit_code(&locked().into()), 4);
-        let held = nftables::Duty::Rules.held_by("process 7 of node-a".to_owned());
+        let held = OpenError::Held {
+            holder: "process 7 of node-a".to_owned(),
+            does: "programs rules",
+            table: "culvert-lock",
+        };
         assert_eq!(exit_code(&RunError::Open(held).into()), 4);
         let other = OpenError::Other("odd".to_owned());
         assert_eq!(exit_code(&RunError::Open(other).into()), 1);

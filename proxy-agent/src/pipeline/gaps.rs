@@ -17,7 +17,7 @@ const NAMED: usize = 3;
 /// What is missing, by Service port and in sum.
 #[derive(Debug)]
 pub struct Gaps {
-    lacks: &'static [Capability],
+    lacks: Vec<Capability>,
     /// In the order of [`Capability::ALL`]; no empty entries.
     missing: BTreeMap<ServicePortKey, Vec<Capability>>,
     counts: BTreeMap<Capability, usize>,
@@ -27,9 +27,9 @@ pub struct Gaps {
 
 impl Gaps {
     /// None yet, for a backend that lacks `lacks`.
-    pub fn new(lacks: &'static [Capability]) -> Self {
+    pub fn new(lacks: &[Capability]) -> Self {
         Self {
-            lacks,
+            lacks: lacks.to_vec(),
             missing: BTreeMap::new(),
             counts: Capability::ALL.map(|capability| (capability, 0)).into(),
             loopback: Vec::new(),
@@ -48,7 +48,7 @@ impl Gaps {
             let key = change.key();
             let now: Vec<_> = match change {
                 Change::Upsert { state: service, .. } => {
-                    state.missing(key, service, self.lacks).collect()
+                    state.missing(key, service, &self.lacks).collect()
                 }
                 Change::Delete { .. } => Vec::new(),
             };
@@ -57,9 +57,15 @@ impl Gaps {
         self.told(&opened, &closed)
     }
 
-    /// Another backend serves `state`, which lacks `lacks`. Returns what the log must be told.
-    pub fn change_backend(&mut self, lacks: &'static [Capability], state: &NodeState) -> Vec<News> {
-        self.lacks = lacks;
+    /// Whether that is what the backend is taken to lack.
+    pub fn are_of(&self, lacks: &[Capability]) -> bool {
+        self.lacks == lacks
+    }
+
+    /// What serves `state` lacks `lacks` from now on: another backend, or one that found out. Returns
+    /// what the log must be told.
+    pub fn change_backend(&mut self, lacks: &[Capability], state: &NodeState) -> Vec<News> {
+        self.lacks = lacks.to_vec();
         self.look_at_all(state)
     }
 
@@ -70,7 +76,7 @@ impl Gaps {
             self.replace(key, &[], &mut opened, &mut closed);
         }
         for (key, service) in &state.services {
-            let now: Vec<_> = state.missing(key, service, self.lacks).collect();
+            let now: Vec<_> = state.missing(key, service, &self.lacks).collect();
             self.replace(key, &now, &mut opened, &mut closed);
         }
         self.told(&opened, &closed)

@@ -112,7 +112,7 @@ struct Different<'a> {
 /// The state and the agent that holds it, as JSON.
 pub fn agent_to_json(state: &NodeState, agent: &AgentFacts) -> String {
     json::pretty(&WithAgent {
-        state: json::State::with_missing(state, agent.choice.lacks),
+        state: json::State::with_missing(state, &agent.choice.lacks),
         agent: Agent {
             facts: agent,
             node_api: agent.api.as_ref().map(|api| Api::of(api, state)),

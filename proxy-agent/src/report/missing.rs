@@ -14,7 +14,7 @@ const SHOWN: usize = 20;
 pub(super) fn render(state: &NodeState, choice: &Choice) -> String {
     let (mut shown, mut more, mut named) = (Vec::new(), 0_usize, BTreeSet::new());
     for (key, service) in &state.services {
-        let missing: Vec<_> = state.missing(key, service, choice.lacks).collect();
+        let missing: Vec<_> = state.missing(key, service, &choice.lacks).collect();
         named.extend(missing.iter().copied());
         if missing.is_empty() {
             continue;

@@ -292,7 +292,7 @@ fn facts(choice: Choice) -> AgentFacts {
 
 #[test]
 fn what_a_backend_cannot_do_is_told_of_each_service_port_that_needs_it() {
-    let agent = facts(choice::lacking(LACKS));
+    let agent = facts(choice::fixtures::lacking(LACKS));
     let missing = |state: &NodeState| {
         let json: Value = serde_json::from_str(&agent_to_json(state, &agent)).unwrap();
         assert_eq!(json["agent"]["backend"], "ebpf");
@@ -321,7 +321,10 @@ external-traffic: NodePorts, external and load-balancer IPs answer processes of 
     assert!(text.contains(expected), "{text}");
     let last = "backend ebpf, objects from manifests, revision 3 after 70 events\n";
     assert!(text.ends_with(last), "{text}");
-    let text = agent_to_text(&small(), &facts(choice::lacking_alone(LACKS, "too old")));
+    let text = agent_to_text(
+        &small(),
+        &facts(choice::fixtures::lacking_alone(LACKS, "too old")),
+    );
     let why = "70 events\nmode auto: the only one\n  not nftables: too old\n";
     assert!(text.ends_with(why), "{text}");
 }

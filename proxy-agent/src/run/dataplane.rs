@@ -4,10 +4,7 @@
 
 mod opening;
 
-use proxy_backend::OpenError;
-use proxy_backend_ebpf::{self as ebpf, EbpfBackend};
-use proxy_backend_nftables::{self as nftables, NftablesBackend};
-use proxy_conntrack as conntrack;
+use proxy_backend::{OpenError, Settings, Surroundings};
 use proxy_model::Backend;
 
 pub use self::opening::open;
@@ -18,11 +15,12 @@ use super::{
 use crate::{
     backend::{
         check,
-        choice::{BackendKind, Cause, Choice, Mode, NoBackend, Refused, choose},
+        choice::{Cause, Choice, Mode, NoBackend, Refused, choose},
+        kind::BackendKind,
         none,
     },
+    backends,
     config::Run,
-    kernel_log,
     logging::list,
     pipeline::{Alternatives, Demand, Wanting},
 };
@@ -58,12 +56,12 @@ impl Dataplane {
     /// passes ([`OpenError::Later`]) is an error up to the last try. Blocks; needs a runtime.
     fn open(
         config: &Run,
-        conntrack: conntrack::Observer,
+        surroundings: Surroundings,
         (choice, usable): (Choice, Vec<BackendKind>),
         last_try: bool,
     ) -> Result<Self, RunError> {
         let predecessors = Predecessors {
-            ebpf: config.ebpf.clone(),
+            settings: config.backends.clone(),
             take_over: config.take_over,
         };
         let succession = Succession::start(predecessors).map_err(|error| {
@@ -72,9 +70,8 @@ impl Dataplane {
             ))
         })?;
         let mut others = Others {
-            ebpf: config.ebpf.clone(),
-            nftables: config.nftables,
-            conntrack,
+            settings: config.backends.clone(),
+            surroundings,
             mode: config.mode,
             succession,
             choice,
@@ -114,7 +111,7 @@ fn tell(choice: &Choice, wanting: &Wanting) {
         backend = choice.backend,
         mode = choice.mode,
         reason = choice.reason,
-        lacks = %list(choice.lacks),
+        lacks = %list(&choice.lacks),
         services = %list(&wanting.services),
         capabilities = %list(&wanting.missing),
         "backend chosen"
@@ -125,16 +122,14 @@ fn tell(choice: &Choice, wanting: &Wanting) {
 /// before anything is opened.
 pub fn choose_backend(config: &Run) -> Result<(Choice, Vec<BackendKind>), NoBackend> {
     choose(config.mode, &config.order, |kind| {
-        check::why_not(kind, &config.ebpf)
+        check::why_not(kind, &config.backends)
     })
 }
 
 /// The backends that an agent may use, one at a time.
 struct Others {
-    ebpf: ebpf::Options,
-    nftables: nftables::Options,
-    /// Hears of flows that are removed.
-    conntrack: conntrack::Observer,
+    settings: Settings,
+    surroundings: Surroundings,
     mode: Mode,
     /// Takes away what others left.
     succession: Succession,
@@ -150,26 +145,19 @@ struct Others {
 impl Others {
     /// The one that is in use.
     fn kind(&self) -> BackendKind {
-        let mut all = BackendKind::ALL.into_iter();
-        all.find(|kind| kind.as_str() == self.choice.backend)
+        BackendKind::named(self.choice.backend, backends::ALL)
             .expect("only backends of this version are chosen")
     }
 
     fn open(&self, kind: BackendKind) -> Result<Box<dyn Backend>, OpenError> {
         self.succession.spare(kind);
-        match kind {
-            BackendKind::Ebpf => {
-                let mut backend = EbpfBackend::open(&self.ebpf)?;
-                if self.ebpf.kernel_log {
-                    forward_kernel_log(&mut backend)?;
-                }
-                Ok(Box::new(backend))
-            }
-            BackendKind::Nftables => {
-                let backend = NftablesBackend::open(self.nftables)?;
-                Ok(Box::new(backend.observed_by(self.conntrack.clone())))
-            }
-        }
+        let host = kind.host().ok_or_else(|| {
+            OpenError::Host(format!(
+                "the backend {} programs another system than this one",
+                kind.name()
+            ))
+        })?;
+        host.open(&self.settings, &self.surroundings)
     }
 
     /// Opens the backend that was chosen, or the next one.
@@ -197,7 +185,7 @@ impl Others {
             self.choice.refused.insert(
                 0,
                 Refused {
-                    backend: kind.as_str(),
+                    backend: kind.name(),
                     reason,
                 },
             );
@@ -207,7 +195,7 @@ impl Others {
             };
             match self.open(next) {
                 Ok(backend) => {
-                    let reason = format!("{} cannot be used on this host", first.as_str());
+                    let reason = format!("{} cannot be used on this host", first.name());
                     let why = (Cause::Instead, reason);
                     self.choice = Choice::of(self.mode, next, why, refused);
                     self.untold = true;
@@ -231,7 +219,7 @@ impl Alternatives for Others {
             match self.open(kind) {
                 Ok(backend) => return Some(backend),
                 Err(error) => tracing::warn!(
-                    backend = kind.as_str(),
+                    backend = kind.name(),
                     %error,
                     "backend that would suffice not opened"
                 ),
@@ -246,16 +234,13 @@ impl Alternatives for Others {
         }
         let refused = self.kind();
         let next = self.next_after(reason.to_owned())?;
-        tell_refused(refused.as_str(), reason);
+        tell_refused(refused.name(), reason);
         Ok(next)
     }
 
     fn serves(&mut self, name: &str) -> Option<Choice> {
         let now = self.kind();
-        let serving = BackendKind::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == name);
-        let serving = serving.unwrap_or(now);
+        let serving = BackendKind::named(name, backends::ALL).unwrap_or(now);
         self.succession.serves(serving);
         let untold = std::mem::take(&mut self.untold);
         if serving == now {
@@ -265,23 +250,11 @@ impl Alternatives for Others {
             });
         }
         let wanting = std::mem::take(&mut self.wanting);
-        let reason = format!("{wanting}, which {} cannot do", now.as_str());
+        let reason = format!("{wanting}, which {} cannot do", now.name());
         let refused = std::mem::take(&mut self.choice.refused);
         let why = (Cause::Needed, reason);
         self.choice = Choice::of(self.mode, serving, why, refused);
         tell(&self.choice, &wanting);
         Some(self.choice.clone())
     }
-}
-
-fn forward_kernel_log(backend: &mut EbpfBackend) -> Result<(), OpenError> {
-    let logger = backend
-        .take_kernel_log()
-        .map_err(|error| OpenError::Other(format!("reading the kernel programs' log: {error}")))?;
-    tokio::spawn(async {
-        // Serving goes on without: these lines are there to look on, not to work.
-        let Err(error) = kernel_log::forward(logger).await;
-        tracing::error!(%error, "kernel programs' log lost; restart the agent to read it again");
-    });
-    Ok(())
 }

@@ -248,6 +248,7 @@ impl Owner {
             self.facts.choice = choice.clone();
             self.observer.serving.metrics.chosen(choice);
         }
+        self.look_at_lacks();
         if advance.sync.is_some() && advance.retry().is_none() {
             self.facts.last_sync = Some(Timestamp::now());
         }
@@ -263,11 +264,21 @@ impl Owner {
             return Ok(retry);
         };
         self.facts.repaired += repair.differences.len() as u64;
+        self.look_at_lacks();
         self.observer.repaired(&repair, &self.pipeline);
         self.report();
         let again = self.pipeline.looks_again().then_some(Duration::ZERO);
         let wait = repair.retry.or(again);
         Ok(wait.map(|wait| Instant::now() + wait).or(retry))
+    }
+
+    /// A backend may find out while it serves what it cannot do.
+    fn look_at_lacks(&mut self) {
+        let lacks = self.pipeline.backend().lacks();
+        if lacks != self.facts.choice.lacks {
+            self.facts.choice.lacks = lacks.to_vec();
+            self.observer.serving.metrics.lacks(&self.facts.choice);
+        }
     }
 
     /// Tells the brain that is followed what became of its state. Waits for nothing.
@@ -283,9 +294,8 @@ impl Owner {
             reason: reason.to_owned(),
         };
         let failures = pipeline.not_programmed().map(failure).collect();
-        let lacks = self.facts.choice.lacks;
         link.report(
-            lacks,
+            &self.facts.choice.lacks,
             token,
             failures,
             pipeline.failure().map(str::to_owned),

@@ -20,10 +20,10 @@ use std::{
     thread,
 };
 
-use proxy_backend_ebpf as ebpf;
+use proxy_backend::Settings;
 
 use self::steps::{Next, Steps};
-use crate::backend::choice::BackendKind;
+use crate::backend::kind::BackendKind;
 
 /// Tells the thread who serves.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ pub struct Succession {
 /// What there is to know of those who may have served.
 #[derive(Debug, Clone)]
 pub struct Predecessors {
-    /// Where eBPF was pinned.
-    pub ebpf: ebpf::Options,
+    /// What backends are told.
+    pub settings: Settings,
     /// Whether kube-proxy's rules are removed, too.
     pub take_over: bool,
 }

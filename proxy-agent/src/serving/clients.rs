@@ -214,6 +214,6 @@ pub(super) fn figures(revision: u64, all: &[ClientStatus]) -> Vec<Figure> {
 
 /// For the reference page.
 pub(super) fn described() -> Vec<Figure> {
-    let client = ClientStatus::of("ebpf".parse().expect("it is a valid name"));
+    let client = ClientStatus::of("any".parse().expect("it is a valid name"));
     figures(0, &[client])
 }

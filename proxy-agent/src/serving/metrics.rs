@@ -130,7 +130,13 @@ impl Changes {
 
 impl Metrics {
     /// Every metric at its start, all known label values included, so that a query finds zeros.
-    pub fn new(chosen: &Choice, conntrack: &Conntrack, elsewhere: Vec<Numbers>) -> Self {
+    /// `backends` are the names of all that this program has.
+    pub fn new(
+        chosen: &Choice,
+        backends: &[&'static str],
+        conntrack: &Conntrack,
+        elsewhere: Vec<Numbers>,
+    ) -> Self {
         let registry = Registry::new();
         let at = &registry;
         let process = ProcessCollector::for_self();
@@ -138,7 +144,7 @@ impl Metrics {
             .expect("a new registry has no metric of this name");
         conntrack.register(at);
         let metrics = Self {
-            shown: Shown::new(at, chosen),
+            shown: Shown::new(at, chosen, backends),
             started: SystemTime::now(),
             sync: histogram(at, &define::SYNC_DURATION),
             full_sync: histogram(at, &define::FULL_SYNC_DURATION),
@@ -180,6 +186,11 @@ impl Metrics {
     /// The name of the backend that serves.
     pub fn backend(&self) -> &'static str {
         self.shown.backend()
+    }
+
+    /// The backend that serves found out what it lacks.
+    pub fn lacks(&self, choice: &Choice) {
+        self.shown.lacks(choice);
     }
 
     /// Another backend serves.

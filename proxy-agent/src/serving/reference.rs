@@ -3,8 +3,6 @@
 
 use std::fmt::Write as _;
 
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables as nftables;
 use proxy_model::{Figure, FigureKind};
 
 use super::{
@@ -14,10 +12,13 @@ use super::{
         definitions::{ALL, CLIENT_PROGRAMMING, Definition, OF_PROCESS},
     },
 };
-use crate::cluster::{brain::Contact, kube::Counters};
+use crate::{
+    backend::kind::BackendKind,
+    cluster::{brain::Contact, kube::Counters},
+};
 
-/// Every metric.
-pub fn metrics() -> String {
+/// Every metric, those of the backends of `all` included.
+pub fn metrics(all: &[BackendKind]) -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          <!-- Generated from the code by `cargo xtask docs`; do not edit. -->\n\n\
@@ -50,18 +51,15 @@ pub fn metrics() -> String {
             &format!("| `{name}` | {} | | {help} | {same} |", kind.as_str()),
         );
     }
-    table(
-        &mut page,
-        "Of the eBPF backend",
-        "`culvert_ebpf_",
-        &ebpf::figures_described(),
-    );
-    table(
-        &mut page,
-        "Of the nftables backend",
-        "`culvert_nftables_",
-        &nftables::figures_described(),
-    );
+    for kind in all {
+        let name = kind.name();
+        table(
+            &mut page,
+            &format!("Of the backend `{name}`"),
+            &format!("`culvert_{name}_"),
+            &kind.figures(),
+        );
+    }
     table(
         &mut page,
         "Of the API server as source",

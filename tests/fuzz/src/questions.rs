@@ -2,11 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use proxy_agent::report::{
-    self,
-    explain::{self, Known},
+use proxy_agent::{
+    backends,
+    report::{
+        self,
+        explain::{self, Known},
+    },
 };
-use proxy_backend_ebpf as ebpf;
+use proxy_backend::Settings;
 use proxy_model::{
     NodeState, Protocol,
     oracle::{Outcome, Packet, Path, verdict},
@@ -24,7 +27,9 @@ pub(crate) fn ask(known: Known<'_>, packets: Vec<Packet>) {
     let state = known.state();
     report::to_json(state);
     report::to_text(state);
-    ebpf::render(state);
+    for kind in backends::ALL {
+        kind.render(state, &Settings::default());
+    }
     for packet in packets {
         for path in [Path::Packet, Path::Socket] {
             judge(state, &packet.canonical(), path);

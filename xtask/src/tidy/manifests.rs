@@ -6,11 +6,11 @@ use super::{File, Finding};
 enum Rule {
     /// Nothing but these.
     Only(&'static [&'static str]),
-    /// None of these, nor anything that starts with one and a dash.
+    /// None of these, nor anything that starts with one and a dash, or with one that ends in a dash.
     Never(&'static [&'static str]),
 }
 
-/// Rules by manifest, with the reason. Development dependencies are free.
+/// Rules by manifest, or by the folder of several, with the reason. Development dependencies are free.
 const RULES: &[(&str, Rule, &str)] = &[
     (
         "proxy-agent/model/Cargo.toml",
@@ -51,6 +51,32 @@ const RULES: &[(&str, Rule, &str)] = &[
          is done",
     ),
     (
+        "proxy-agent/backend/Cargo.toml",
+        Rule::Only(&["proxy-model", "serde", "thiserror"]),
+        "what every backend depends on depends on as good as nothing",
+    ),
+    (
+        "proxy-agent/backends/",
+        Rule::Never(&[
+            "axum",
+            "clap",
+            "hyper",
+            "k8s-openapi",
+            "kube",
+            "proxy-agent",
+            "proxy-api",
+            "proxy-backend-",
+            "tonic",
+        ]),
+        "a backend knows the state, and neither the agent, where the state comes from, nor another \
+         backend",
+    ),
+    (
+        "proxy-agent/netlink/Cargo.toml",
+        Rule::Never(&["proxy", "tokio"]),
+        "netlink knows neither rules nor the model, and waits by itself",
+    ),
+    (
         "proxy-common/Cargo.toml",
         Rule::Only(&["bytemuck"]),
         "this crate is compiled for the kernel",
@@ -64,7 +90,11 @@ const RULES: &[(&str, Rule, &str)] = &[
 
 /// Checks a manifest that has a rule.
 pub(super) fn check(file: &File) -> Vec<Finding> {
-    let rules = RULES.iter().filter(|(path, ..)| *path == file.path);
+    let is_of = |path: &str| {
+        let inside = path.ends_with('/') && file.path.ends_with("/Cargo.toml");
+        file.path == path || inside && file.path.starts_with(path)
+    };
+    let rules = RULES.iter().filter(|(path, ..)| is_of(path));
     rules
         .flat_map(|(_, rule, reason)| breaches(&file.text, rule, reason))
         .collect()
@@ -72,8 +102,9 @@ pub(super) fn check(file: &File) -> Vec<Finding> {
 
 fn breaches(manifest: &str, rule: &Rule, reason: &str) -> Vec<Finding> {
     let begins = |name: &str, with: &str| {
-        name.strip_prefix(with)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        let ends = |rest: &str| rest.is_empty() || rest.starts_with('-');
+        let rest = name.strip_prefix(with);
+        rest.is_some_and(|rest| with.ends_with('-') || ends(rest))
     };
     let refused = |name: &&str| match rule {
         Rule::Only(allowed) => !allowed.contains(name),
@@ -133,6 +164,20 @@ mod tests {
             found[0].contains("must not depend on tokio: the model is pure"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn backends_know_neither_the_agent_nor_each_other() {
+        let check_at = |path: &str| {
+            check(&File {
+                path: path.to_owned(),
+                text: "[dependencies]\nproxy-backend.workspace = true\n\
+                       proxy-backend-toy.workspace = true\nproxy-agent.workspace = true\n"
+                    .to_owned(),
+            })
+        };
+        assert_eq!(check_at("proxy-agent/backends/toy/Cargo.toml").len(), 2);
+        assert_eq!(check_at("tests/Cargo.toml").len(), 0);
     }
 
     #[test]

@@ -3,13 +3,11 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
     net::SocketAddr,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use proxy_backend::Retry;
+use proxy_backend::{ConntrackObserver, Retry};
 use proxy_model::{Change, ChangeSet, Figure, FigureKind, IpFamily, NodeState};
 
 use super::{Cleaned, ConntrackError, Expected, clean, gone, needs_cleaning};
@@ -28,31 +26,7 @@ pub struct Cleaner {
     deleted: [usize; 2],
     cleans: usize,
     spent: Duration,
-    observer: Observer,
-}
-
-/// Hears of flows of one family that were looked at: how many were removed, and how long it took.
-#[derive(Clone)]
-pub struct Observer(Arc<dyn Fn(IpFamily, usize, Duration) + Send + Sync>);
-
-impl Observer {
-    /// Calls `told`, which must not block.
-    pub fn new(told: impl Fn(IpFamily, usize, Duration) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(told))
-    }
-}
-
-impl Default for Observer {
-    /// Tells nobody.
-    fn default() -> Self {
-        Self::new(|_, _, _| {})
-    }
-}
-
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Observer").finish_non_exhaustive()
-    }
+    observer: ConntrackObserver,
 }
 
 impl Cleaner {
@@ -62,7 +36,7 @@ impl Cleaner {
     }
 
     /// Tells `observer` of each clean from now on.
-    pub fn observed_by(&mut self, observer: Observer) {
+    pub fn observed_by(&mut self, observer: ConntrackObserver) {
         self.observer = observer;
     }
 
@@ -147,7 +121,7 @@ impl Cleaner {
             (IpFamily::V6, cleaned.deleted_v6, cleaned.took_v6),
         ] {
             if let Some(took) = took {
-                (self.observer.0)(family, deleted, took);
+                self.observer.cleaned(family, deleted, took);
             }
         }
         Ok(cleaned)

@@ -31,7 +31,7 @@ use proxy_model::IpFamily;
 use thiserror::Error;
 
 pub use self::{
-    cleaner::{Cleaner, Observer},
+    cleaner::Cleaner,
     expected::Expected,
     flow::Flow,
     standing::{gone, needs_cleaning},

@@ -13,8 +13,10 @@ mod load;
 mod maps;
 mod neighbours;
 mod netns;
+mod on_linux;
 mod pins;
 mod probe;
+mod programs_log;
 mod repair;
 mod rights;
 mod sizes;
@@ -28,13 +30,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aya_log::EbpfLogger;
 pub use cleanup::{Cleanup, cleanup};
 pub use error::OpenError;
 use error::with_causes;
 pub use figures::described as figures_described;
 pub use in_force::is_programmed;
 pub use neighbours::tell_of_programs;
+pub use on_linux::OnLinux;
 pub use probe::probe;
 use proxy_common::names::MAPS;
 use proxy_model::{
@@ -53,7 +55,7 @@ use self::{
     pins::PinDir,
 };
 use super::{
-    LACKS,
+    LACKS, NAME,
     capacity::Capacity,
     tables::{Outcome, Tables},
 };
@@ -110,11 +112,6 @@ impl EbpfBackend {
             links: Vec::new(),
             opened: Some(opened),
         })
-    }
-
-    /// The programs' debug lines, to be read by the caller; an error where they are off.
-    pub fn take_kernel_log(&mut self) -> Result<EbpfLogger<&'static dyn log::Log>, aya_log::Error> {
-        EbpfLogger::init(&mut self.loaded.ebpf)
     }
 
     /// Into maps that take the place of those of an earlier run, what those serve goes first: what
@@ -223,7 +220,7 @@ fn failures(outcome: Outcome) -> Vec<ServiceFailure> {
 
 impl Backend for EbpfBackend {
     fn name(&self) -> &'static str {
-        "ebpf"
+        NAME
     }
 
     fn lacks(&self) -> &'static [Capability] {

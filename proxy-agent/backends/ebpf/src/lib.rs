@@ -20,6 +20,7 @@ mod adopt;
 mod capacity;
 mod compare;
 mod describe;
+mod descriptor;
 mod encode;
 mod entry;
 #[cfg(target_os = "linux")]
@@ -28,11 +29,13 @@ mod memory_maps;
 mod numbers;
 mod program;
 mod programmed;
+mod reference;
 mod render;
 mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use descriptor::Ebpf;
 #[cfg(target_os = "linux")]
 pub use kernel::{
     Cleanup, EbpfBackend, OpenError, Options, cleanup, figures_described, is_programmed, probe,
@@ -40,6 +43,9 @@ pub use kernel::{
 };
 use proxy_model::Capability;
 pub use render::render;
+
+/// The name that `--proxy-mode` takes.
+const NAME: &str = "ebpf";
 
 /// What socket hooks cannot do: they meet sockets of this node's processes, not packets.
 pub const LACKS: &[Capability] = &[

@@ -12,6 +12,7 @@ mod figures;
 mod keep;
 mod leave;
 mod lock;
+mod on_linux;
 mod outline;
 mod owed;
 mod probe;
@@ -25,8 +26,7 @@ mod wire;
 
 use std::time::{Duration, Instant};
 
-use proxy_backend::{OpenError, milliseconds};
-use proxy_conntrack::Observer;
+use proxy_backend::{ConntrackObserver, OpenError, milliseconds};
 use proxy_model::{
     Backend, Capability, ChangeSet, Difference, Figure, IpFamily, NodeState, RepairReport,
     SyncError, SyncReport,
@@ -41,7 +41,7 @@ use self::{
     transaction::{Transaction, hook_number, rule_hash},
 };
 use super::{
-    LACKS,
+    LACKS, NAME,
     found::{Comparison, Encoding, FoundHook, compare},
     plan::{self, Plan},
     ruleset::{Hook, Rule},
@@ -51,6 +51,7 @@ pub use figures::figures_described;
 pub use keep::{Keeper, is_kept};
 pub use leave::{cleanup, is_there, remove};
 pub use lock::{Duty, holder, holder_that_stays};
+pub use on_linux::OnLinux;
 pub use probe::probe;
 pub use read::is_programmed;
 pub use socket::KernelError;
@@ -109,7 +110,7 @@ impl NftablesBackend {
     }
 
     /// The same, and `observer` hears of each time that stale flows are removed.
-    pub fn observed_by(mut self, observer: Observer) -> Self {
+    pub fn observed_by(mut self, observer: ConntrackObserver) -> Self {
         self.owed.observed_by(observer);
         self
     }
@@ -308,7 +309,7 @@ impl Encoding for Kernel {
 
 impl Backend for NftablesBackend {
     fn name(&self) -> &'static str {
-        "nftables"
+        NAME
     }
 
     fn lacks(&self) -> &'static [Capability] {

@@ -28,6 +28,7 @@
 
 mod chains;
 mod compile;
+mod descriptor;
 mod facts;
 mod fixed;
 #[cfg(target_os = "linux")]
@@ -48,12 +49,16 @@ mod wanted;
 
 use proxy_model::Capability;
 
+pub use descriptor::Nftables;
 #[cfg(target_os = "linux")]
 pub use kernel::{
     Duty, Keeper, KernelError, NftablesBackend, Options, cleanup, figures_described, holder,
     holder_that_stays, is_kept, is_programmed, is_there, probe, remove,
 };
 pub use render::render;
+
+/// The name that `--proxy-mode` takes.
+const NAME: &str = "nftables";
 
 /// The name of the table, in each family.
 pub const TABLE: &str = "culvert";

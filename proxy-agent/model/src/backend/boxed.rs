@@ -9,7 +9,7 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
         (**self).name()
     }
 
-    fn lacks(&self) -> &'static [Capability] {
+    fn lacks(&self) -> &[Capability] {
         (**self).lacks()
     }
 

@@ -49,7 +49,8 @@ fn write_all(text: &mut String, check: &Check) -> fmt::Result {
         }
     }
     for one in &check.backends {
-        let Some(Lacks(lacks @ [_, ..])) = one.lacks else {
+        let lacks = one.lacks.as_ref().map(|Lacks(lacks)| lacks.as_slice());
+        let Some(lacks @ [_, ..]) = lacks else {
             continue;
         };
         writeln!(

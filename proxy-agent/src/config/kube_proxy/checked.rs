@@ -7,11 +7,11 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use proxy_model::{
-    IpFamily, NodePortSelection,
+    Capability, IpFamily, NodePortSelection,
     oracle::{Detector, Traffic},
 };
 
-use crate::backend::choice::BackendKind;
+use crate::{backend::kind::BackendKind, backends};
 
 use super::{
     Mistake, Mode, Notice, Settings, address,
@@ -61,7 +61,8 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         let text = "is less than 100ms, at which the kernel is compared";
         typed.notices.push(Notice::new(&period, text.to_owned()));
     }
-    if complete.switch(masquerade) && mode != Mode::Only(BackendKind::Nftables) {
+    let masquerades = |kind: BackendKind| !kind.lacks().contains(&Capability::Masquerade);
+    if complete.switch(masquerade) && !mode.only().is_some_and(masquerades) {
         let text = "true: the eBPF backend masquerades nothing, endpoints see the true source";
         typed.notices.push(Notice::new(masquerade, text.to_owned()));
     }
@@ -98,7 +99,8 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
 fn notices(complete: &Complete) -> Vec<Notice> {
     let mut notices = complete.not_honoured();
     let mode = complete.text("mode");
-    if !matches!(mode, "" | "ebpf" | "nftables" | "auto") {
+    let is_known = matches!(mode, "" | "auto") || BackendKind::named(mode, backends::ALL).is_some();
+    if !is_known {
         let text = format!(
             "\"{mode}\": this version has no such backend, and chooses one that does all that \
              Services need; of this mode it takes the sync period, the masquerade bit, \
@@ -113,6 +115,11 @@ fn notices(complete: &Complete) -> Vec<Notice> {
         notices.push(Notice::new("detectLocalMode", text.to_owned()));
     }
     notices
+}
+
+/// The mode that names a backend, or would if this program had it.
+fn named(mode: &'static str) -> Mode {
+    BackendKind::named(mode, backends::ALL).map_or(Mode::Other(mode), Mode::Only)
 }
 
 /// In a cluster of two families, a selection of addresses of one of them leaves the other as it is:
@@ -159,11 +166,11 @@ impl Check<'_> {
     fn mode(&mut self) -> (Mode, &'static str) {
         match self.complete.text("mode") {
             "" => (Mode::Unset, "iptables"),
-            "ebpf" => (Mode::Only(BackendKind::Ebpf), "iptables"),
+            "ebpf" => (named("ebpf"), "iptables"),
             "auto" => (Mode::Auto, "iptables"),
-            "iptables" => (Mode::Other("iptables"), "iptables"),
-            "ipvs" => (Mode::Other("ipvs"), "ipvs"),
-            "nftables" => (Mode::Only(BackendKind::Nftables), "nftables"),
+            "iptables" => (named("iptables"), "iptables"),
+            "ipvs" => (named("ipvs"), "ipvs"),
+            "nftables" => (named("nftables"), "nftables"),
             mode => {
                 let text = format!(
                     "must be empty, auto, ebpf, iptables, ipvs or nftables, but is \"{mode}\""

@@ -51,10 +51,8 @@ fn the_node_name_is_trimmed_and_lower_case_under_either_flag() {
 #[test]
 fn map_sizes_are_taken_over() {
     let run = run_args(&["--manifests=x", "--node-name=n", "--map-size=SLOTS=7"]).unwrap();
-    assert_eq!(
-        run.ebpf.map_sizes,
-        BTreeMap::from([("SLOTS".to_owned(), 7)])
-    );
+    let sizes: Vec<_> = run.backends.given.texts("map-size").collect();
+    assert_eq!(sizes, ["SLOTS=7"]);
 }
 
 /// A file with `fields`, gone at the end of the test.

@@ -366,7 +366,7 @@ fn a_client_that_is_the_load_balancer_ip_itself_may_come() {
 #[test]
 fn an_agent_says_what_its_backend_does_not_do_of_it() {
     let lacks = &[Capability::ExternalTraffic, Capability::SourceRanges];
-    let backend = choice::lacking(lacks);
+    let backend = choice::fixtures::lacking(lacks);
     let traffic = Traffic {
         detector: Detector::NodeCidr,
         masquerade_all: false,

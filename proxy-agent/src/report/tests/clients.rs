@@ -42,7 +42,7 @@ fn clients_are_told_with_what_each_misses() {
             revision: 7,
             clients,
         }),
-        ..facts(choice::lacking(LACKS))
+        ..facts(choice::fixtures::lacking(LACKS))
     };
     let served = agent(vec![bad, good, client("looker", &[])]);
     let json: Value = serde_json::from_str(&agent_to_json(&state, &served)).unwrap();
@@ -74,8 +74,11 @@ bad: not programmed: shop/web/TCP/IPv4: full
         alone.contains("\nNo clients of the node API; its newest revision is 7.\n"),
         "{alone}"
     );
-    let without: Value =
-        serde_json::from_str(&agent_to_json(&state, &facts(choice::lacking(LACKS)))).unwrap();
+    let without: Value = serde_json::from_str(&agent_to_json(
+        &state,
+        &facts(choice::fixtures::lacking(LACKS)),
+    ))
+    .unwrap();
     assert_eq!(without["agent"]["nodeApi"], Value::Null);
 }
 
@@ -88,7 +91,7 @@ fn a_stale_state_says_so() {
             since,
             reason: "it is away".to_owned(),
         }),
-        ..facts(choice::lacking(LACKS))
+        ..facts(choice::fixtures::lacking(LACKS))
     };
     let text = agent_to_text(&small(), &agent);
     let told = "STALE: nothing heard since 2026-01-05T09:30:00Z: it is away";

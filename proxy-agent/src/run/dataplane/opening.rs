@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use proxy_backend::{OpenError, milliseconds};
-use proxy_conntrack as conntrack;
+use proxy_backend::{OpenError, Surroundings, milliseconds};
 use tokio::{task::block_in_place, time::sleep};
 
 use super::Dataplane;
 use crate::{
-    backend::choice::{BackendKind, Choice},
+    backend::{choice::Choice, kind::BackendKind},
     config::Run,
     heart::Heart,
     run::RunError,
@@ -26,15 +25,16 @@ const MOST_TRIES: u32 = 6;
 pub async fn open(
     config: &Run,
     heart: &Heart,
-    conntrack: &conntrack::Observer,
+    surroundings: &Surroundings,
     chosen: &(Choice, Vec<BackendKind>),
 ) -> Result<Dataplane, RunError> {
     let mut tries = 1;
     loop {
         let last_try = tries >= MOST_TRIES;
         heart.at("opening the backend");
-        let opened =
-            block_in_place(|| Dataplane::open(config, conntrack.clone(), chosen.clone(), last_try));
+        let opened = block_in_place(|| {
+            Dataplane::open(config, surroundings.clone(), chosen.clone(), last_try)
+        });
         let reason = match opened {
             Err(RunError::Open(OpenError::Later(reason))) => reason,
             opened => return opened,

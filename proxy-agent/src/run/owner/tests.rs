@@ -78,8 +78,9 @@ impl Running {
             metrics: None,
             hard_fail: false,
             configuration: serde_json::Value::Null,
+            backends: Vec::new(),
         };
-        let chosen = choice::lacking(&[]);
+        let chosen = choice::fixtures::lacking(&[]);
         let (serving, figures) = Serving::start(
             &options,
             NEVER,

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables::{self as nftables, Keeper};
+use proxy_backend::{Host, Keeper, KeeperError};
 use proxy_conntrack as conntrack;
 
 use super::{InUse, Predecessors};
 use crate::{
-    backend::choice::BackendKind,
+    backend::kind::BackendKind,
+    backends,
     leftovers::{self, Leftover},
 };
 
@@ -53,14 +53,14 @@ impl Step {
 }
 
 /// Who does them.
-#[derive(Debug)]
 pub(super) struct Steps {
     predecessors: Predecessors,
     in_use: InUse,
-    serving: BackendKind,
+    /// `None` until one does.
+    serving: Option<BackendKind>,
     /// What kept the last step from being done, as far as the log was told.
     obstacle: Option<String>,
-    keeper: Keeper,
+    keeper: Box<dyn Keeper>,
     /// The log was told of programs on the socket hooks.
     told_hooks: bool,
     /// Connections of others are kept: what keeps them is put back if somebody removes it.
@@ -72,9 +72,11 @@ impl Steps {
         Self {
             predecessors,
             in_use,
-            serving: BackendKind::ALL[0],
+            serving: None,
             obstacle: None,
-            keeper: Keeper::default(),
+            keeper: hosts()
+                .find_map(|(_, host)| host.keeper())
+                .unwrap_or_else(|| Box::new(NoHooks)),
             told_hooks: false,
             keeping: false,
         }
@@ -82,7 +84,7 @@ impl Steps {
 
     /// `kind` serves from now on.
     pub(super) fn begin(&mut self, kind: BackendKind) -> Next {
-        self.serving = kind;
+        self.serving = Some(kind);
         self.obstacle = None;
         self.told_hooks = false;
         Step::Keep.after(Duration::ZERO)
@@ -109,7 +111,8 @@ impl Steps {
             }
         }
         let of_kube_proxy = !found.leftovers.is_empty();
-        let of_ours = self.others().any(|kind| self.left_something(kind));
+        let settings = &self.predecessors.settings;
+        let of_ours = self.others().any(|(_, host)| host.left_something(settings));
         if of_kube_proxy && !self.predecessors.take_over && self.obstacle.is_none() {
             tracing::warn!(
                 found = listed(&found.leftovers),
@@ -118,15 +121,15 @@ impl Steps {
                 "kube-proxy's rules are in force"
             );
         }
-        let had = nftables::is_kept();
+        let had = self.keeper.is_there();
         // What an earlier run kept is this one's to keep now.
         if of_kube_proxy || of_ours || !matches!(had, Ok(false)) {
             let kept = had.and_then(|had| Ok((had, self.keeper.keep()?)));
-            self.keeping = kept.as_ref().is_ok_and(|(_, kept)| !kept.is_empty());
+            self.keeping = kept.as_ref().is_ok_and(|(_, keeps)| *keeps);
             match kept {
                 Err(error) => return self.put_off(Step::Keep, &error),
-                Ok((false, kept)) if !kept.is_empty() => tracing::info!(
-                    table = nftables::KEPT,
+                Ok((false, true)) => tracing::info!(
+                    table = self.keeper.table(),
                     text = "this table leads nowhere; it stays until none of these connections is \
                             left",
                     "connections that others translate are kept"
@@ -142,8 +145,8 @@ impl Steps {
     }
 
     fn remove(&mut self) -> Next {
-        for kind in self.others() {
-            self.retire(kind);
+        for (kind, host) in self.others() {
+            self.retire(kind, host);
         }
         if !self.predecessors.take_over {
             return Step::LetGo.after(WATCH);
@@ -184,17 +187,20 @@ impl Steps {
     /// Where rules serve, sockets may be led elsewhere before: by what another agent left in a place
     /// that this one does not know, or by somebody else's load balancer.
     fn look_at_hooks(&mut self) {
-        if self.serving != BackendKind::Ebpf && !std::mem::replace(&mut self.told_hooks, true) {
-            ebpf::tell_of_programs(&self.predecessors.ebpf);
+        if std::mem::replace(&mut self.told_hooks, true) {
+            return;
+        }
+        for (_, host) in self.others() {
+            host.tell_of_others(&self.predecessors.settings);
         }
     }
 
     fn let_go(&mut self) -> Option<Next> {
         self.look_at_hooks();
-        match nftables::is_kept() {
+        match self.keeper.is_there() {
             Ok(false) if !self.keeping => return None,
             // Its own chains keep them.
-            Ok(_) if self.serving == BackendKind::Nftables => {}
+            Ok(_) if self.serves_by_translating() => {}
             Ok(there) => {
                 // As with `nft flush ruleset`: who says nothing meanwhile misses nothing.
                 if !there && let Err(error) = self.keeper.keep() {
@@ -218,7 +224,7 @@ impl Steps {
             Ok(true) => {
                 self.keeping = false;
                 tracing::info!(
-                    table = nftables::KEPT,
+                    table = self.keeper.table(),
                     "connections that others translated need nothing any more"
                 );
                 None
@@ -228,47 +234,34 @@ impl Steps {
     }
 
     /// Backends that do not serve.
-    fn others(&self) -> impl Iterator<Item = BackendKind> + use<> {
+    fn others(&self) -> impl Iterator<Item = (BackendKind, &'static dyn Host)> + use<> {
         let serving = self.serving;
-        let all = BackendKind::ALL.into_iter();
-        all.filter(move |kind| *kind != serving)
+        hosts().filter(move |(kind, _)| Some(*kind) != serving)
     }
 
-    /// Whether `kind` left something on this host, as far as can be told.
-    fn left_something(&self, kind: BackendKind) -> bool {
-        match kind {
-            BackendKind::Ebpf => self.predecessors.ebpf.pin_dir.exists(),
-            BackendKind::Nftables => nftables::is_there().unwrap_or(true),
-        }
+    /// Whether rules of the backend that serves keep the kernel translating.
+    fn serves_by_translating(&self) -> bool {
+        let host = self.serving.and_then(|kind| kind.host());
+        host.is_some_and(Host::translates)
     }
 
     /// Takes away what `kind` left on this host.
-    fn retire(&self, kind: BackendKind) {
+    fn retire(&self, kind: BackendKind, host: &dyn Host) {
+        let settings = &self.predecessors.settings;
         let in_use = self.in_use.lock();
-        if in_use.contains(&kind) || !self.left_something(kind) {
+        if in_use.contains(&kind) || !host.left_something(settings) {
             return;
         }
-        let retired = match kind {
-            BackendKind::Ebpf => ebpf::cleanup(&self.predecessors.ebpf.pin_dir)
-                .map(|cleanup| cleanup.removed_any().then(|| cleanup.to_string()))
-                .map_err(|error| error.to_string()),
-            BackendKind::Nftables => nftables::remove()
-                .map(|families| {
-                    let text = format!("removed the table {}", nftables::TABLE);
-                    (!families.is_empty()).then_some(text)
-                })
-                .map_err(|error| error.to_string()),
-        };
-        match retired {
+        match host.retire(settings) {
             Ok(None) => {}
             Ok(Some(what)) => tracing::info!(
-                backend = kind.as_str(),
+                backend = kind.name(),
                 text = what,
                 "what another backend left is removed"
             ),
             Err(error) => tracing::error!(
-                backend = kind.as_str(),
-                error,
+                backend = kind.name(),
+                error = error.to_string(),
                 text = "it goes on leading to endpoints as they were: run `proxy-agent cleanup` as \
                         root where the host's BPF file system is, and restart this agent",
                 "what another backend left is not removed"
@@ -288,6 +281,34 @@ impl Steps {
             self.obstacle = Some(told);
         }
         step.after(AGAIN)
+    }
+}
+
+/// The backends that this host could have.
+fn hosts() -> impl Iterator<Item = (BackendKind, &'static dyn Host)> {
+    let all = backends::ALL.iter();
+    all.filter_map(|kind| Some((*kind, kind.host()?)))
+}
+
+/// Of a program without a backend that has hooks at the kernel's translation: nothing of its own ever
+/// translated.
+struct NoHooks;
+
+impl Keeper for NoHooks {
+    fn table(&self) -> &'static str {
+        ""
+    }
+
+    fn is_there(&self) -> Result<bool, KeeperError> {
+        Ok(false)
+    }
+
+    fn keep(&mut self) -> Result<bool, KeeperError> {
+        Ok(false)
+    }
+
+    fn let_go(&mut self) -> Result<bool, KeeperError> {
+        Ok(true)
     }
 }
 

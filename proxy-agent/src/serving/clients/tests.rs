@@ -27,9 +27,10 @@ impl Rig {
         let listener = Listener::open(target.clone(), SOCKET_MODE, None);
         let serving = serve(clients.publisher().clone(), listener.await.unwrap());
         tokio::spawn(serving);
-        let chosen = choice::lacking(&[]);
+        let chosen = choice::fixtures::lacking(&[]);
         let metrics = Metrics::new(
             &chosen,
+            &[],
             &crate::serving::Conntrack::new(),
             vec![clients.numbers()],
         );

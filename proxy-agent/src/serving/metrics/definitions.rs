@@ -83,7 +83,7 @@ define! {
     LIVEZ = Counter "kubeproxy_proxy_livez_total" ["code"] true,
         "Answers of /livez on the health port";
     CONNTRACK_DELETED = Counter "kubeproxy_conntrack_reconciler_deleted_entries_total" ["ip_family"] true,
-        "Stale UDP flows that were removed from the kernel's connection tracking; by the nftables backend only, because sockets that eBPF leads are not tracked";
+        "Stale UDP flows that were removed from the kernel's connection tracking; by packet backends only, because what is led at the socket is not tracked";
     CONNTRACK_DURATION = Histogram "kubeproxy_conntrack_reconciler_sync_duration_seconds" ["ip_family"] true,
         "Time to look for stale UDP flows and to remove them; only after changes that may leave some";
     BUILD = Gauge "culvert_build_info" ["version", "backend"] false,

@@ -10,7 +10,7 @@ use super::{
     definitions as define, exact,
     register::{gauge, plain_counter},
 };
-use crate::backend::choice::{BackendKind, Cause, Choice};
+use crate::backend::choice::{Cause, Choice};
 
 /// What is shown of the choice.
 pub(super) struct Shown {
@@ -19,18 +19,21 @@ pub(super) struct Shown {
     choice: GaugeVec,
     refused: GaugeVec,
     changes: IntCounter,
+    /// All that there are.
+    backends: Vec<&'static str>,
     /// Its name.
     backend: Mutex<&'static str>,
 }
 
 impl Shown {
-    pub(super) fn new(registry: &Registry, chosen: &Choice) -> Self {
+    pub(super) fn new(registry: &Registry, chosen: &Choice, backends: &[&'static str]) -> Self {
         let shown = Self {
             build: gauge(registry, &define::BUILD),
             lacks: gauge(registry, &define::BACKEND_LACKS),
             choice: gauge(registry, &define::BACKEND_CHOICE),
             refused: gauge(registry, &define::BACKEND_REFUSED),
             changes: plain_counter(registry, &define::BACKEND_CHANGES),
+            backends: backends.to_vec(),
             backend: Mutex::default(),
         };
         shown.show(chosen);
@@ -43,18 +46,23 @@ impl Shown {
         self.show(chosen);
     }
 
-    fn show(&self, chosen: &Choice) {
-        let mut backends = BackendKind::ALL.map(BackendKind::as_str).to_vec();
-        let mut causes = Cause::ALL.to_vec();
-        if !backends.contains(&chosen.backend) {
-            // A brain uses none of them, and never will.
-            (backends, causes) = (vec![chosen.backend], vec![chosen.cause]);
-        }
+    /// What it lacks.
+    pub(super) fn lacks(&self, chosen: &Choice) {
         for capability in Capability::ALL {
             let lacking = chosen.lacks.contains(&capability);
             let gauge = self.lacks.with_label_values(&[capability.as_str()]);
             gauge.set(exact(lacking.into()));
         }
+    }
+
+    fn show(&self, chosen: &Choice) {
+        let mut backends = self.backends.clone();
+        let mut causes = Cause::ALL.to_vec();
+        if !backends.contains(&chosen.backend) {
+            // A brain uses none of them, and never will.
+            (backends, causes) = (vec![chosen.backend], vec![chosen.cause]);
+        }
+        self.lacks(chosen);
         for backend in backends {
             let is_it = backend == chosen.backend;
             let build = [env!("CARGO_PKG_VERSION"), backend];

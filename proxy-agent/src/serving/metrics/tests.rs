@@ -65,14 +65,16 @@ fn read(text: &str) -> BTreeMap<String, Read> {
     all
 }
 
+const BACKENDS: [&str; 2] = ["ebpf", "nftables"];
+
 /// eBPF, that lacks two things.
 fn chosen() -> Choice {
     let lacks = &[Capability::Sctp, Capability::ExternalTraffic];
-    choice::lacking_alone(lacks, "not here")
+    choice::fixtures::lacking_alone(lacks, "not here")
 }
 
 fn metrics() -> Metrics {
-    Metrics::new(&chosen(), &Conntrack::new(), Vec::new())
+    Metrics::new(&chosen(), &BACKENDS, &Conntrack::new(), Vec::new())
 }
 
 fn scraped(metrics: &Metrics) -> BTreeMap<String, Read> {
@@ -430,7 +432,12 @@ fn numbers_from_elsewhere_are_shown_under_their_names() {
         value,
     };
     let elsewhere = move || vec![figure("culvert_api_bytes_read_total", Vec::new(), 7.0)];
-    let metrics = Metrics::new(&chosen(), &Conntrack::new(), vec![Box::new(elsewhere)]);
+    let metrics = Metrics::new(
+        &chosen(),
+        &BACKENDS,
+        &Conntrack::new(),
+        vec![Box::new(elsewhere)],
+    );
     metrics.figures(
         "ebpf",
         vec![
@@ -453,6 +460,7 @@ fn what_the_api_source_counts_is_shown_by_kind_and_reason() {
     let counters = Arc::new(Counters::default());
     let metrics = Metrics::new(
         &chosen(),
+        &BACKENDS,
         &Conntrack::new(),
         vec![api::numbers(Arc::clone(&counters))],
     );

@@ -32,7 +32,8 @@ fn rig() -> Rig {
         serving: Arc::new(Serving {
             health: Health::new(Duration::ZERO),
             metrics: Metrics::new(
-                &choice::lacking(&[]),
+                &choice::fixtures::lacking(&[]),
+                &[],
                 &crate::serving::Conntrack::new(),
                 Vec::new(),
             ),

@@ -30,7 +30,8 @@ fn serving(checks: HealthChecks) -> Arc<Serving> {
     let serving = Serving {
         health: Health::new(PERIOD),
         metrics: Metrics::new(
-            &choice::lacking(&[]),
+            &choice::fixtures::lacking(&[]),
+            &[],
             &crate::serving::Conntrack::new(),
             Vec::new(),
         ),

@@ -4,8 +4,8 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Instant};
 
-use proxy_backend::Retry;
-use proxy_conntrack::{Cleaner, Observer};
+use proxy_backend::{ConntrackObserver, Retry};
+use proxy_conntrack::Cleaner;
 use proxy_model::{ChangeSet, IpFamily, NodeState};
 
 use super::{clients, socket::Netlink, stale::Stale};
@@ -41,7 +41,7 @@ impl Owed {
     }
 
     /// Tells `observer` of each clean.
-    pub fn observed_by(&mut self, observer: Observer) {
+    pub fn observed_by(&mut self, observer: ConntrackObserver) {
         self.cleaner.observed_by(observer);
     }
 

@@ -6,8 +6,8 @@ use super::*;
 fn what_a_backend_does_not_do_of_a_packet_is_told_although_no_service_asks_for_it() {
     let none = Traffic::default();
     let model = model(&none);
-    let ebpf = choice::lacking(proxy_backend_ebpf::LACKS);
-    let nftables = choice::lacking(proxy_backend_nftables::LACKS);
+    let ebpf = choice::fixtures::lacking(proxy_backend_ebpf::LACKS);
+    let nftables = choice::fixtures::lacking(proxy_backend_nftables::LACKS);
     let (packet_path, socket) = (Path::Packet, Path::Socket);
     for (from, to, path, backend, expected) in [
         (

@@ -61,9 +61,13 @@ fn a_change_of_backend_is_counted_and_takes_no_series_away() {
     assert_eq!(of("backend_changes_total"), 0.0);
     let before = series(&metrics);
 
-    let kind = choice::BackendKind::Nftables;
-    let why = (choice::Cause::Needed, "shop/web needs sctp".to_owned());
-    metrics.chosen(&Choice::of(choice::Mode::Auto, kind, why, vec![]));
+    metrics.chosen(&Choice {
+        mode: "auto",
+        backend: "nftables",
+        reason: "shop/web needs sctp".to_owned(),
+        cause: choice::Cause::Needed,
+        ..choice::fixtures::lacking(&[Capability::LoopbackNodePorts])
+    });
     let after = series(&metrics);
     let gone: Vec<_> = before.difference(&after).collect();
     assert_eq!(gone, [""; 0]);
@@ -88,7 +92,7 @@ fn a_change_of_backend_is_counted_and_takes_no_series_away() {
 #[test]
 fn flows_that_are_removed_are_counted_as_kube_proxy_does() {
     let conntrack = Conntrack::new();
-    let metrics = Metrics::new(&chosen(), &conntrack, Vec::new());
+    let metrics = Metrics::new(&chosen(), &BACKENDS, &conntrack, Vec::new());
     conntrack.cleaned(IpFamily::V4, 3, Duration::from_millis(3));
     conntrack.cleaned(IpFamily::V6, 0, Duration::from_millis(3));
     let of = |name: &str, family: &str| {

@@ -1,10 +1,7 @@
 //! What `promtool check metrics` says of a scrape, and what makes one grow: words in labels.
 
-use proxy_backend_ebpf as ebpf;
-use proxy_backend_nftables as nftables;
-
 use super::*;
-use crate::{cluster::brain::Contact, serving::Clients};
+use crate::{backend::toy::TOY, backends, cluster::brain::Contact, serving::Clients};
 
 /// Names that are kube-proxy's, and not as they should be.
 const OF_KUBE_PROXY: [&str; 1] = ["kubeproxy_sync_proxy_rules_no_local_endpoints_total"];
@@ -95,16 +92,16 @@ fn everything() -> BTreeMap<String, Read> {
         brain::numbers(Arc::new(Contact::new("tcp://127.0.0.1:1".to_owned()))),
         clients.numbers(),
     ];
-    let metrics = Metrics::new(&chosen(), &Conntrack::new(), elsewhere);
+    let metrics = Metrics::new(&chosen(), &BACKENDS, &Conntrack::new(), elsewhere);
     metrics.also(clients.latency());
-    metrics.figures("ebpf", ebpf::figures_described());
-    metrics.figures("nftables", nftables::figures_described());
-    let kind = choice::BackendKind::Nftables;
+    for kind in backends::ALL.iter().chain(&[TOY]) {
+        metrics.figures(kind.name(), kind.figures());
+    }
     let why = (
         choice::Cause::Needed,
         "shop/web needs sctp, which ebpf cannot do".to_owned(),
     );
-    metrics.chosen(&Choice::of(choice::Mode::Auto, kind, why, vec![]));
+    metrics.chosen(&Choice::of(choice::Mode::Auto, TOY, why, vec![]));
     scraped(&metrics)
 }
 

@@ -1,0 +1,132 @@
+//! What the agent knows of this backend.
+
+use std::collections::BTreeMap;
+
+use proxy_backend::{Descriptor, Flag, Given, Host, Page, Settings, Takes};
+use proxy_common::names::MAPS;
+use proxy_model::{Capability, Figure, NodeState};
+
+use crate::{LACKS, NAME, reference, render};
+
+/// The eBPF backend.
+#[derive(Debug, Clone, Copy)]
+pub struct Ebpf;
+
+pub(crate) const CGROUP_PATH: &str = "cgroup-path";
+pub(crate) const MAP_SIZE: &str = "map-size";
+pub(crate) const KERNEL_LOG: &str = "kernel-log";
+
+const FLAGS: &[Flag] = &[
+    Flag {
+        name: CGROUP_PATH,
+        takes: Takes::Path("DIR"),
+        help: "Serve only sockets of processes in this cgroup [default: the root of cgroup v2]",
+        check_help: Some("The cgroup that would be served [default: the root of cgroup v2]"),
+    },
+    Flag {
+        name: MAP_SIZE,
+        takes: Takes::Texts("NAME=ENTRIES"),
+        help: "Entries that a map can hold; may be repeated; see docs/reference/maps.md",
+        check_help: None,
+    },
+    Flag {
+        name: KERNEL_LOG,
+        takes: Takes::Nothing,
+        help: "Log a line, with --log-level debug, for every call that the programs of the eBPF \
+               backend lead to an endpoint or refuse, none for those that they leave alone; costs \
+               time on every connect. What comes faster than it is read is lost, and not counted",
+        check_help: None,
+    },
+];
+
+/// The kernel refuses hash maps of more buckets than fit 4 GiB; this is far above any cluster.
+const MOST_ENTRIES: u32 = 1 << 26;
+
+impl Descriptor for Ebpf {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn programs(&self) -> &'static str {
+        "programs on the socket hooks of a cgroup: they decide when a process dials, and no packet \
+         costs anything"
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        LACKS
+    }
+
+    fn render(&self, state: &NodeState, _: &Settings) -> String {
+        render(state)
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        FLAGS
+    }
+
+    fn check(&self, given: &Given, mistakes: &mut Vec<String>) {
+        map_sizes(given, mistakes);
+    }
+
+    fn page(&self) -> Option<Page> {
+        Some(Page {
+            file: "maps.md",
+            text: reference::maps(),
+        })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn figures(&self) -> Vec<Figure> {
+        crate::kernel::figures_described()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn host(&self) -> Option<&'static dyn Host> {
+        Some(&crate::kernel::OnLinux)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn host(&self) -> Option<&'static dyn Host> {
+        None
+    }
+}
+
+/// Entries by map name, for those that shall differ from the defaults.
+pub(crate) fn map_sizes(given: &Given, mistakes: &mut Vec<String>) -> BTreeMap<String, u32> {
+    let sizable = || {
+        MAPS.iter()
+            .filter(|shape| shape.sizable)
+            .map(|shape| shape.name)
+    };
+    let mut sizes = BTreeMap::new();
+    for text in given.texts(MAP_SIZE) {
+        let Some((name, entries)) = text.split_once('=') else {
+            mistakes.push(format!(
+                "--map-size {text}: must have the form NAME=ENTRIES"
+            ));
+            continue;
+        };
+        if !sizable().any(|known| known == name) {
+            let names: Vec<_> = sizable().collect();
+            mistakes.push(format!(
+                "--map-size {text}: there is no map {name} with a size to choose; choose from {}",
+                names.join(", ")
+            ));
+            continue;
+        }
+        match entries.parse::<u32>() {
+            Ok(entries) if (1..=MOST_ENTRIES).contains(&entries) => {
+                sizes.insert(name.to_owned(), entries);
+            }
+            _ => mistakes.push(format!(
+                "--map-size {text}: entries must be a whole number from 1 to {MOST_ENTRIES}"
+            )),
+        }
+    }
+    sizes
+}

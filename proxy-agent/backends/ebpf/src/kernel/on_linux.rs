@@ -1,0 +1,68 @@
+//! What the agent asks of this backend while it is not open.
+
+use std::net::SocketAddr;
+
+use proxy_backend::{Host, OpenError, Probe, Settings, Surroundings};
+use proxy_model::{Backend, Protocol};
+
+use super::{EbpfBackend, Options, cleanup, is_programmed, probe, programs_log, tell_of_programs};
+use crate::{
+    LACKS,
+    descriptor::{CGROUP_PATH, KERNEL_LOG, map_sizes},
+};
+
+/// The backend on a host that runs Linux.
+#[derive(Debug, Clone, Copy)]
+pub struct OnLinux;
+
+impl Host for OnLinux {
+    fn probe(&self, settings: &Settings) -> Probe {
+        Probe {
+            requirements: probe(&settings.into()),
+            lacks: LACKS.to_vec(),
+        }
+    }
+
+    fn open(&self, settings: &Settings, _: &Surroundings) -> Result<Box<dyn Backend>, OpenError> {
+        let options = Options::from(settings);
+        let mut backend = EbpfBackend::open(&options)?;
+        if options.kernel_log {
+            programs_log::forward(&mut backend)?;
+        }
+        Ok(Box::new(backend))
+    }
+
+    fn is_programmed(&self, settings: &Settings, address: SocketAddr, protocol: Protocol) -> bool {
+        is_programmed(&settings.pin_dir, address, protocol)
+    }
+
+    fn left_something(&self, settings: &Settings) -> bool {
+        settings.pin_dir.exists()
+    }
+
+    fn retire(&self, settings: &Settings) -> Result<Option<String>, OpenError> {
+        let cleanup = cleanup(&settings.pin_dir)?;
+        Ok(cleanup.removed_any().then(|| cleanup.to_string()))
+    }
+
+    fn cleanup(&self, settings: &Settings) -> Result<String, OpenError> {
+        Ok(format!("{}\n", cleanup(&settings.pin_dir)?))
+    }
+
+    fn tell_of_others(&self, settings: &Settings) {
+        tell_of_programs(&settings.into());
+    }
+}
+
+impl From<&Settings> for Options {
+    fn from(settings: &Settings) -> Self {
+        let Settings { pin_dir, given, .. } = settings;
+        Self {
+            pin_dir: pin_dir.clone(),
+            cgroup_path: given.path(CGROUP_PATH),
+            // Mistakes were told before anything is opened.
+            map_sizes: map_sizes(given, &mut Vec::new()),
+            kernel_log: given.is_given(KERNEL_LOG),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What the agent knows of this backend.
+
+use proxy_backend::{Descriptor, Host, Settings};
+use proxy_model::{Capability, Figure, NodeState};
+
+use crate::{LACKS, NAME, render};
+
+/// The nftables backend.
+#[derive(Debug, Clone, Copy)]
+pub struct Nftables;
+
+impl Descriptor for Nftables {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn programs(&self) -> &'static str {
+        "a table `culvert` in each family, with connection tracking: it meets whatever passes through \
+         the node"
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        LACKS
+    }
+
+    fn render(&self, state: &NodeState, settings: &Settings) -> String {
+        render(state, settings.masquerade_mark)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn figures(&self) -> Vec<Figure> {
+        crate::kernel::figures_described()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn host(&self) -> Option<&'static dyn Host> {
+        Some(&crate::kernel::OnLinux)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn host(&self) -> Option<&'static dyn Host> {
+        None
+    }
+}

@@ -1,0 +1,31 @@
+//! Choices, for tests of what is said of them.
+
+use proxy_model::Capability;
+
+use super::{Cause, Choice, Refused};
+
+/// eBPF by its mode, as if it lacked `lacks`.
+pub(crate) fn lacking(lacks: &[Capability]) -> Choice {
+    Choice {
+        mode: "ebpf",
+        backend: "ebpf",
+        reason: "mode ebpf names it".to_owned(),
+        cause: Cause::Named,
+        lacks: lacks.to_vec(),
+        refused: vec![],
+    }
+}
+
+/// The same by mode auto, which refused another one.
+pub(crate) fn lacking_alone(lacks: &[Capability], refusal: &str) -> Choice {
+    Choice {
+        mode: "auto",
+        reason: "the only one".to_owned(),
+        cause: Cause::First,
+        refused: vec![Refused {
+            backend: "nftables",
+            reason: refusal.to_owned(),
+        }],
+        ..lacking(lacks)
+    }
+}

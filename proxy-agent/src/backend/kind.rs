@@ -1,0 +1,61 @@
+//! A backend of this program, as a value that can be compared: by its name, which no two share.
+
+use std::{cmp::Ordering, fmt, hash, ops::Deref};
+
+use proxy_backend::Descriptor;
+
+/// A backend of this program.
+#[derive(Clone, Copy)]
+pub struct BackendKind(&'static dyn Descriptor);
+
+impl BackendKind {
+    /// The one that is described so.
+    pub const fn of(descriptor: &'static dyn Descriptor) -> Self {
+        Self(descriptor)
+    }
+
+    /// The one of `all` that is called `name`.
+    pub fn named(name: &str, all: &[Self]) -> Option<Self> {
+        all.iter().copied().find(|kind| kind.name() == name)
+    }
+}
+
+impl Deref for BackendKind {
+    type Target = dyn Descriptor;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
+
+impl fmt::Debug for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl PartialEq for BackendKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for BackendKind {}
+
+impl PartialOrd for BackendKind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for BackendKind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name().cmp(other.name())
+    }
+}
+
+impl hash::Hash for BackendKind {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}

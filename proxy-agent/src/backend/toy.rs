@@ -1,0 +1,150 @@
+//! Backends that program nothing, for tests: what is said of every backend must be said of these.
+
+use std::net::SocketAddr;
+
+use proxy_backend::{
+    Descriptor, Flag, Host, OpenError, Page, Probe, Requirement, Settings, Surroundings, Takes,
+};
+use proxy_model::{
+    Backend, Capability, ChangeSet, Figure, FigureKind, NodeState, Protocol, SyncError, SyncReport,
+};
+
+use super::kind::BackendKind;
+
+/// One that every host can have.
+pub(crate) const TOY: BackendKind = BackendKind::of(&Toy {
+    name: "toy",
+    usable: true,
+});
+
+/// One that no host can have.
+pub(crate) const BROKEN: BackendKind = BackendKind::of(&Toy {
+    name: "broken",
+    usable: false,
+});
+
+/// A backend that programs nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Toy {
+    name: &'static str,
+    usable: bool,
+}
+
+/// What it cannot do.
+pub(crate) const LACKS: &[Capability] = &[Capability::Sctp, Capability::Affinity];
+
+impl Descriptor for Toy {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn programs(&self) -> &'static str {
+        "wooden bricks: they meet what falls on them"
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        LACKS
+    }
+
+    fn render(&self, state: &NodeState, _: &Settings) -> String {
+        format!("{} bricks\n", state.services.len())
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        &[Flag {
+            name: "toy-colour",
+            takes: Takes::Texts("COLOUR"),
+            help: "Colour of the bricks",
+            check_help: Some("Colour that the bricks would have"),
+        }]
+    }
+
+    fn check(&self, given: &proxy_backend::Given, mistakes: &mut Vec<String>) {
+        if given.texts("toy-colour").any(|colour| colour == "plaid") {
+            mistakes.push("--toy-colour plaid: no colour; choose another one".to_owned());
+        }
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        vec![Figure {
+            name: "bricks",
+            help: "Bricks that lie about.",
+            kind: FigureKind::Gauge,
+            labels: vec![],
+            value: 0.0,
+        }]
+    }
+
+    fn page(&self) -> Option<Page> {
+        None
+    }
+
+    fn host(&self) -> Option<&'static dyn Host> {
+        Some(if self.usable {
+            &Room(true)
+        } else {
+            &Room(false)
+        })
+    }
+}
+
+/// Where it is, or is not, at home.
+#[derive(Debug)]
+struct Room(bool);
+
+impl Host for Room {
+    fn probe(&self, _: &Settings) -> Probe {
+        Probe {
+            requirements: vec![Requirement {
+                name: "floor",
+                required: true,
+                met: self.0,
+                found: "wood".to_owned(),
+                reason: "bricks fall",
+                remedy: None,
+            }],
+            lacks: LACKS.to_vec(),
+        }
+    }
+
+    fn open(&self, _: &Settings, _: &Surroundings) -> Result<Box<dyn Backend>, OpenError> {
+        if self.0 {
+            Ok(Box::new(Bricks))
+        } else {
+            Err(OpenError::Host("no floor".to_owned()))
+        }
+    }
+
+    fn is_programmed(&self, _: &Settings, _: SocketAddr, _: Protocol) -> bool {
+        false
+    }
+
+    fn left_something(&self, _: &Settings) -> bool {
+        false
+    }
+
+    fn retire(&self, _: &Settings) -> Result<Option<String>, OpenError> {
+        Ok(None)
+    }
+
+    fn cleanup(&self, _: &Settings) -> Result<String, OpenError> {
+        Ok("picked up the bricks\n".to_owned())
+    }
+}
+
+/// The same, open.
+struct Bricks;
+
+impl Backend for Bricks {
+    fn name(&self) -> &'static str {
+        TOY.name()
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        LACKS
+    }
+
+    fn sync(&mut self, _: &NodeState, _: &ChangeSet) -> Result<SyncReport, SyncError> {
+        Ok(SyncReport::default())
+    }
+}

@@ -1,0 +1,162 @@
+//! Flags of the backends: each describes its own, and nobody else names them.
+
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches,
+    builder::{PossibleValue, PossibleValuesParser, StringValueParser},
+    parser::ValueSource,
+    value_parser,
+};
+use proxy_backend::{Flag, Given, Takes};
+
+use crate::{backend::kind::BackendKind, backends};
+
+/// What `run` takes for backends.
+#[derive(Debug, Clone, Default)]
+pub struct BackendArgs {
+    /// What was given.
+    pub given: Given,
+}
+
+/// The same of `check`, which has use for some of them only.
+#[derive(Debug, Clone, Default)]
+pub struct ProbeArgs {
+    /// What was given.
+    pub given: Given,
+}
+
+/// The flags of `all`.
+fn flags(all: &[BackendKind]) -> impl Iterator<Item = &'static Flag> {
+    all.iter().flat_map(|kind| kind.flags())
+}
+
+fn arg(flag: &Flag, help: &'static str) -> Arg {
+    let arg = Arg::new(flag.name).long(flag.name).help(help);
+    match flag.takes {
+        Takes::Nothing => arg.action(ArgAction::SetTrue),
+        Takes::Path(name) => arg
+            .action(ArgAction::Set)
+            .value_name(name)
+            .value_parser(value_parser!(std::path::PathBuf)),
+        Takes::Texts(name) => arg
+            .action(ArgAction::Append)
+            .value_name(name)
+            .value_parser(StringValueParser::new()),
+    }
+}
+
+/// Adds the flags of `all` that `run` takes.
+pub(crate) fn of_run(all: &[BackendKind], command: Command) -> Command {
+    command.args(flags(all).map(|flag| arg(flag, flag.help)))
+}
+
+/// Adds the flags of `all` that `check` takes.
+pub(crate) fn of_check(all: &[BackendKind], command: Command) -> Command {
+    command.args(flags(all).filter_map(|flag| Some(arg(flag, flag.check_help?))))
+}
+
+/// What was given of the flags of `all`.
+pub(crate) fn given(all: &[BackendKind], matches: &ArgMatches) -> Given {
+    let mut given = Given::default();
+    for flag in flags(all) {
+        // `check` does not know all of them.
+        let known = matches.ids().any(|id| id == flag.name);
+        if known && matches.value_source(flag.name) == Some(ValueSource::CommandLine) {
+            let values = match flag.takes {
+                Takes::Nothing => Vec::new(),
+                Takes::Path(_) | Takes::Texts(_) => {
+                    let raw = matches.get_raw(flag.name).unwrap_or_default();
+                    raw.map(ToOwned::to_owned).collect()
+                }
+            };
+            given.insert(flag.name, values);
+        }
+    }
+    given
+}
+
+impl Args for BackendArgs {
+    fn augment_args(command: Command) -> Command {
+        of_run(backends::ALL, command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for BackendArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = given(backends::ALL, matches);
+        Ok(Self { given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for ProbeArgs {
+    fn augment_args(command: Command) -> Command {
+        of_check(backends::ALL, command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ProbeArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = given(backends::ALL, matches);
+        Ok(Self { given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The names of the backends, for a flag that takes one.
+pub(super) fn names() -> PossibleValuesParser {
+    let values = backends::ALL.iter().map(|kind| {
+        let value = PossibleValue::new(kind.name());
+        value.help(kind.programs())
+    });
+    PossibleValuesParser::new(values)
+}
+
+/// Says what `--backend-order` is when it is not given.
+pub(super) fn order_help() -> String {
+    let names: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
+    format!(
+        "Backends in the order of preference, separated by commas; those that are not named are not \
+         used. Not with a mode that names one [default: {}]",
+        names.join(",")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::toy::TOY;
+
+    #[test]
+    fn a_flag_of_a_backend_is_in_the_help_and_is_kept_as_given() {
+        let mut run = of_run(&[TOY], Command::default().name("run"));
+        let help = run.render_help().to_string();
+        assert!(help.contains("--toy-colour <COLOUR>"), "{help}");
+        assert!(help.contains("Colour of the bricks"), "{help}");
+        let typed = ["run", "--toy-colour", "red", "--toy-colour=plaid"];
+        let given = given(&[TOY], &run.get_matches_from(typed));
+        let colours: Vec<_> = given.texts("toy-colour").collect();
+        assert_eq!(colours, ["red", "plaid"]);
+        let mut mistakes = Vec::new();
+        TOY.check(&given, &mut mistakes);
+        assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+        let mut check = of_check(&[TOY], Command::default().name("check"));
+        let help = check.render_help().to_string();
+        assert!(help.contains("Colour that the bricks would have"), "{help}");
+    }
+}

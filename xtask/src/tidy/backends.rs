@@ -1,0 +1,112 @@
+//! Backends are named in their own folders, in the agent's manifest and in its list of backends: who
+//! adds one touches nothing else.
+
+use std::collections::BTreeSet;
+
+use super::{File, Finding};
+
+/// Where backends have their folders.
+const FOLDERS: &str = "proxy-agent/backends/";
+
+/// What a backend's folder has, and that of what backends share has not.
+const DESCRIPTION: &str = "/src/descriptor.rs";
+
+/// Code that must not know them.
+const WITHOUT: &[&str] = &[
+    "proxy-agent/api/src/",
+    "proxy-agent/backend/src/",
+    "proxy-agent/backends/conntrack/src/",
+    "proxy-agent/model/src/",
+    "proxy-agent/netlink/src/",
+    "proxy-agent/src/",
+];
+
+/// Among it: the list, and what is kube-proxy's own, which calls its modes the same.
+const EXCEPT: &[&str] = &[
+    "proxy-agent/src/backends.rs",
+    "proxy-agent/src/config/cli/kube_proxy.rs",
+    "proxy-agent/src/config/cli/others.rs",
+    "proxy-agent/src/config/kube_proxy.rs",
+    "proxy-agent/src/config/kube_proxy/",
+    "proxy-agent/src/config/reference/kube_proxy.rs",
+    "proxy-agent/src/leftovers.rs",
+    "proxy-agent/src/leftovers/",
+];
+
+/// The names of the backends, by the tracked files.
+pub(super) fn names(paths: &BTreeSet<String>) -> Vec<&str> {
+    let folders = paths.iter().filter_map(|path| path.strip_prefix(FOLDERS));
+    folders
+        .filter_map(|path| path.strip_suffix(DESCRIPTION))
+        .collect()
+}
+
+/// Checks that the code of `file` names none of `names`.
+pub(super) fn check(file: &File, names: &[&str]) -> Vec<Finding> {
+    let is_in = |all: &[&str]| all.iter().any(|one| file.path.starts_with(one));
+    let ends = ["/tests.rs", "/fixtures.rs"];
+    let of_tests = file.path.contains("/tests/") || ends.iter().any(|end| file.path.ends_with(end));
+    if !is_in(WITHOUT) || is_in(EXCEPT) || of_tests {
+        return Vec::new();
+    }
+    let code = file.text.split("#[cfg(test)]\nmod tests {").next();
+    let lines = (1..).zip(code.unwrap_or_default().lines());
+    let code = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+    let found = code.flat_map(|(number, line)| {
+        let line = line.to_ascii_lowercase();
+        let hits = names.iter().filter(move |name| line.contains(*name));
+        hits.map(move |name| (number, *name))
+    });
+    let error = |(number, name)| {
+        Finding::Error(format!(
+            "line {number}: names the backend {name}; ask the list in `backends.rs`, or let the \
+             backend's description say it"
+        ))
+    };
+    found.map(error).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(path: &str, text: &str) -> usize {
+        let file = File {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        check(&file, &["nftables", "toy"]).len()
+    }
+
+    #[test]
+    fn what_has_a_description_is_a_backend() {
+        let paths = [
+            "proxy-agent/backends/conntrack/src/lib.rs",
+            "proxy-agent/backends/toy/src/descriptor.rs",
+            "proxy-agent/src/backend/toy.rs",
+        ];
+        let paths = paths.map(str::to_owned).into();
+        assert_eq!(names(&paths), ["toy"]);
+    }
+
+    #[test]
+    fn a_backend_is_named_in_its_own_folder_and_in_the_list() {
+        let code = "use proxy_backend_nftables::Nftables;\n";
+        for (path, expected) in [
+            ("proxy-agent/src/run.rs", 1),
+            ("proxy-agent/model/src/a.rs", 1),
+            ("proxy-agent/src/backends.rs", 0),
+            ("proxy-agent/src/leftovers/nftables.rs", 0),
+            ("proxy-agent/src/report/tests.rs", 0),
+            ("proxy-agent/src/backend/choice/fixtures.rs", 0),
+            ("proxy-agent/backends/nftables/src/lib.rs", 0),
+            ("tests/suites/nftables.rs", 0),
+        ] {
+            assert_eq!(said(path, code), expected, "{path}");
+        }
+        let text = "// As nftables does.\n#[cfg(test)]\nmod tests;\n\n#[cfg(test)]\nmod tests {\n    \"toy\"\n}\n";
+        assert_eq!(said("proxy-agent/src/run.rs", text), 0);
+        let text = format!("#[cfg(test)]\nmod tests;\n{code}");
+        assert_eq!(said("proxy-agent/src/run.rs", &text), 1);
+    }
+}
