@@ -1,4 +1,4 @@
-//! What this host is: facts that no cluster object tells. Knows neither the model nor Kubernetes.
+//! What this host is: facts that no cluster object tells. Knows neither the state nor Kubernetes.
 
 #[cfg(target_os = "linux")]
 pub mod addresses;

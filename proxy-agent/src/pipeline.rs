@@ -3,9 +3,11 @@
 //! else wants the state.
 
 mod alternatives;
+mod changeover;
 #[cfg(test)]
 pub(crate) mod fake;
 mod gaps;
+mod journal;
 mod log;
 mod mind;
 mod outcome;
@@ -17,32 +19,21 @@ mod told;
 use std::time::{Duration, Instant, SystemTime};
 
 use proxy_api::{Batch, Token};
+use proxy_backend::milliseconds;
 use proxy_model::{
-    Backend, Capability, ChangeSet, Difference, FatalCause, IpFamily, Model, NodeState,
-    ServicePortKey, SyncError, SyncReport,
+    Attempts, Backend, Capability, ChangeSet, Difference, IpFamily, Model, NodeState,
+    ServicePortKey, SyncError, SyncReport, Syncing,
 };
-use thiserror::Error;
 
-pub use self::alternatives::{Alternatives, Wanting};
-use self::{
-    gaps::Gaps,
-    outcome::Pending,
-    summary::{Summary, Synced},
-    told::Told,
-};
 pub use self::{
+    alternatives::{Alternatives, Wanting},
+    changeover::Demand,
     mind::Mind,
     outcome::{Advance, Repair, Sync},
 };
-use proxy_backend::milliseconds;
-
+use self::{changeover::Changeover, journal::Journal, outcome::Pending};
 use crate::cluster::Update;
-
-/// How long a failed sync is put off at most.
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
-
-/// A backend that would do more is looked for again after this time.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+pub use proxy_model::Fatal;
 
 /// While nothing is served yet, a backend that does more is tried this often before one that does
 /// less serves what it can.
@@ -56,95 +47,40 @@ const MOST_UNSETTLED: usize = 100_000;
 /// State, and the backend that makes it true.
 pub struct Pipeline {
     mind: Mind,
-    backend: Box<dyn Backend>,
-    alternatives: Option<Box<dyn Alternatives>>,
-    /// They know that this backend has the state in force.
-    announced: bool,
-    /// The backend does not hold the state of the last update: the next sync is a whole one.
-    behind: bool,
-    /// Whether a sync ever succeeded.
-    serving: bool,
-    /// Why the last sync or repair failed, if it did.
-    failure: Option<String>,
-    /// Failed syncs in a row.
-    failures: u32,
+    syncing: Syncing<Box<dyn Backend>>,
+    attempts: Attempts,
+    changeover: Changeover,
+    journal: Journal,
     /// Syncs that succeeded.
     revision: u64,
     /// Events that changed something since the state was brought up to date.
     unsettled: usize,
-    /// How the state differs from that of the last sync. Means nothing while the backend is
-    /// behind, which needs the whole.
-    unsynced: ChangeSet,
     /// How long the state took since the last sync.
     settling: Duration,
     /// What the next successful sync brings into force.
     pending: Pending,
-    told: Told,
-    gaps: Gaps,
-    demand: Demand,
-    /// Whether there was no gap at the last advance; `None` before the first.
-    sufficed: Option<bool>,
-    /// When a backend that does more was looked for and none took over, while that is so.
-    looked: Option<Instant>,
-    /// What the last repair could not mend, as far as the log was told.
-    problems: Vec<String>,
-    summary: Summary,
-}
-
-/// What is expected of the backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Demand {
-    /// To serve what it can.
-    WhatItCan,
-    /// To give way where another backend does all that Services need. Where none does, to serve
-    /// what it can: no object of the cluster decides whether there is a proxy.
-    Everything,
-}
-
-/// A sync that no retry can mend.
-#[derive(Debug, Error)]
-#[error("{reason}")]
-pub struct Fatal {
-    /// Whose matter it is.
-    pub cause: FatalCause,
-    /// What was attempted, on what, what stopped it, and what to do.
-    pub reason: String,
 }
 
 impl Pipeline {
     /// A pipeline that has synced nothing yet.
     pub fn new(mind: impl Into<Mind>, backend: Box<dyn Backend>, demand: Demand) -> Self {
-        let gaps = Gaps::new(backend.lacks());
         Self {
             mind: mind.into(),
-            backend,
-            alternatives: None,
-            announced: false,
-            behind: true,
-            serving: false,
-            failure: None,
-            failures: 0,
+            changeover: Changeover::new(demand, backend.lacks()),
+            syncing: Syncing::new(backend),
+            attempts: Attempts::default(),
+            journal: Journal::default(),
             revision: 0,
             unsettled: 0,
-            unsynced: ChangeSet::default(),
             settling: Duration::ZERO,
             pending: Pending::default(),
-            told: Told::default(),
-            gaps,
-            demand,
-            sufficed: None,
-            looked: None,
-            problems: Vec::new(),
-            summary: Summary::default(),
         }
     }
 
     /// The same with backends that may take this one's place.
-    pub fn with_alternatives(self, alternatives: Option<Box<dyn Alternatives>>) -> Self {
-        Self {
-            alternatives,
-            ..self
-        }
+    pub fn with_alternatives(mut self, alternatives: Option<Box<dyn Alternatives>>) -> Self {
+        self.changeover.set_alternatives(alternatives);
+        self
     }
 
     /// Folds updates. Nothing follows from them before [`Self::settle`].
@@ -157,7 +93,7 @@ impl Pipeline {
                 self.unsettled += 1;
             }
         }
-        if self.behind && self.unsettled > MOST_UNSETTLED {
+        if self.syncing.is_behind() && self.unsettled > MOST_UNSETTLED {
             // The next sync is a whole one and needs no change.
             self.bring_up_to_date();
         }
@@ -180,14 +116,9 @@ impl Pipeline {
         let started = Instant::now();
         self.unsettled = 0;
         let change = self.mind.update();
-        log::news(self.told.diagnostics(&self.mind.state().diagnostics));
-        log::news(self.gaps.take(self.mind.state(), &change.changes));
-        if self.in_force() {
-            self.unsynced = change;
-        } else if !change.is_empty() {
-            // Whoever missed a change gets everything: two of them in a row are not in order.
-            self.behind = true;
-        }
+        self.journal.settled(self.mind.state());
+        self.changeover.changed(self.mind.state(), &change.changes);
+        self.syncing.changed(change);
         self.settling += started.elapsed();
     }
 
@@ -196,10 +127,11 @@ impl Pipeline {
     pub fn advance(&mut self) -> Result<Advance, Fatal> {
         let started = Instant::now();
         let mut advance = self.pending.counted();
-        let mut change = std::mem::take(&mut self.unsynced);
-        let better = self.look_at_gaps();
-        if self.behind || better.is_some() {
-            change = self.mind.state().as_change_set();
+        let state = self.mind.state();
+        let mut change = self.syncing.due(state);
+        let better = self.changeover.better(self.syncing.backend().name(), state);
+        if better.is_some() {
+            change = state.as_change_set();
         }
         let settling = std::mem::take(&mut self.settling);
         if change.is_empty() {
@@ -209,106 +141,80 @@ impl Pipeline {
         }
         let result = match better {
             Some(better) => self.change_backend(better, &change),
-            None => self.backend.sync(self.mind.state(), &change),
+            None => self.syncing.sync(state, &change),
         };
         let result = self.go_on_with_the_next(result, &mut change);
         let took = settling + started.elapsed();
-        advance.sync = Some(match result {
+        let mut sync = Sync {
+            whole: change.whole,
+            took,
+            triggers: Vec::new(),
+            retry: None,
+        };
+        match self.took(result)? {
             Ok(report) => {
-                self.behind = false;
-                self.failure = None;
-                self.failures = 0;
                 self.revision += 1;
-                if !std::mem::replace(&mut self.announced, true)
-                    && let Some(alternatives) = &mut self.alternatives
-                {
-                    advance.chosen = alternatives.serves(self.backend.name());
-                }
-                self.look_at_lacks();
-                self.log_sync(&change, report, took);
-                Sync {
-                    whole: change.whole,
-                    took,
-                    triggers: std::mem::take(&mut self.pending.triggers),
-                    retry: None,
-                }
+                let state = self.mind.state();
+                let backend = self.syncing.backend();
+                advance.chosen = self.changeover.in_force(backend.name());
+                self.changeover.look_at_lacks(backend.lacks(), state);
+                self.journal.synced(state, &change, report, took);
+                sync.triggers = std::mem::take(&mut self.pending.triggers);
             }
-            Err(error) => Sync {
-                whole: change.whole,
-                took,
-                triggers: Vec::new(),
-                retry: Some(self.failed(error)?),
-            },
-        });
+            Err(wait) => sync.retry = Some(wait),
+        }
+        advance.sync = Some(sync);
         Ok(advance)
     }
 
     /// Compares the kernel with the state, and mends what differs. `None` while a sync is
     /// still to be made: that reads the maps back itself.
     pub fn repair(&mut self) -> Result<Option<Repair>, Fatal> {
-        if !self.in_force() {
-            return Ok(None);
-        }
         let started = Instant::now();
-        match self.backend.repair(self.mind.state()) {
-            Ok(report) => {
-                let services = &self.mind.state().services;
-                let wanted = |key: &_| services.contains_key(key);
-                log::news(self.told.failures(report.failures, wanted));
-                self.look_at_lacks();
-                for problem in &report.problems {
-                    if !self.problems.contains(problem) {
-                        tracing::error!(reason = problem, "not repaired");
-                    }
-                }
-                self.problems = report.problems;
-                log::repaired(&report.repaired, report.writes, started.elapsed());
-                Ok(Some(Repair {
+        let Some(result) = self.syncing.repair(self.mind.state()) else {
+            return Ok(None);
+        };
+        Ok(Some(match self.took(result)? {
+            Ok(mut report) => {
+                let state = self.mind.state();
+                self.changeover
+                    .look_at_lacks(self.syncing.backend().lacks(), state);
+                self.journal.repaired(state, &mut report, started.elapsed());
+                Repair {
                     differences: report.repaired,
                     retry: None,
-                }))
+                }
             }
-            Err(error) => Ok(Some(Repair {
+            Err(wait) => Repair {
                 differences: Vec::new(),
-                retry: Some(self.failed(error)?),
-            })),
+                retry: Some(wait),
+            },
+        }))
+    }
+
+    /// Takes what became of an attempt; the inner error is when to try again.
+    fn took<R>(&mut self, result: Result<R, SyncError>) -> Result<Result<R, Duration>, Fatal> {
+        let took = self.attempts.took(result)?;
+        if let Err(wait) = &took {
+            let reason = self.attempts.failure();
+            tracing::error!(reason, retry_in_ms = milliseconds(*wait), "sync failed");
         }
+        Ok(took)
     }
 
     /// Whether somebody else may have changed what the backend wrote: a repair is due.
     pub fn disturbed(&mut self) -> bool {
-        self.in_force() && self.backend.disturbed()
+        self.syncing.disturbed()
     }
 
     /// Has the backend do what it owes besides the state.
     pub fn tend(&mut self) {
-        if self.in_force() {
-            self.backend.tend(self.mind.state());
-        }
+        self.syncing.tend(self.mind.state());
     }
 
     /// How the kernel differs from the state, without mending it.
     pub fn differences(&mut self) -> Result<Vec<Difference>, String> {
-        if !self.in_force() {
-            let reason = "the last sync failed, so the kernel is known to differ; see the log";
-            return Err(reason.to_owned());
-        }
-        self.backend.differences(self.mind.state())
-    }
-
-    /// When to try again after `error`.
-    fn failed(&mut self, error: SyncError) -> Result<Duration, Fatal> {
-        match error {
-            SyncError::Retry { reason, after } => {
-                self.behind = true;
-                let wait = put_off(after, self.failures);
-                self.failures = self.failures.saturating_add(1);
-                tracing::error!(reason, retry_in_ms = milliseconds(wait), "sync failed");
-                self.failure = Some(reason);
-                Ok(wait)
-            }
-            SyncError::Fatal { cause, reason } => Err(Fatal { cause, reason }),
-        }
+        self.syncing.differences(self.mind.state())
     }
 
     /// The cluster behind the state, to ask, where it is known.
@@ -323,7 +229,7 @@ impl Pipeline {
 
     /// The backend, to ask.
     pub fn backend(&self) -> &dyn Backend {
-        &*self.backend
+        &**self.syncing.backend()
     }
 
     /// How often the state in force changed.
@@ -333,12 +239,12 @@ impl Pipeline {
 
     /// Whether the state is in force, as far as is known.
     pub fn in_force(&self) -> bool {
-        !self.behind && self.unsynced.is_empty()
+        self.syncing.in_force()
     }
 
     /// Why it is not, if a sync or repair failed.
     pub fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+        self.attempts.failure()
     }
 
     /// Which state of another brain the state is, if it is one.
@@ -348,19 +254,19 @@ impl Pipeline {
 
     /// Service ports that are not programmed, and why.
     pub fn not_programmed(&self) -> impl Iterator<Item = (&ServicePortKey, &str)> {
-        self.told.not_programmed()
+        self.journal.not_programmed()
     }
 
     /// How many Service ports miss each capability.
     pub fn gaps(&self) -> impl Iterator<Item = (Capability, usize)> {
         Capability::ALL
             .into_iter()
-            .map(|capability| (capability, self.gaps.count(capability)))
+            .map(|capability| (capability, self.changeover.count(capability)))
     }
 
     /// Whether the backend does all that Service ports need, and that another one might do.
     pub fn suffices(&self) -> bool {
-        self.gaps.suffice()
+        self.changeover.suffices()
     }
 
     /// Events that were folded and not counted by an advance yet.
@@ -368,67 +274,19 @@ impl Pipeline {
         self.pending.events
     }
 
-    fn log_sync(&mut self, change: &ChangeSet, report: SyncReport, took: Duration) {
-        let services = &self.mind.state().services;
-        let wanted = |key: &_| services.contains_key(key);
-        log::news(self.told.failures(report.failures, wanted));
-        // The first sync is told by the backend, which knows what it took over.
-        if std::mem::replace(&mut self.serving, true) {
-            let synced = Synced::of(change, report.writes);
-            log::synced(&synced, change, services.len(), took);
-            self.summary.add(synced);
-        }
-    }
-
     /// Tells the log what came into force since the last time, if anything did and it is time.
     pub fn summarise(&mut self) {
-        if let Some(synced) = self.summary.due(Instant::now()) {
-            log::summary(&synced, self.mind.state().services.len());
-        }
+        self.journal.summarise(self.mind.state());
     }
 
     /// Whether it is time to advance, although nothing changed, because a backend that does more may
     /// be had by now.
     pub fn looks_again(&self) -> bool {
-        self.looked.is_some_and(|at| at.elapsed() >= LOOK_AGAIN)
+        self.changeover.looks_again()
     }
 
-    /// Another backend, if Service ports need what this one lacks. Where none is to be had, this one
-    /// serves what it can, and that is said.
-    fn look_at_gaps(&mut self) -> Option<Box<dyn Backend>> {
-        let now = self.suffices();
-        let before = self.sufficed.replace(now);
-        if self.demand == Demand::WhatItCan || (before == Some(now) && !self.looks_again()) {
-            return None;
-        }
-        let name = self.backend.name();
-        self.looked = None;
-        if now {
-            if before.is_some() {
-                tracing::info!(backend = name, "backend suffices again");
-            }
-            return None;
-        }
-        let wanting = self.gaps.wanting(alternatives::needs(self.mind.state()));
-        let text = format!(
-            "{wanting}; it serves what it can, and no other backend can be used here; see \
-             `proxy-agent check`"
-        );
-        let better = self
-            .alternatives
-            .as_mut()
-            .and_then(|all| all.better(wanting));
-        if better.is_none() {
-            self.looked = Some(Instant::now());
-            if before != Some(now) {
-                tracing::warn!(backend = name, text, "backend no longer suffices");
-            }
-        }
-        better
-    }
-
-    /// Puts `better` in the place of the backend once it has the state in force: never is there
-    /// none. If that fails, the present one goes on.
+    /// Puts `better` in the place of the backend once it has the state in force: the node is never
+    /// without a dataplane. If that fails, the present one goes on.
     fn change_backend(
         &mut self,
         mut better: Box<dyn Backend>,
@@ -437,11 +295,13 @@ impl Pipeline {
         let state = self.mind.state();
         match better.sync(state, change) {
             Ok(report) => {
-                self.replace_backend(better);
+                self.replace_backend(better, true);
                 Ok(report)
             }
-            Err(error @ SyncError::Retry { .. }) if !self.serving && self.failures < PATIENCE => {
-                self.sufficed = None;
+            Err(error @ SyncError::Retry { .. })
+                if !self.journal.is_serving() && self.attempts.failures() < PATIENCE =>
+            {
+                self.changeover.try_again();
                 Err(error)
             }
             Err(error) => {
@@ -451,8 +311,8 @@ impl Pipeline {
                     text = "the present one goes on with what it can",
                     "backend not changed"
                 );
-                self.looked = Some(Instant::now());
-                self.backend.sync(state, change)
+                self.changeover.put_off();
+                self.syncing.sync(state, change)
             }
         }
     }
@@ -465,41 +325,22 @@ impl Pipeline {
         change: &mut ChangeSet,
     ) -> Result<SyncReport, SyncError> {
         while let Err(SyncError::Fatal { cause, reason }) = result {
-            let next = match &mut self.alternatives {
-                Some(alternatives) => alternatives.instead(&reason),
-                None => Err(reason),
-            };
+            let next = self.changeover.instead(reason);
             let next = next.map_err(|reason| SyncError::Fatal { cause, reason })?;
             if !change.whole {
                 *change = self.mind.state().as_change_set();
             }
-            self.replace_backend(next);
-            result = self.backend.sync(self.mind.state(), change);
+            self.replace_backend(next, false);
+            result = self.syncing.sync(self.mind.state(), change);
         }
         result
     }
 
-    /// The other one lets go of what it holds, so that it can be taken away.
-    fn replace_backend(&mut self, backend: Box<dyn Backend>) {
-        self.backend = backend;
-        self.announced = false;
-        self.looked = None;
-        self.look_at_lacks();
-        self.sufficed = Some(self.suffices());
+    /// The other one lets go of what it holds, so that it can be taken away. `holds`: the new one has
+    /// the state in force.
+    fn replace_backend(&mut self, backend: Box<dyn Backend>, holds: bool) {
+        let state = self.mind.state();
+        self.changeover.replaced(backend.lacks(), state);
+        drop(self.syncing.replace(backend, holds));
     }
-
-    /// What a backend lacks may change while it serves: with devices, or once it has tried.
-    fn look_at_lacks(&mut self) {
-        let lacks = self.backend.lacks();
-        if !self.gaps.are_of(lacks) {
-            log::news(self.gaps.change_backend(lacks, self.mind.state()));
-        }
-    }
-}
-
-/// How long to wait after a failed sync: twice as long each time, up to a limit.
-fn put_off(after: Duration, failures_before: u32) -> Duration {
-    after
-        .saturating_mul(2_u32.saturating_pow(failures_before))
-        .min(LONGEST_RETRY)
 }

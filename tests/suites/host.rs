@@ -45,7 +45,7 @@ fn follow(test: impl FnOnce(&NetNs, &Followed)) {
                         .build()
                         .unwrap();
                     let _inside = runtime.enter();
-                    let mut addresses = Addresses::new();
+                    let mut addresses = Addresses::default();
                     while going.recv().is_ok() {
                         let list = tokio::time::timeout(PATIENCE, addresses.next());
                         let Ok(list) = runtime.block_on(list) else {

@@ -40,7 +40,7 @@ use std::{
 };
 
 use clap::Parser;
-use proxy_model::{Backend, FatalCause};
+use proxy_model::{Backend, Fatal, FatalCause};
 use thiserror::Error;
 
 pub use self::{
@@ -60,13 +60,8 @@ pub enum DriverError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The backend cannot go on.
-    #[error("{reason}")]
-    Fatal {
-        /// Whose matter it is.
-        cause: FatalCause,
-        /// What was attempted, what stopped it, and what to do.
-        reason: String,
-    },
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
     /// The system refused what every process gets.
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
@@ -113,10 +108,10 @@ pub fn main_of(sink: impl Sink) -> ExitCode {
             writeln!(io::stderr(), "{name}: {error}").ok();
             ExitCode::from(match error {
                 DriverError::Usage(_) => 2,
-                DriverError::Fatal {
+                DriverError::Fatal(Fatal {
                     cause: FatalCause::Host,
                     ..
-                } => 3,
+                }) => 3,
                 _ => 1,
             })
         }

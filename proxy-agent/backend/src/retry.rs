@@ -2,35 +2,43 @@
 
 use std::time::{Duration, Instant};
 
+use proxy_model::Backoff;
+
 /// After the first failure.
 const FIRST: Duration = Duration::from_secs(1);
 /// Between attempts at most.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// Something that is tried again until it is done.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Retry {
-    /// When the next attempt is due, and how long that was put off.
-    put_off: Option<(Instant, Duration)>,
+    /// When the next attempt is due, if one failed.
+    due: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            due: None,
+            backoff: Backoff::new(FIRST, LONGEST),
+        }
+    }
 }
 
 impl Retry {
     /// Whether an attempt is due. Always before the first.
     pub fn is_due(&self, now: Instant) -> bool {
-        self.put_off.is_none_or(|(due, _)| now >= due)
+        self.due.is_none_or(|due| now >= due)
     }
 
     /// Keeps what became of an attempt.
     pub fn tried(&mut self, done: bool, now: Instant) {
-        let wait = match self.put_off {
-            _ if done => {
-                self.put_off = None;
-                return;
-            }
-            None => FIRST,
-            Some((_, wait)) => (wait * 2).min(LONGEST),
-        };
-        self.put_off = Some((now + wait, wait));
+        if done {
+            *self = Self::default();
+        } else {
+            self.due = Some(now + self.backoff.failed());
+        }
     }
 }
 

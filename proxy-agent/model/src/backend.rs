@@ -48,8 +48,10 @@ pub trait Backend: Send {
         ))
     }
 
-    /// Compares the dataplane with `state`, the state of the last successful [`Backend::sync`],
-    /// and writes only what differs. Services that could not be programmed are tried again.
+    /// Compares the dataplane with `state`, the state of the last [`Backend::sync`], which
+    /// succeeded, and writes only what differs: never called before one, nor after one that failed
+    /// ([`Syncing`](crate::Syncing) sees to that). Services that could not be programmed are tried
+    /// again.
     ///
     /// As it stands here, it syncs the whole state and names no difference: that needs one who
     /// can compare.

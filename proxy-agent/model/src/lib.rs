@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod backoff;
 mod capability;
 mod change;
 mod claims;
@@ -32,12 +33,14 @@ mod settings;
 mod slices;
 mod standing;
 mod state;
+mod syncing;
 mod topology;
 
 pub use backend::{
     Backend, Difference, DifferenceKind, FatalCause, Figure, FigureKind, RepairReport,
     ServiceFailure, SyncError, SyncReport,
 };
+pub use backoff::Backoff;
 pub use capability::Capability;
 pub use change::{Change, ChangeSet};
 pub use ipnet::IpNet;
@@ -56,3 +59,4 @@ pub use state::{
     Endpoint, Frontend, FrontendKind, HealthCheck, HealthCheckKey, NodeInfo, NodeState,
     ServicePortKey, ServiceState, SourceRanges,
 };
+pub use syncing::{Attempts, Fatal, Syncing};

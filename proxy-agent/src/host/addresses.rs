@@ -18,6 +18,7 @@ use netlink_packet_core::DecodeError;
 use netlink_sys::{
     AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE,
 };
+use proxy_model::Backoff;
 use thiserror::Error;
 use tokio::time::sleep;
 
@@ -53,22 +54,28 @@ fn attempted(attempted: &'static str) -> impl Fn(io::Error) -> AddressesError {
 }
 
 /// Follows the addresses of the network namespace in which [`Addresses::next`] is first called.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Addresses {
     changes: Option<Changes>,
     /// A dump is wanted.
     due: bool,
     told: Option<Vec<IpAddr>>,
-    /// The next one, while attempts fail.
-    retry: Option<Duration>,
+    backoff: Backoff,
+}
+
+impl Default for Addresses {
+    /// Nothing is asked before [`Addresses::next`].
+    fn default() -> Self {
+        Self {
+            changes: None,
+            due: false,
+            told: None,
+            backoff: Backoff::new(FIRST_RETRY, LONGEST_RETRY),
+        }
+    }
 }
 
 impl Addresses {
-    /// Nothing is asked before [`Addresses::next`].
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// All addresses that traffic can be sent to, in order, each once: at once when called first,
     /// then whenever the list is another one than it was. What fails is logged and tried again.
     /// Nothing is lost when the future is dropped.
@@ -77,7 +84,8 @@ impl Addresses {
             match self.attempt().await {
                 Ok(None) => {}
                 Ok(Some(addresses)) => {
-                    if self.retry.take().is_some() {
+                    if self.backoff.failures() > 0 {
+                        self.backoff.reset();
                         tracing::info!("interface addresses known again");
                     }
                     if self.told.as_ref() != Some(&addresses) {
@@ -115,8 +123,7 @@ impl Addresses {
 
     async fn failed(&mut self, error: &AddressesError) {
         self.changes = None;
-        let wait = self.retry.unwrap_or(FIRST_RETRY);
-        if self.retry.is_none() {
+        if self.backoff.failures() == 0 {
             // Once: what is forbidden stays so, and would fill the log.
             tracing::warn!(
                 %error,
@@ -125,8 +132,7 @@ impl Addresses {
                 "interface addresses not known"
             );
         }
-        self.retry = Some((wait * 2).min(LONGEST_RETRY));
-        sleep(wait).await;
+        sleep(self.backoff.failed()).await;
     }
 }
 

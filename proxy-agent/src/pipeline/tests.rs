@@ -11,8 +11,8 @@ use std::{
 };
 
 use proxy_model::{
-    ClusterEvent, Diagnostic, DifferenceKind, IpFamily, Service, ServiceFailure, ServiceName,
-    ServicePort, TrafficPolicy,
+    ClusterEvent, Diagnostic, DifferenceKind, FatalCause, IpFamily, Service, ServiceFailure,
+    ServiceName, ServicePort, TrafficPolicy,
 };
 
 use super::{
@@ -159,7 +159,9 @@ fn waits_double_up_to_the_longest_and_start_anew_after_a_success() {
     let wait = pipeline.take(vec![upsert("a", 1)]).unwrap();
     assert_eq!(wait, Some(Duration::from_secs(1)));
     // A backend may ask for any wait.
-    assert_eq!(put_off(Duration::MAX, 40), LONGEST_RETRY);
+    fake.answer(retry(Duration::MAX));
+    let wait = pipeline.take(vec![upsert("b", 2)]).unwrap();
+    assert_eq!(wait, Some(Duration::from_secs(30)));
 }
 
 #[test]

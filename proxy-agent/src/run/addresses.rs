@@ -18,7 +18,7 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Puts the first list into the queue, then follows in the background. Whatever is sent after
 /// this returned comes after it: no NodePort is programmed for the wrong addresses first.
 pub async fn follow(messages: &mpsc::Sender<Message>) {
-    let mut addresses = Addresses::new();
+    let mut addresses = Addresses::default();
     if let Ok(first) = timeout(FIRST, addresses.next()).await {
         // Fails only when nobody listens, as below.
         drop(messages.send(told(first)).await);

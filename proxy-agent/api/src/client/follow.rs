@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use proxy_model::Backoff;
 use tokio::time::{Instant, sleep_until, timeout};
 use tonic::Streaming;
 
-use super::{Client, ClientError, Options, backoff::Backoff, gather::Gathering};
+use super::{
+    Client, ClientError, Options,
+    backoff::{backoff, random},
+    gather::Gathering,
+};
 use crate::{Batch, Report, Token, wire};
 
 /// Until a brain has taken the call. What it has to tell may take longer.
@@ -57,7 +62,7 @@ impl Follower {
             options,
             token: resume,
             connection: None,
-            backoff: Backoff::default(),
+            backoff: backoff(),
             rest: None,
             told: None,
         }
@@ -138,7 +143,7 @@ impl Follower {
     }
 
     fn lost(&mut self, error: ClientError) -> Option<Event> {
-        self.rest = Some(Instant::now() + self.backoff.next());
+        self.rest = Some(Instant::now() + self.backoff.failed_by_chance(random()));
         let reason = error.to_string();
         if self.told.as_ref() == Some(&reason) {
             return None;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use proxy_model::{ServiceFailure, SyncError, SyncReport};
+use proxy_model::{Attempts, Fatal, FatalCause, ServiceFailure, SyncError, SyncReport};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep_until, timeout},
@@ -35,8 +35,6 @@ pub struct Stopped {
     pub token: Option<Token>,
 }
 
-/// How long a failed sync is put off at most.
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// How long a report may take; a brain that is busy hears the next one.
 const REPORT: Duration = Duration::from_secs(5);
 
@@ -51,7 +49,7 @@ pub async fn run<S: Sink>(
         sink: Some(sink),
         report: Report::default(),
         told: None,
-        failures: 0,
+        attempts: Attempts::default(),
         unheard: None,
     };
     let result = if options.once {
@@ -77,8 +75,7 @@ struct Driver<S> {
     report: Report,
     /// The last state that the sink was told.
     told: Option<Token>,
-    /// Failed syncs in a row.
-    failures: u32,
+    attempts: Attempts,
     /// Why the brain takes no reports, as far as it was told.
     unheard: Option<String>,
 }
@@ -123,10 +120,10 @@ impl<S: Sink> Driver<S> {
             drop(timeout(REPORT, client.report(&self.report)).await);
         }
         match (retry?, &self.report.error) {
-            (Some(_), Some(reason)) => Err(DriverError::Fatal {
-                cause: proxy_model::FatalCause::Other,
+            (Some(_), Some(reason)) => Err(DriverError::Fatal(Fatal {
+                cause: FatalCause::Other,
                 reason: reason.clone(),
-            }),
+            })),
             _ => Ok(()),
         }
     }
@@ -247,9 +244,10 @@ impl<S: Sink> Driver<S> {
         token: Token,
         result: Result<SyncReport, SyncError>,
     ) -> Result<Option<Duration>, DriverError> {
-        match result {
+        let took = self.attempts.took(result);
+        self.report.error = self.attempts.failure().map(str::to_owned);
+        match took? {
             Ok(SyncReport { failures, .. }) => {
-                self.failures = 0;
                 self.note(&failures);
                 self.report = Report {
                     applied: Some(token),
@@ -259,17 +257,10 @@ impl<S: Sink> Driver<S> {
                 };
                 Ok(None)
             }
-            Err(SyncError::Retry { reason, after }) => {
-                let times = 2_u32.saturating_pow(self.failures);
-                let wait = after.saturating_mul(times).min(LONGEST_RETRY);
-                self.failures = self.failures.saturating_add(1);
+            Err(wait) => {
+                let reason = self.attempts.failure();
                 tracing::error!(reason, retry_in = ?wait, "sync failed");
-                self.report.error = Some(reason);
                 Ok(Some(wait))
-            }
-            Err(SyncError::Fatal { cause, reason }) => {
-                self.report.error = Some(reason.clone());
-                Err(DriverError::Fatal { cause, reason })
             }
         }
     }

@@ -1,7 +1,9 @@
 //! What a driver feeds: something that takes operations as they come, or a [`Backend`], which gets
 //! the state as well.
 
-use proxy_model::{Backend, Capability, RepairReport, ServiceFailure, SyncError, SyncReport};
+use proxy_model::{
+    Backend, Capability, RepairReport, ServiceFailure, SyncError, SyncReport, Syncing,
+};
 
 use crate::{Batch, Replica};
 
@@ -50,10 +52,8 @@ pub trait Sink: Send + 'static {
 /// A [`Backend`] with the copy of the state that it needs.
 #[derive(Debug)]
 pub struct Replicating<B> {
-    backend: B,
+    syncing: Syncing<B>,
     replica: Replica,
-    /// The backend does not hold the state of the last update: the next sync is a whole one.
-    behind: bool,
     /// What the last sync could not program: it is still so while nothing is synced.
     failures: Vec<ServiceFailure>,
     reports: bool,
@@ -63,9 +63,8 @@ impl<B: Backend> Replicating<B> {
     /// One that was told nothing yet.
     pub fn new(backend: B) -> Self {
         Self {
-            backend,
+            syncing: Syncing::new(backend),
             replica: Replica::new(),
-            behind: true,
             failures: Vec::new(),
             reports: true,
         }
@@ -80,19 +79,16 @@ impl<B: Backend> Replicating<B> {
     }
 
     fn sync(&mut self) -> Result<SyncReport, SyncError> {
-        let mut change = self.replica.update();
+        self.syncing.changed(self.replica.update());
         let state = self.replica.state();
-        if self.behind {
-            change = state.as_change_set();
-        }
+        let change = self.syncing.due(state);
         if change.is_empty() {
             return Ok(SyncReport {
                 writes: 0,
                 failures: self.failures.clone(),
             });
         }
-        let result = self.backend.sync(state, &change);
-        self.behind = result.is_err();
+        let result = self.syncing.sync(state, &change);
         if let Ok(report) = &result {
             self.failures.clone_from(&report.failures);
         }
@@ -102,11 +98,11 @@ impl<B: Backend> Replicating<B> {
 
 impl<B: Backend + 'static> Sink for Replicating<B> {
     fn name(&self) -> &str {
-        self.backend.name()
+        self.syncing.backend().name()
     }
 
     fn lacks(&self) -> &[Capability] {
-        self.backend.lacks()
+        self.syncing.backend().lacks()
     }
 
     fn apply(&mut self, batch: Batch) -> Result<SyncReport, SyncError> {
@@ -131,11 +127,7 @@ impl<B: Backend + 'static> Sink for Replicating<B> {
     }
 
     fn repair(&mut self) -> Option<Result<RepairReport, SyncError>> {
-        if self.behind {
-            return None;
-        }
-        let repaired = self.backend.repair(self.replica.state());
-        self.behind = repaired.is_err();
+        let repaired = self.syncing.repair(self.replica.state())?;
         if let Ok(report) = &repaired {
             self.failures.clone_from(&report.failures);
         }

@@ -260,15 +260,6 @@ impl Backend for EbpfBackend {
     }
 
     fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
-        if self.opened.is_some() {
-            // Nothing is in force yet that could differ.
-            let report = self.sync(state, &state.as_change_set())?;
-            return Ok(RepairReport {
-                writes: report.writes,
-                failures: report.failures,
-                ..RepairReport::default()
-            });
-        }
         self.mend(state).map_err(|error| later(&error))
     }
 

@@ -361,14 +361,6 @@ impl Backend for NftablesBackend {
     }
 
     fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
-        if self.opened.is_some() {
-            // Nothing is in force yet that could differ.
-            let report = self.sync(state, &state.as_change_set())?;
-            return Ok(RepairReport {
-                writes: report.writes,
-                ..RepairReport::default()
-            });
-        }
         let generation = self.netlink.generation();
         let generation = generation.map_err(|error| self.failed(&error))?;
         if self.tables.is_some() && self.generation == Some(generation) {
@@ -385,7 +377,7 @@ impl Backend for NftablesBackend {
     }
 
     fn disturbed(&mut self) -> bool {
-        let Some(tables) = self.tables.as_ref().filter(|_| self.opened.is_none()) else {
+        let Some(tables) = &self.tables else {
             return false;
         };
         let generation = self.netlink.generation().ok();

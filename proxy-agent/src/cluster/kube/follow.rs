@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use proxy_model::Backoff;
 use tokio::{sync::mpsc, time::sleep};
 
 mod patience;
@@ -19,7 +20,7 @@ use patience::Patience;
 
 use super::{
     Timing,
-    backoff::{Backoff, random},
+    backoff::{random, wait},
     contact::{Contact, Standing},
     counters::{Counters, KindCounters, count},
     decode::{self, Event, Malformed},
@@ -295,7 +296,7 @@ impl<F: Followed> Follower<F> {
         } else {
             if started.elapsed() < TOO_SOON {
                 // One that told something, but ended at once: not to be asked again in a loop.
-                sleep(self.backoff.wait(None, random())).await;
+                sleep(wait(&mut self.backoff, None, random())).await;
             }
             return Ok(());
         };

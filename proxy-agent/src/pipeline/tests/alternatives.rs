@@ -161,7 +161,7 @@ fn one_that_does_more_is_looked_for_again() {
     assert_eq!(others.asked(), [""; 0]);
     assert!(!pipeline.looks_again());
 
-    pipeline.looked = Instant::now().checked_sub(LOOK_AGAIN);
+    pipeline.changeover.looked_long_ago();
     assert!(pipeline.looks_again());
     others.better.lock().unwrap().push_back(better.clone());
     // Nothing has changed.

@@ -87,3 +87,57 @@ fn with_mode_auto_a_service_that_comes_later_stops_nothing() {
     assert_eq!(advance(vec![delete("bb")]), ["INFO|backend suffices again"]);
     assert_eq!(fake.calls().len(), 5);
 }
+
+/// A backend that finds out with its second sync that it lacks something.
+#[derive(Default)]
+struct Learning {
+    syncs: usize,
+    lacks: Vec<Capability>,
+}
+
+impl Backend for Learning {
+    fn name(&self) -> &'static str {
+        "learning"
+    }
+
+    fn lacks(&self) -> &[Capability] {
+        &self.lacks
+    }
+
+    fn sync(&mut self, _: &NodeState, _: &ChangeSet) -> Result<SyncReport, SyncError> {
+        self.syncs += 1;
+        if self.syncs == 2 {
+            self.lacks.push(Capability::ExternalTraffic);
+        }
+        Ok(SyncReport::default())
+    }
+
+    fn repair(&mut self, _: &NodeState) -> Result<proxy_model::RepairReport, SyncError> {
+        self.lacks.clear();
+        Ok(proxy_model::RepairReport::default())
+    }
+}
+
+#[test]
+fn what_a_backend_finds_out_that_it_lacks_is_told_and_counted() {
+    start_log();
+    let backend = Box::new(Learning::default());
+    let mut pipeline = Pipeline::new(Model::new("node-a"), backend, Demand::WhatItCan);
+    let missing = |pipeline: &Pipeline| -> usize { pipeline.gaps().map(|(_, count)| count).sum() };
+    let advance = |pipeline: &mut Pipeline, event| {
+        let told = logged(|| assert!(pipeline.take(vec![event]).is_ok()));
+        told.into_iter()
+            .filter(|line| line.contains("capability gap"))
+            .count()
+    };
+    assert_eq!(advance(&mut pipeline, open_to_all(upsert("a", 1))), 0);
+    assert_eq!(advance(&mut pipeline, upsert("bb", 2)), 1);
+    assert_eq!(missing(&pipeline), 1);
+    let told = logged(|| assert!(pipeline.repair().unwrap().is_some()));
+    assert!(
+        told.iter()
+            .any(|line| line.contains("capability gap closed")),
+        "{told:?}"
+    );
+    assert_eq!(missing(&pipeline), 0);
+}

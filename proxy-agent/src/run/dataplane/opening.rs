@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use proxy_backend::{OpenError, Surroundings, milliseconds};
+use proxy_model::Backoff;
 use tokio::{task::block_in_place, time::sleep};
 
 use super::Dataplane;
@@ -28,9 +29,9 @@ pub async fn open(
     surroundings: &Surroundings,
     chosen: &(Choice, Vec<BackendKind>),
 ) -> Result<Dataplane, RunError> {
-    let mut tries = 1;
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
-        let last_try = tries >= MOST_TRIES;
+        let last_try = backoff.failures() + 1 >= MOST_TRIES;
         heart.at("opening the backend");
         let opened = block_in_place(|| {
             Dataplane::open(config, surroundings.clone(), chosen.clone(), last_try)
@@ -39,8 +40,7 @@ pub async fn open(
             Err(RunError::Open(OpenError::Later(reason))) => reason,
             opened => return opened,
         };
-        let wait = wait_after(tries);
-        tries += 1;
+        let wait = backoff.failed();
         tracing::error!(
             backend = chosen.0.backend,
             reason,
@@ -48,21 +48,5 @@ pub async fn open(
             "backend not opened"
         );
         sleep(wait).await;
-    }
-}
-
-fn wait_after(tries: u32) -> Duration {
-    let doubled = 2_u32.saturating_pow(tries.saturating_sub(1));
-    FIRST_WAIT.saturating_mul(doubled).min(LONGEST_WAIT)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_double_up_to_a_limit() {
-        let waits = [1, 2, 3, 5, 6, 40].map(|tries| wait_after(tries).as_secs());
-        assert_eq!(waits, [1, 2, 4, 16, 30, 30]);
     }
 }

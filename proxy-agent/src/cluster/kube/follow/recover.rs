@@ -4,7 +4,7 @@ use tokio::time::sleep;
 
 use super::{Follower, Stop, UNFINISHED};
 use crate::cluster::kube::{
-    backoff::random,
+    backoff::{self, random},
     counters::{Reason, count},
     failure::Failure,
     kind::Followed,
@@ -34,7 +34,7 @@ impl<F: Followed> Follower<F> {
         if failure.is_stale() || self.is_mute(failure) {
             self.version = None;
         }
-        let wait = self.backoff.wait(failure.retry_after(), random());
+        let wait = backoff::wait(&mut self.backoff, failure.retry_after(), random());
         let first = self.shared.timing.first_wait;
         let wait = if moved {
             wait.min(first.mul_f64(random()))

@@ -1,0 +1,181 @@
+//! What a backend holds of the state, what it must be handed next, and when to try again what failed:
+//! the same for all who have a backend, the agent's pipeline and the driver of the node API. Pure:
+//! whoever has it has the state, the clock and the log.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::{
+    Backend, Backoff, ChangeSet, Difference, FatalCause, NodeState, RepairReport, SyncError,
+    SyncReport,
+};
+
+/// A backend, and what it holds.
+#[derive(Debug)]
+pub struct Syncing<B> {
+    backend: B,
+    /// The backend does not hold the state of the last sync: the next one is a whole one.
+    behind: bool,
+    /// How the state differs from that of the last sync. Means nothing while the backend is behind,
+    /// which needs the whole.
+    unsynced: ChangeSet,
+}
+
+impl<B: Backend> Syncing<B> {
+    /// One that was handed nothing yet.
+    pub fn new(backend: B) -> Self {
+        Self {
+            backend,
+            behind: true,
+            unsynced: ChangeSet::default(),
+        }
+    }
+
+    /// The backend, to ask.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// Puts another one in its place, which was handed nothing yet unless `holds` says that it has the
+    /// state in force. Returns the one before.
+    pub fn replace(&mut self, backend: B, holds: bool) -> B {
+        self.behind = !holds;
+        std::mem::replace(&mut self.backend, backend)
+    }
+
+    /// Whether the backend holds the state, as far as is known.
+    pub fn in_force(&self) -> bool {
+        !self.behind && self.unsynced.is_empty()
+    }
+
+    /// Whether the next sync is a whole one.
+    pub fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// The state has changed by `change`.
+    pub fn changed(&mut self, change: ChangeSet) {
+        if self.in_force() {
+            self.unsynced = change;
+        } else if !change.is_empty() {
+            // Whoever missed a change gets everything: two of them in a row are not in order.
+            self.behind = true;
+        }
+    }
+
+    /// What the backend must be handed so that it holds `state`; empty if nothing.
+    pub fn due(&mut self, state: &NodeState) -> ChangeSet {
+        let change = std::mem::take(&mut self.unsynced);
+        if self.behind {
+            state.as_change_set()
+        } else {
+            change
+        }
+    }
+
+    /// Hands it `change`, which is what [`Syncing::due`] said, or the whole state.
+    pub fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
+        let result = self.backend.sync(state, change);
+        self.behind = result.is_err();
+        result
+    }
+
+    /// Compares what is in force with `state`, and mends it. `None` while a sync is still to be made:
+    /// that reads back what is there by itself, and no backend is asked to repair what it was not
+    /// handed.
+    pub fn repair(&mut self, state: &NodeState) -> Option<Result<RepairReport, SyncError>> {
+        if !self.in_force() {
+            return None;
+        }
+        let result = self.backend.repair(state);
+        self.behind = result.is_err();
+        Some(result)
+    }
+
+    /// How what is in force differs from `state`.
+    pub fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, String> {
+        if !self.in_force() {
+            let reason = "the last sync failed, so the kernel is known to differ; see the log";
+            return Err(reason.to_owned());
+        }
+        self.backend.differences(state)
+    }
+
+    /// Whether somebody else may have changed what the backend wrote: a repair is due.
+    pub fn disturbed(&mut self) -> bool {
+        self.in_force() && self.backend.disturbed()
+    }
+
+    /// Has the backend do what it owes besides `state`.
+    pub fn tend(&mut self, state: &NodeState) {
+        if self.in_force() {
+            self.backend.tend(state);
+        }
+    }
+}
+
+/// What failed for good: no later attempt can succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{reason}")]
+pub struct Fatal {
+    /// Whose matter it is.
+    pub cause: FatalCause,
+    /// What was attempted, on what, what stopped it, and what to do.
+    pub reason: String,
+}
+
+/// What became of syncs and repairs, and when to try again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempts {
+    backoff: Backoff,
+    /// Why the last one failed, if it did.
+    failure: Option<String>,
+}
+
+/// How long a failed sync is put off at most.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self {
+            // Each failure says itself how long to wait.
+            backoff: Backoff::new(Duration::ZERO, LONGEST_RETRY),
+            failure: None,
+        }
+    }
+}
+
+impl Attempts {
+    /// Takes what became of an attempt. The inner error is how long to wait before the next one: as
+    /// long as the backend asks for, twice as long with each failure in a row, up to 30 seconds.
+    pub fn took<R>(&mut self, result: Result<R, SyncError>) -> Result<Result<R, Duration>, Fatal> {
+        match result {
+            Ok(report) => {
+                *self = Self::default();
+                Ok(Ok(report))
+            }
+            Err(SyncError::Retry { reason, after }) => {
+                self.failure = Some(reason);
+                Ok(Err(self.backoff.failed_after(after)))
+            }
+            Err(SyncError::Fatal { cause, reason }) => {
+                self.failure = Some(reason.clone());
+                Err(Fatal { cause, reason })
+            }
+        }
+    }
+
+    /// Why the last one failed; `None` if it did not.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Failures in a row.
+    pub fn failures(&self) -> u32 {
+        self.backoff.failures()
+    }
+}
+
+#[cfg(test)]
+mod tests;
