@@ -5,7 +5,6 @@
 #[cfg(target_os = "linux")]
 pub mod check;
 pub mod choice;
-pub mod kind;
 #[cfg(target_os = "linux")]
 pub mod none;
 pub mod reference;

@@ -1,7 +1,7 @@
 //! The backends of this program: the one place that names them. Who adds one adds it here, to the
 //! manifest of this crate, and in a crate of its own.
 
-use crate::backend::kind::BackendKind;
+use proxy_backend::BackendKind;
 
 /// In the order in which mode auto prefers them.
 pub const ALL: &[BackendKind] = &[

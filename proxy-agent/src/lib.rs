@@ -21,6 +21,7 @@ pub mod host;
 mod kept;
 #[cfg(target_os = "linux")]
 pub mod leftovers;
+pub mod log_format;
 #[cfg(target_os = "linux")]
 mod logging;
 #[cfg(target_os = "linux")]

@@ -16,7 +16,7 @@ use thiserror::Error;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{EnvFilter, fmt, util::SubscriberInitExt};
 
-use crate::{bounded, config::cli::LogFormat};
+use crate::{bounded, log_format::LogFormat};
 
 pub use self::lists::list;
 use self::{lists::Lists, output::Output};

@@ -9,20 +9,20 @@ use std::{
 use anyhow::{Context as _, Error};
 use clap::Parser;
 use proxy_agent::{
-    backend::kind::BackendKind,
     backends, bounded,
     cluster::manifests::ManifestError,
     config::{
         self, ConfigError, Once,
-        cli::{Cli, Command, ExplainArgs, ModelArgs, Output, RenderArgs, StateArgs},
+        cli::{Cli, Command, ExplainArgs, ModelArgs, RenderArgs, StateArgs},
     },
     once,
     own_node::{self, Nodes},
     report::{
-        self,
+        self, Output,
         explain::{self, QuestionError},
     },
 };
+use proxy_backend::BackendKind;
 use proxy_model::Model;
 
 /// Commands that serve, or ask an agent that does.

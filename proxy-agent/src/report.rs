@@ -4,12 +4,16 @@
 mod agent;
 mod clients;
 pub mod explain;
+mod form;
 pub mod json;
 mod missing;
 mod table;
 mod text;
 
-pub use self::clients::{ApiFacts, ClientFacts};
+pub use self::{
+    clients::{ApiFacts, ClientFacts},
+    form::Output,
+};
 pub use agent::{
     AgentFacts, NotProgrammed, agent_to_json, agent_to_text, kernel_to_json, kernel_to_text,
 };

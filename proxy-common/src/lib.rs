@@ -42,6 +42,7 @@ pub mod node;
 pub mod service;
 pub mod shared;
 pub mod socket;
+pub mod tables;
 
 /// Version of the Service maps: any change of a key or value in [`frontend`], [`endpoint`],
 /// [`service`], [`node`], [`affinity`] or [`counters`], or of their meaning, raises it once there

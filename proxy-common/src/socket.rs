@@ -3,11 +3,12 @@
 //! memory, between any two writes of the agent.
 
 use crate::{
-    affinity::{self, AffinityKey, AffinityValue, LOOK_AGAIN},
+    affinity::client::{LOOK_AGAIN, slot_of_client},
     counters::Event,
-    endpoint::{Endpoint, SetValue, SlotKey, SlotValue, pick},
+    endpoint::{Endpoint, SlotKey, pick},
     frontend::{ENDPOINTS_EXIST, FrontendKey, FrontendValue, LEFT_ALONE},
-    node::{self, NodeAddressKey},
+    node,
+    tables::ServiceTables,
 };
 
 /// IP protocol number of TCP.
@@ -28,38 +29,6 @@ pub const fn service_protocol(protocol: u32) -> Option<u8> {
         17 => Some(UDP),
         _ => None,
     }
-}
-
-/// The Service maps as a program reads them. Each method copies the value out, each word once.
-pub trait ServiceTables {
-    /// NODE_ADDRS.
-    fn is_node_address(&self, key: &NodeAddressKey) -> bool;
-    /// FRONTENDS.
-    fn frontend(&self, key: &FrontendKey) -> Option<FrontendValue>;
-    /// SETS.
-    fn set(&self, set: u32) -> Option<SetValue>;
-    /// SLOTS.
-    fn slot(&self, key: &SlotKey) -> Option<SlotValue>;
-    /// MEMBERS: the index of the endpoint's slot, if the endpoint is in the set.
-    fn member(&self, set: u32, endpoint: u32) -> Option<u32>;
-    /// AFFINITY.
-    fn affinity(&self, key: &AffinityKey) -> Option<AffinityValue>;
-    /// Writes into AFFINITY. With `fresh`, only if nothing is there: false if something is.
-    fn keep(&self, key: &AffinityKey, value: &AffinityValue, fresh: bool) -> bool;
-    /// Removes from AFFINITY.
-    fn release(&self, key: &AffinityKey);
-    /// Sets when an entry of AFFINITY was used last.
-    fn touch(&self, key: &AffinityKey, now: u64);
-    /// Who dials: the cookie of the network namespace.
-    fn client(&self) -> u64;
-    /// Whether that is the node's own network namespace.
-    fn is_host(&self) -> bool;
-    /// Nanoseconds since boot.
-    fn now(&self) -> u64;
-    /// A uniformly distributed number.
-    fn random(&self) -> u32;
-    /// COUNTERS.
-    fn count(&self, event: Event);
 }
 
 /// Where a connect or a send to some address goes.
@@ -134,7 +103,7 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpo
             (number, index) = (0, pick(tables.random(), set.count));
         } else {
             let (service, seconds) = (frontend.service, frontend.affinity);
-            let slot = affinity::slot_of_client(tables, service, seconds, set_id, set.count);
+            let slot = slot_of_client(tables, service, seconds, set_id, set.count);
             if slot == LOOK_AGAIN {
                 continue;
             }

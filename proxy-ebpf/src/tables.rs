@@ -11,7 +11,7 @@ use proxy_common::{
     endpoint::{MemberKey, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
-    socket::ServiceTables,
+    tables::ServiceTables,
 };
 
 use crate::maps;

@@ -10,7 +10,8 @@ use std::{env, sync::Arc};
 
 use anyhow::Result;
 use libtest_mimic::Trial;
-use proxy_agent::{backend::kind::BackendKind, backends};
+use proxy_agent::backends;
+use proxy_backend::BackendKind;
 use proxy_tests::{
     conformance::{
         sockets,

@@ -21,6 +21,7 @@ mod diff;
 mod event;
 mod filed;
 mod frontends;
+mod granted;
 mod local;
 mod model;
 mod name;

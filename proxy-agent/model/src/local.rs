@@ -13,7 +13,8 @@ use crate::{
     Diagnostic, FrontendKind, HealthCheck, HealthCheckKey, IpFamily, Service, ServicePortKey,
     ServiceState, Settings, SourceRanges, TrafficPolicy,
     cluster::Cluster,
-    frontends::{asked_for, families, given},
+    frontends::{asked_for, families},
+    granted::granted,
     select::{Uses, choose},
     settings::first_of,
     slices::{Candidate, merge},
@@ -65,7 +66,7 @@ pub(crate) fn localize(cluster: &Cluster, service: &Service, settings: &Settings
                 Uses::of(service.internal_policy, external),
                 place,
             );
-            let frontends = given(
+            let frontends = granted(
                 settings,
                 cluster.claims(),
                 service,

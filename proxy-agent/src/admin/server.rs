@@ -26,9 +26,9 @@ use tokio::{
 };
 
 use super::{Query, Snapshot};
-use crate::{
-    config::cli::{Arrival, Output},
-    report::{self, explain},
+use crate::report::{
+    self, Output,
+    explain::{self, Arrival},
 };
 
 /// Between two attempts to open the socket again.

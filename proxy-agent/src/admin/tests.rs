@@ -13,7 +13,7 @@ use super::{
     server::{Asked, Socket},
     *,
 };
-use crate::{backend::choice, config::cli::Output};
+use crate::{backend::choice, report::Output};
 
 /// Long enough for a busy machine: no test waits this long unless it fails.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,11 +3,11 @@
 
 mod text;
 
-use proxy_backend::{Host, Probe, Requirement, Settings};
+use proxy_backend::{BackendKind, Host, Probe, Requirement, Settings};
 use proxy_model::Capability;
 use serde::Serialize;
 
-use super::{choice, kind::BackendKind};
+use super::choice;
 use crate::backends::ABSENT;
 
 /// What `check` found.

@@ -3,11 +3,10 @@
 #[cfg(test)]
 pub(crate) mod fixtures;
 
+use proxy_backend::BackendKind;
 use proxy_model::Capability;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use thiserror::Error;
-
-use super::kind::BackendKind;
 
 /// What `mode` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

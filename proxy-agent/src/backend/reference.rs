@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use proxy_backend::BackendKind;
 use proxy_model::Capability;
 
-use super::kind::BackendKind;
 use crate::backends::ABSENT;
 
 /// Every backend of `all`, and what each can do.

@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 
 use proxy_backend::{
-    Descriptor, Flag, Host, OpenError, Page, Probe, Requirement, Settings, Surroundings, Takes,
+    BackendKind, Descriptor, Flag, Host, OpenError, Page, Probe, Requirement, Settings,
+    Surroundings, Takes,
 };
 use proxy_model::{
     Backend, Capability, ChangeSet, Figure, FigureKind, NodeState, Protocol, SyncError, SyncReport,
 };
-
-use super::kind::BackendKind;
 
 /// One that every host can have.
 pub(crate) const TOY: BackendKind = BackendKind::of(&Toy {

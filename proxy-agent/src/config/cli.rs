@@ -8,16 +8,17 @@ pub mod others;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde::{Deserialize, Serialize};
+use clap::{Args, Parser, Subcommand};
 
 pub use self::{
-    agent::{AgentArgs, BrainArgs, LogArgs, LogFormat, SinkArgs},
+    agent::{AgentArgs, BrainArgs, LogArgs, SinkArgs},
     backends::{BackendArgs, ProbeArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
     node_api::{ListenArgs, TargetArgs},
     others::OtherArgs,
 };
+
+use crate::report::{Output, explain::Arrival};
 
 /// Where maps and links are pinned unless the user says otherwise.
 pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/culvert";
@@ -157,17 +158,6 @@ pub struct StateArgs {
     pub output: Output,
 }
 
-/// Form of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Output {
-    /// For people.
-    #[default]
-    Text,
-    /// JSON.
-    Json,
-}
-
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
@@ -200,17 +190,6 @@ pub struct ExplainArgs {
     pub output: Output,
 }
 
-/// Where a packet meets the proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arrival {
-    /// On a network device, as a proxy that filters packets sees it.
-    #[default]
-    Packet,
-    /// In a socket call of a process on this node.
-    Socket,
-}
-
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -237,13 +216,4 @@ pub struct RenderArgs {
     /// The backend
     #[arg(long, value_name = "NAME", value_parser = backends::names())]
     pub backend: String,
-}
-
-impl From<Arrival> for proxy_model::oracle::Path {
-    fn from(arrival: Arrival) -> Self {
-        match arrival {
-            Arrival::Packet => Self::Packet,
-            Arrival::Socket => Self::Socket,
-        }
-    }
 }

@@ -8,7 +8,7 @@ mod tests;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use proxy_backend::Settings as BackendSettings;
+use proxy_backend::{BackendKind, Settings as BackendSettings};
 use proxy_model::NodePortSelection;
 use serde_json::Value;
 
@@ -22,12 +22,7 @@ use super::{
     kube_proxy::Settings,
     node_name, settings,
 };
-use crate::{
-    admin,
-    backend::{choice::Mode, kind::BackendKind},
-    backends, serving,
-    sinks::file::Output,
-};
+use crate::{admin, backend::choice::Mode, backends, serving, sinks::file::Output};
 
 /// What an agent needs, whatever it makes of the state.
 #[derive(Debug, Clone)]

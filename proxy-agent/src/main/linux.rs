@@ -11,10 +11,11 @@ use proxy_agent::{
     config::{
         self,
         cli::{
-            AskArgs, BrainArgs, CheckArgs, ExplainArgs, LogArgs, ModelArgs, Output, PinArgs,
-            RunArgs, StateArgs,
+            AskArgs, BrainArgs, CheckArgs, ExplainArgs, LogArgs, ModelArgs, PinArgs, RunArgs,
+            StateArgs,
         },
     },
+    report::Output,
     run::{self, RunError},
     start_logging,
 };

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use proxy_model::{Capability, Change, IpFamily, NodeState, ServicePortKey};
 
-use super::{alternatives::Wanting, told::News};
+use super::{
+    alternatives::Wanting,
+    told::{ManyGaps, News},
+};
 
 /// More news of one kind about one capability than this are summed up: ten thousand NodePorts must
 /// not give ten thousand lines at start.
@@ -167,17 +170,6 @@ impl Gaps {
     pub fn count(&self, capability: Capability) -> usize {
         self.counts.get(&capability).copied().unwrap_or_default()
     }
-}
-
-/// Many Service ports that began or ceased to miss one capability at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManyGaps {
-    /// The capability.
-    pub capability: Capability,
-    /// Which Service ports.
-    pub keys: Vec<ServicePortKey>,
-    /// How many miss it now.
-    pub open: usize,
 }
 
 #[cfg(test)]

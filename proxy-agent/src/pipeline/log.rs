@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use proxy_model::{Change, ChangeSet, Difference, ServicePortKey};
 
-use super::{gaps::ManyGaps, summary::Synced, told::News};
+use super::{
+    summary::Synced,
+    told::{ManyGaps, News},
+};
 use proxy_backend::milliseconds;
 
 use crate::logging::list;

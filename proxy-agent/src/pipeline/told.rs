@@ -5,8 +5,6 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use proxy_model::{Capability, Diagnostic, ServiceFailure, ServicePortKey};
 
-use super::gaps::ManyGaps;
-
 /// Something that the log must be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
@@ -26,6 +24,17 @@ pub enum News {
     Gaps(ManyGaps),
     /// Many no longer do, or are gone.
     GapsClosed(ManyGaps),
+}
+
+/// Many Service ports that began or ceased to miss one capability at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManyGaps {
+    /// The capability.
+    pub capability: Capability,
+    /// Which Service ports.
+    pub keys: Vec<ServicePortKey>,
+    /// How many miss it now.
+    pub open: usize,
 }
 
 /// What holds as far as the log was told.

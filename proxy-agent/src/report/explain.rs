@@ -1,6 +1,7 @@
 //! Why a packet goes where it goes: the oracle's verdict as JSON for programs, and as a story for
 //! people. Decides nothing; `proxy_model::oracle` does.
 
+mod arrival;
 mod known;
 mod nearby;
 mod question;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::choice::Choice;
 
+pub use self::arrival::Arrival;
 pub use self::known::Known;
 pub use self::question::{QuestionError, destination, packet, source};
 

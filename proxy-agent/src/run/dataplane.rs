@@ -4,7 +4,7 @@
 
 mod opening;
 
-use proxy_backend::{OpenError, Settings, Surroundings};
+use proxy_backend::{BackendKind, OpenError, Settings, Surroundings};
 use proxy_model::Backend;
 
 pub use self::opening::open;
@@ -16,7 +16,6 @@ use crate::{
     backend::{
         check,
         choice::{Cause, Choice, Mode, NoBackend, Refused, choose},
-        kind::BackendKind,
         none,
     },
     backends,

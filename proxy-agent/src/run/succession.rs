@@ -20,10 +20,9 @@ use std::{
     thread,
 };
 
-use proxy_backend::Settings;
+use proxy_backend::{BackendKind, Settings};
 
 use self::steps::{Next, Steps};
-use crate::backend::kind::BackendKind;
 
 /// Tells the thread who serves.
 #[derive(Debug)]

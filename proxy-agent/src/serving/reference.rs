@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use proxy_backend::BackendKind;
 use proxy_model::{Figure, FigureKind};
 
 use super::{
@@ -12,10 +13,7 @@ use super::{
         definitions::{ALL, CLIENT_PROGRAMMING, Definition, OF_PROCESS},
     },
 };
-use crate::{
-    backend::kind::BackendKind,
-    cluster::{brain::Contact, kube::Counters},
-};
+use crate::cluster::{brain::Contact, kube::Counters};
 
 /// Every metric, those of the backends of `all` included.
 pub fn metrics(all: &[BackendKind]) -> String {

@@ -4,7 +4,13 @@ use core::cell::{Cell, RefCell};
 use std::{collections::HashMap, vec::Vec};
 
 use super::*;
-use crate::{address, affinity::RECORD, frontend::SCOPE_ADDRESS};
+use crate::{
+    address,
+    affinity::{AffinityKey, AffinityValue, RECORD},
+    endpoint::{SetValue, SlotValue},
+    frontend::SCOPE_ADDRESS,
+    node::NodeAddressKey,
+};
 
 /// Maps in memory, with a hook that changes them between two look-ups.
 #[derive(Default)]

@@ -66,7 +66,7 @@ fn plan_toolchain(places: &Places, linter: bool, steps: &mut Vec<Step>) {
     let complete = BpfToolchain::discover_in(places).ok();
     let ready = complete.is_some();
     let present = complete.map(|toolchain| toolchain.compiler);
-    let present = present.map_or_else(|| compiler_in(places), Ok);
+    let present = present.map_or_else(|| places.compiler(), Ok);
     let mut packages = Vec::new();
     match present {
         Ok(compiler) if linter && lacks_clippy(&compiler) => match compiler.route {
@@ -86,12 +86,6 @@ fn plan_toolchain(places: &Places, linter: bool, steps: &mut Vec<Step>) {
     if !ready {
         steps.push(Step::Linker);
     }
-}
-
-/// A compiler, with or without a linker; else what is wrong with the distribution's.
-pub(super) fn compiler_in(places: &Places) -> Result<Compiler, Unfit> {
-    let rustup = places.rustup_compiler();
-    rustup.or_else(|_| places.distribution_compiler())
 }
 
 fn lacks_clippy(compiler: &Compiler) -> bool {

@@ -8,7 +8,6 @@ use anyhow::{Result, anyhow};
 use xtask::paths;
 use xtask::toolchain::{BPF_LINKER_VERSION, Compiler, NIGHTLY, Places};
 
-use super::look::compiler_in;
 use super::{apt, guests, linker};
 use crate::progress::{self, seconds};
 use crate::vm::kernels;
@@ -155,7 +154,7 @@ fn windows_target() -> Command {
 /// The compiler that is there by now.
 fn present_compiler() -> Result<Compiler> {
     let places = Places::of_this_machine();
-    compiler_in(&places).map_err(|distribution| {
+    places.compiler().map_err(|distribution| {
         let rustup = places.rustup_compiler().err();
         let rustup = rustup.map_or_else(String::new, |reason| reason.to_string());
         anyhow!(

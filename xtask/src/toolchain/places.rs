@@ -42,6 +42,12 @@ impl Places {
         }
     }
 
+    /// A compiler, with or without a linker; else what is wrong with the distribution's.
+    pub fn compiler(&self) -> Result<Compiler, Unfit> {
+        let rustup = self.rustup_compiler();
+        rustup.or_else(|_| self.distribution_compiler())
+    }
+
     /// rustup's [`NIGHTLY`] with `rust-src`, or why there is none.
     pub fn rustup_compiler(&self) -> Result<Compiler, Unfit> {
         let mut unfit = Unfit::Missing(format!("no {NIGHTLY}"));

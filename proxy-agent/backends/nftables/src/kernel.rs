@@ -21,6 +21,7 @@ mod refusal;
 mod socket;
 mod stale;
 mod transaction;
+mod trial;
 mod typeof_data;
 mod wire;
 

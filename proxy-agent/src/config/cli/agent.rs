@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{ApiServerArgs, ListenArgs, ModelArgs, OtherArgs, ServingArgs, TargetArgs};
+use crate::log_format::LogFormat;
 
 /// What an agent takes whatever it makes of the state.
 #[derive(Debug, Args)]
@@ -87,15 +88,4 @@ pub struct LogArgs {
     /// Least severe level that is logged; also takes tracing filter directives
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
-}
-
-/// Form of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Text on a terminal, otherwise JSON.
-    Auto,
-    /// Lines for people.
-    Text,
-    /// A JSON object a line.
-    Json,
 }

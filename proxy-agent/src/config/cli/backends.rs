@@ -6,9 +6,9 @@ use clap::{
     parser::ValueSource,
     value_parser,
 };
-use proxy_backend::{Flag, Given, Takes};
+use proxy_backend::{BackendKind, Flag, Given, Takes};
 
-use crate::{backend::kind::BackendKind, backends};
+use crate::backends;
 
 /// What `run` takes for backends.
 #[derive(Debug, Clone, Default)]

@@ -6,12 +6,13 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use jiff::SignedDuration;
+use proxy_backend::BackendKind;
 use proxy_model::{
     Capability, IpFamily, NodePortSelection,
     oracle::{Detector, Traffic},
 };
 
-use crate::{backend::kind::BackendKind, backends};
+use crate::backends;
 
 use super::{
     Mistake, Mode, Notice, Settings, address,

@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use proxy_backend::{OpenError, Surroundings, milliseconds};
+use proxy_backend::{BackendKind, OpenError, Surroundings, milliseconds};
 use proxy_model::Backoff;
 use tokio::{task::block_in_place, time::sleep};
 
 use super::Dataplane;
-use crate::{
-    backend::{choice::Choice, kind::BackendKind},
-    config::Run,
-    heart::Heart,
-    run::RunError,
-};
+use crate::{backend::choice::Choice, config::Run, heart::Heart, run::RunError};
 
 /// What is waited after the first failure; twice as long after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);

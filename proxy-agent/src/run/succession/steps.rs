@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use proxy_backend::{Host, Keeper, KeeperError};
+use proxy_backend::{BackendKind, Host, Keeper, KeeperError};
 use proxy_conntrack as conntrack;
 
 use super::{InUse, Predecessors};
 use crate::{
-    backend::kind::BackendKind,
     backends,
     leftovers::{self, Leftover},
 };

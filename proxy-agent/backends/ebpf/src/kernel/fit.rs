@@ -1,11 +1,7 @@
 //! The maps that earlier runs pinned: whether they fit, and which of them are in force. What they
 //! are is asked of what is held open, never of a path twice.
 
-use std::{
-    collections::BTreeSet,
-    fs, io,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::{collections::BTreeSet, fs, io, os::fd::AsFd};
 
 use aya::maps::{HashMap, Map, MapData, MapError};
 use proxy_common::{
@@ -85,7 +81,7 @@ pub fn served_before(pins: &PinDir) -> Result<BTreeSet<ServicePortKey>, OpenErro
         .find(|shape| shape.name == "SERVICES")
         .expect("in the table");
     // Without it, or with another, nothing says what was served.
-    let Some(map) = open_readable(&pin, shape) else {
+    let Some(map) = pins::open_readable(&pin, shape) else {
         return Ok(BTreeSet::new());
     };
     let map = MapData::from_fd(map).map_err(|error| failed(&error))?;
@@ -98,15 +94,6 @@ pub fn served_before(pins: &PinDir) -> Result<BTreeSet<ServicePortKey>, OpenErro
         served.extend(encode::service_key(key, &value));
     }
     Ok(served)
-}
-
-/// Opens a pinned map if keys and values have the size that `shape` says, and it is of that type.
-pub fn open_readable(pin: &PinPath<'_>, shape: &MapShape) -> Option<OwnedFd> {
-    let map = syscalls::open_pinned(pin.as_ref()).ok()?;
-    let found = syscalls::map_shape(&map).ok()?;
-    let same = [found.kind, found.key_size, found.value_size]
-        == [shape.kind, shape.key_size, shape.value_size];
-    same.then_some(map)
 }
 
 fn rename(from: &PinPath<'_>, to: &PinPath<'_>) -> Result<(), OpenError> {

@@ -11,7 +11,6 @@ use proxy_common::names::{MAPS, MapGroup, MapShape};
 use super::error::of_io;
 use super::{
     OpenError,
-    load::Loaded,
     pins::{PinDir, PinPath},
 };
 
@@ -53,10 +52,10 @@ impl HeldMap {
         format!("map {}", self.shape.name)
     }
 
-    /// Where it is pinned, or should be.
-    pub fn pin<'d>(&self, pins: &'d PinDir, loaded: &Loaded) -> PinPath<'d> {
+    /// Where it is pinned, or should be, where Service maps are in `services`.
+    pub fn pin<'d>(&self, pins: &'d PinDir, services: PinPath<'d>) -> PinPath<'d> {
         let directory = match self.shape.group {
-            MapGroup::Services => loaded.services(pins),
+            MapGroup::Services => services,
             MapGroup::Flows => pins.flows(),
         };
         directory.join(self.shape.name)

@@ -16,8 +16,7 @@ use proxy_common::{
 use proxy_model::Protocol;
 
 use super::{
-    fit,
-    pins::{Peek, PinDir, PinPath},
+    pins::{self, Peek, PinDir, PinPath},
     syscalls,
 };
 use crate::encode;
@@ -51,7 +50,7 @@ fn leads_somewhere(pins: &Peek, at: SocketAddr, protocol: Protocol) -> Option<bo
 /// without complaint.
 fn open<K: Pod, V: Pod>(directory: &PinPath<'_>, name: &str) -> Option<HashMap<MapData, K, V>> {
     let shape = MAPS.iter().find(|shape| shape.name == name)?;
-    let map = fit::open_readable(&directory.join(name), shape)?;
+    let map = pins::open_readable(&directory.join(name), shape)?;
     Map::HashMap(MapData::from_fd(map).ok()?).try_into().ok()
 }
 

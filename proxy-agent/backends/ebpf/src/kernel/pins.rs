@@ -13,7 +13,9 @@
 
 pub mod bpffs;
 mod holder;
+mod look;
 mod path;
+mod readable;
 mod removal;
 pub mod repin;
 mod strangers;
@@ -37,7 +39,9 @@ use proxy_common::{FLOWS_ABI, SERVICES_ABI};
 use super::OpenError;
 use super::error::of_io;
 pub use holder::holders;
+pub use look::look;
 pub use path::PinPath;
+pub use readable::open_readable;
 pub use removal::{Removal, remove_tree};
 pub use way::Way;
 

@@ -12,7 +12,7 @@ use super::{
     cgroup::Cgroup,
     error::{RIGHTS, with_causes},
     links, load, neighbours,
-    pins::{PinDir, bpffs, holders},
+    pins::{self, PinDir, holders},
     rights, syscalls,
 };
 use proxy_backend::Requirement;
@@ -101,7 +101,7 @@ fn pin_dir(options: &Options) -> Requirement {
     requirement(
         "BPF file system",
         "what is pinned there stays when the agent ends, so that no connection fails meanwhile",
-        bpffs::look(&options.pin_dir),
+        pins::look(&options.pin_dir),
     )
 }
 

@@ -16,7 +16,7 @@ impl EbpfBackend {
         self.cgroup.refresh();
         differences.extend(self.pins.difference());
         for map in &self.maps {
-            let pin = map.pin(&self.pins, &self.loaded);
+            let pin = map.pin(&self.pins, self.loaded.services(&self.pins));
             differences.extend(repin::difference(&map.fd, &map.object(), &pin));
         }
         let directory = self.pins.links();
@@ -62,7 +62,7 @@ impl EbpfBackend {
         let is_ours = self.pins.is_in_place();
         if is_ours {
             for map in &self.maps {
-                let pin = map.pin(&self.pins, &self.loaded);
+                let pin = map.pin(&self.pins, self.loaded.services(&self.pins));
                 if let Some(difference) = repin::difference(&map.fd, &map.object(), &pin) {
                     mended.note(difference, repin::repin(&map.fd, &pin));
                 }

@@ -7,7 +7,11 @@ use aya::util::nr_cpus;
 use proxy_common::names::{MAPS, MapShape, PARKED};
 
 use super::error::of_io;
-use super::{OpenError, fit, pins::PinPath, syscalls};
+use super::{
+    OpenError,
+    pins::{self, PinPath},
+    syscalls,
+};
 
 /// The map whose places sockets hold by their cookies.
 const PEERS: &str = "PEERS";
@@ -75,7 +79,7 @@ pub fn asked(shape: &MapShape, sizes: &BTreeMap<String, u32>) -> u32 {
 
 /// Entries of the map that is pinned there, if it is `shape` but for their number.
 fn pinned(pin: &PinPath<'_>, shape: &MapShape) -> Option<u32> {
-    let map = fit::open_readable(pin, shape)?;
+    let map = pins::open_readable(pin, shape)?;
     let found = syscalls::map_shape(map).ok()?;
     let entries = found.max_entries;
     (found.flags == shape.flags && entries.is_power_of_two()).then_some(entries)

@@ -15,7 +15,8 @@ use proxy_common::{
     endpoint::{MemberKey, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
-    socket::{self, Route, ServiceTables},
+    socket::{self, Route},
+    tables::ServiceTables,
 };
 use proxy_model::{
     Endpoint, Frontend, FrontendKind, IpFamily, NodeState, ObjectName, Protocol, ServicePortKey,

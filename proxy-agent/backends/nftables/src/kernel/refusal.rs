@@ -5,7 +5,7 @@ use std::io;
 
 use proxy_model::{FatalCause, SyncError};
 
-use super::{KernelError, RETRY_AFTER, probe};
+use super::{KernelError, RETRY_AFTER, trial};
 use proxy_backend::OpenError;
 
 /// What to do where rights are missing.
@@ -28,7 +28,7 @@ pub fn first_sync(error: &KernelError) -> SyncError {
         Some(with_remedy(error))
     } else {
         // What is there of others may be the reason. Where there is nothing, only the host is left.
-        let elsewhere = probe::try_rules().err();
+        let elsewhere = trial::try_rules().err();
         elsewhere
             .filter(|error| !passes(error))
             .map(|error| with_remedy(&error))

@@ -7,16 +7,13 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
 };
 
-use super::{
-    super::{OpenError, rights},
-    way::{self, Way},
-};
+use super::super::OpenError;
 
 /// Where the kernel's own documentation and every tool expect it.
 pub const BPFFS: &str = "/sys/fs/bpf";
 
 /// As systemd mounts it. Without, everybody may make directories in it.
-const MODE: &str = "mode=0700";
+pub(super) const MODE: &str = "mode=0700";
 
 /// Inode of the initial pid namespace (`PROC_PID_INIT_INO` of the kernel), the same on every host.
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -60,32 +57,6 @@ pub fn ensure(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// What [`ensure`] would come to: what is there, or why it cannot be and, after the last
-/// semicolon, what to do. Changes nothing.
-pub fn look(path: &Path) -> Result<String, String> {
-    let shown = path.display();
-    if root(path).is_some() {
-        match way::find(path) {
-            Ok(Way::Stranger(stranger)) => Ok(format!(
-                "{shown} is on the BPF file system; {stranger}: the agent puts that aside"
-            )),
-            Ok(Way::Nothing | Way::Directory(_)) => {
-                Ok(format!("{shown} is on the BPF file system"))
-            }
-            Err(error) => Err(error.to_string()),
-        }
-    } else if !path.starts_with(BPFFS) || (would_stay() && !rights::may_mount()) {
-        Err(format!(
-            "{shown} is not on a BPF file system; mount one: mount -t bpf -o {MODE} bpf {BPFFS}, or name a \
-             directory of one with --pin-dir"
-        ))
-    } else if would_stay() {
-        Ok(format!("not mounted yet: the agent mounts it at {BPFFS}"))
-    } else {
-        Err(would_not_stay(path))
-    }
-}
-
 /// There is none where pins shall be, and none that can be mounted.
 pub fn missing(path: &Path) -> OpenError {
     OpenError::Host(format!(
@@ -100,7 +71,7 @@ pub fn sees_every_process() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|file| file.ino() == INITIAL_PID_NAMESPACE)
 }
 
-fn would_not_stay(path: &Path) -> String {
+pub(super) fn would_not_stay(path: &Path) -> String {
     format!(
         "{} is not on a BPF file system, and one that the agent mounts here goes with its mount \
          namespace, which is not the host's, and takes the programs along; {BRING_THE_HOSTS}",
@@ -111,7 +82,7 @@ fn would_not_stay(path: &Path) -> String {
 /// Whether what this process mounts outlives it: in the mount namespace of the host's init. That
 /// of a container ends with its last process; what is pinned there is then gone, and nothing is
 /// attached any more. What cannot be told counts as no.
-fn would_stay() -> bool {
+pub(super) fn would_stay() -> bool {
     let namespace = |path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
     stays(
         namespace("/proc/self/ns/pid"),

@@ -12,14 +12,19 @@ use nix::{
     errno::Errno,
     fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2},
     sys::stat::{FileStat, Mode, fstat, fstatat},
-    unistd::{UnlinkatFlags, unlinkat},
+    unistd::{UnlinkatFlags, geteuid, unlinkat},
 };
 use proxy_common::names::SOCKET_PROGRAMS;
 
-use super::{super::syscalls, way::is_trusted};
+use super::super::syscalls;
 
 /// Names that are tried for what is put aside.
 const NAMES: u32 = 1000;
+
+/// Whether root or this process's user owns it: who else does is a stranger.
+pub fn is_trusted(owner: u32) -> bool {
+    owner == 0 || owner == geteuid().as_raw()
+}
 
 /// Whether `name` is a directory by whose links programs are attached: those only somebody with
 /// the rights of an agent can have made. Nothing is followed: a name there may lead to a pin of

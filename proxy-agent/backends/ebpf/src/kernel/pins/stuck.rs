@@ -14,7 +14,8 @@ use nix::fcntl::{Flock, FlockArg};
 use super::{
     super::{OpenError, rights},
     bpffs, holders,
-    way::{self, Way, is_trusted},
+    strangers::is_trusted,
+    way::{self, Way},
 };
 
 /// Who holds the lock, if that can only be users without rights. What cannot be seen may be an

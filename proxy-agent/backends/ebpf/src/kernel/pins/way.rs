@@ -15,10 +15,13 @@ use nix::{
     errno::Errno,
     fcntl::{AtFlags, OFlag, openat},
     sys::stat::{Mode, fchmod, fstatat, mkdirat},
-    unistd::geteuid,
 };
 
-use super::{super::OpenError, bpffs, strangers};
+use super::{
+    super::OpenError,
+    bpffs,
+    strangers::{self, is_trusted},
+};
 use crate::kernel::error::of_io;
 
 /// How often somebody may be quicker than this process in making what is missing.
@@ -40,11 +43,6 @@ pub enum Way {
     Stranger(String),
     /// A directory that only root and this process's user can have made.
     Directory(File),
-}
-
-/// Whether root or this process's user owns it.
-pub(super) fn is_trusted(owner: u32) -> bool {
-    owner == 0 || owner == geteuid().as_raw()
 }
 
 /// Looks, and changes nothing. An error is what only who runs this host can mend.

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt, hash, ops::Deref};
 
-use proxy_backend::Descriptor;
+use crate::Descriptor;
 
 /// A backend of this program.
 #[derive(Clone, Copy)]

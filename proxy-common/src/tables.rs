@@ -1,0 +1,41 @@
+//! The Service maps, as decisions read them: those of the kernel, or any others in a test.
+
+use crate::{
+    affinity::{AffinityKey, AffinityValue},
+    counters::Event,
+    endpoint::{SetValue, SlotKey, SlotValue},
+    frontend::{FrontendKey, FrontendValue},
+    node::NodeAddressKey,
+};
+
+/// The Service maps as a program reads them. Each method copies the value out, each word once.
+pub trait ServiceTables {
+    /// NODE_ADDRS.
+    fn is_node_address(&self, key: &NodeAddressKey) -> bool;
+    /// FRONTENDS.
+    fn frontend(&self, key: &FrontendKey) -> Option<FrontendValue>;
+    /// SETS.
+    fn set(&self, set: u32) -> Option<SetValue>;
+    /// SLOTS.
+    fn slot(&self, key: &SlotKey) -> Option<SlotValue>;
+    /// MEMBERS: the index of the endpoint's slot, if the endpoint is in the set.
+    fn member(&self, set: u32, endpoint: u32) -> Option<u32>;
+    /// AFFINITY.
+    fn affinity(&self, key: &AffinityKey) -> Option<AffinityValue>;
+    /// Writes into AFFINITY. With `fresh`, only if nothing is there: false if something is.
+    fn keep(&self, key: &AffinityKey, value: &AffinityValue, fresh: bool) -> bool;
+    /// Removes from AFFINITY.
+    fn release(&self, key: &AffinityKey);
+    /// Sets when an entry of AFFINITY was used last.
+    fn touch(&self, key: &AffinityKey, now: u64);
+    /// Who dials: the cookie of the network namespace.
+    fn client(&self) -> u64;
+    /// Whether that is the node's own network namespace.
+    fn is_host(&self) -> bool;
+    /// Nanoseconds since boot.
+    fn now(&self) -> u64;
+    /// A uniformly distributed number.
+    fn random(&self) -> u32;
+    /// COUNTERS.
+    fn count(&self, event: Event);
+}
