@@ -25,7 +25,7 @@ pub const HEADER: usize = 16;
 const LENGTH: usize = 0;
 const SEQUENCE: usize = 8;
 /// Messages begin at multiples of this (`NLMSG_ALIGNTO`).
-const ALIGNED: usize = 4;
+pub const ALIGNED: usize = 4;
 
 /// A socket that talks with the kernel alone, in the network namespace of the thread that opened it.
 pub struct Socket {

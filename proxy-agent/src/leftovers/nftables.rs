@@ -3,26 +3,19 @@
 
 use std::io;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use proxy_model::IpFamily;
 
 use super::{Found, Leftover, Mode, Removal};
-use proxy_netlink::netfilter::{self as netlink, put_string, request, text};
+use proxy_netlink::{
+    attributes::text,
+    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP},
+    netfilter::{ask, exchange, open},
+    nf_tables as abi,
+};
 
 /// What kube-proxy calls its tables.
 const NAME: &str = "kube-proxy";
 
-/// `NFNL_SUBSYS_NFTABLES` in the upper byte of a message's type.
-const NFTABLES: u16 = 10 << 8;
-const GET_TABLE: u16 = NFTABLES | 1;
-const DELETE_TABLE: u16 = NFTABLES | 2;
-const GET_CHAIN: u16 = NFTABLES | 4;
-const GET_RULE: u16 = NFTABLES | 7;
-/// `NFNL_MSG_BATCH_BEGIN` and `…_END`, around what is changed in one transaction.
-const BATCH_BEGIN: u16 = 0x10;
-const BATCH_END: u16 = 0x11;
-/// The part of netfilter that a transaction is for.
-const OF_NFTABLES: u16 = 10;
 /// The attribute that names the table, in messages about tables, chains and rules alike.
 const TABLE: u16 = 1;
 
@@ -36,6 +29,15 @@ impl Table {
         match self.0 {
             IpFamily::V4 => 2,
             IpFamily::V6 => 10,
+        }
+    }
+
+    const fn head(self, kind: u16, flags: u16) -> Head {
+        Head {
+            kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
+            flags,
+            family: self.family(),
+            resource: 0,
         }
     }
 }
@@ -64,15 +66,15 @@ fn is_unknown(error: &io::Error) -> bool {
 }
 
 fn look(table: Table) -> io::Result<Option<Leftover>> {
-    if count(GET_TABLE, table)? == 0 {
+    if count(abi::NFT_MSG_GETTABLE, table)? == 0 {
         return Ok(None);
     }
     Ok(Some(Leftover {
         mode: Mode::Nftables,
         family: Some(table.0),
         what: format!("table `{NAME}` of nftables"),
-        parts: count(GET_CHAIN, table)?,
-        rules: count(GET_RULE, table)?,
+        parts: count(abi::NFT_MSG_GETCHAIN, table)?,
+        rules: count(abi::NFT_MSG_GETRULE, table)?,
         removal: Removal::Table(table),
     }))
 }
@@ -80,9 +82,9 @@ fn look(table: Table) -> io::Result<Option<Leftover>> {
 /// How many tables, chains or rules there are in this table.
 fn count(of: u16, table: Table) -> io::Result<usize> {
     // All of the family: the kernel picks by table in some kinds of dump only.
-    let all = request(of, NLM_F_DUMP, table.family(), 0, |_| {});
+    let all = Messages::one(table.head(of, NLM_F_DUMP), |_| {});
     let mut count = 0;
-    netlink::exchange(&mut netlink::open()?, &all, |kind, value| {
+    exchange(&mut open()?, all.as_bytes(), |kind, value| {
         count += usize::from(kind == TABLE && text(value) == NAME);
     })?;
     Ok(count)
@@ -90,12 +92,17 @@ fn count(of: u16, table: Table) -> io::Result<usize> {
 
 /// Deletes a table with all that is in it. One that is gone already is no error.
 pub(super) fn delete(table: Table) -> Result<(), String> {
-    let batch = |message_type| request(message_type, 0, 0, OF_NFTABLES, |_| {});
-    let delete = request(DELETE_TABLE, NLM_F_ACK, table.family(), 0, |attributes| {
-        put_string(attributes, TABLE, NAME);
+    let around = |kind| Head {
+        kind,
+        resource: abi::NFNL_SUBSYS_NFTABLES,
+        ..Head::default()
+    };
+    let mut requests = Messages::one(around(abi::NFNL_MSG_BATCH_BEGIN), |_| {});
+    requests.add(table.head(abi::NFT_MSG_DELTABLE, NLM_F_ACK), |attributes| {
+        attributes.text(TABLE, NAME);
     });
-    let requests = [batch(BATCH_BEGIN), delete, batch(BATCH_END)].concat();
-    match netlink::ask(&requests) {
+    requests.add(around(abi::NFNL_MSG_BATCH_END), |_| {});
+    match ask(&requests) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
         done => done.map_err(|error| format!("deleting it over netlink: {error}")),
     }

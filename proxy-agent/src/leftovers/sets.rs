@@ -3,15 +3,17 @@
 
 use std::io;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
-
 use super::owned;
-use proxy_netlink::netfilter::{self as netlink, put, put_string, request, text};
+use proxy_netlink::{
+    attributes::text,
+    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP},
+    netfilter::{NFNL_SUBSYS_IPSET, ask, exchange, open},
+};
 
-/// `NFNL_SUBSYS_IPSET` in the upper byte of a message's type.
-const IPSET: u16 = 6 << 8;
-const DESTROY: u16 = IPSET | 3;
-const LIST: u16 = IPSET | 7;
+/// `IPSET_CMD_DESTROY`.
+const DESTROY: u16 = 3;
+/// `IPSET_CMD_LIST`.
+const LIST: u16 = 7;
 /// The family that requests name, whatever the sets hold.
 const INET: u8 = 2;
 /// `IPSET_ATTR_PROTOCOL`: the version of what is spoken, which each request names.
@@ -41,13 +43,22 @@ pub(super) fn names() -> Result<Vec<String>, String> {
     }
 }
 
+const fn head(command: u16, flags: u16) -> Head {
+    Head {
+        kind: NFNL_SUBSYS_IPSET << 8 | command,
+        flags,
+        family: INET,
+        resource: 0,
+    }
+}
+
 fn all() -> io::Result<Vec<String>> {
-    let list = request(LIST, NLM_F_DUMP, INET, 0, |attributes| {
-        put(attributes, PROTOCOL, &[VERSION]);
-        put(attributes, FLAGS, &NAMES_ONLY.to_be_bytes());
+    let list = Messages::one(head(LIST, NLM_F_DUMP), |attributes| {
+        attributes.bytes(PROTOCOL, &[VERSION]);
+        attributes.bytes(FLAGS, &NAMES_ONLY.to_be_bytes());
     });
     let mut names = Vec::new();
-    netlink::exchange(&mut netlink::open()?, &list, |kind, value| {
+    exchange(&mut open()?, list.as_bytes(), |kind, value| {
         names.extend((kind == NAME).then(|| text(value)));
     })?;
     Ok(names)
@@ -57,11 +68,11 @@ fn all() -> io::Result<Vec<String>> {
 pub(super) fn destroy(names: &[String]) -> Result<(), String> {
     let mut problems = Vec::new();
     for name in names {
-        let request = request(DESTROY, NLM_F_ACK, INET, 0, |attributes| {
-            put(attributes, PROTOCOL, &[VERSION]);
-            put_string(attributes, NAME, name);
+        let request = Messages::one(head(DESTROY, NLM_F_ACK), |attributes| {
+            attributes.bytes(PROTOCOL, &[VERSION]);
+            attributes.text(NAME, name);
         });
-        match netlink::ask(&request) {
+        match ask(&request) {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
                 problems.push(format!("{name}: {error}"));
             }

@@ -6,12 +6,12 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use netlink_packet_core::NLM_F_ACK;
 use netlink_sys::protocols::NETLINK_GENERIC;
 
-// A request to generic netlink begins as one to netfilter does, with the command for a family.
 use proxy_netlink::{
-    netfilter::{exactly, exchange, nest, put, put_string, request},
+    attributes::exactly,
+    message::{Head, Messages, NLM_F_ACK},
+    netfilter::exchange,
     socket::Socket,
 };
 
@@ -116,7 +116,7 @@ pub(super) fn delete(servers: &[&VirtualServer]) -> Result<(), String> {
     let family = number(&mut socket).map_err(failed)?;
     let mut problems = Vec::new();
     for server in servers {
-        match exchange(&mut socket, &deletion(family, server), |_, _| {}) {
+        match exchange(&mut socket, deletion(family, server).as_bytes(), |_, _| {}) {
             // What IPVS says of a virtual server that it does not have.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
             // Whatever else the kernel has to say is lost, or late: the others would take as long.
@@ -134,7 +134,17 @@ pub(super) fn delete(servers: &[&VirtualServer]) -> Result<(), String> {
     }
 }
 
-fn deletion(family: u16, server: &VirtualServer) -> Vec<u8> {
+/// A request to generic netlink begins as one to netfilter does, with the command for a family.
+const fn head(kind: u16, command: u8) -> Head {
+    Head {
+        kind,
+        flags: NLM_F_ACK,
+        family: command,
+        resource: 0,
+    }
+}
+
+fn deletion(family: u16, server: &VirtualServer) -> Messages {
     let mut address = [0; 16];
     let number: u16 = match server.address.ip() {
         IpAddr::V4(v4) => {
@@ -146,27 +156,23 @@ fn deletion(family: u16, server: &VirtualServer) -> Vec<u8> {
             10
         }
     };
-    request(family, NLM_F_ACK, DELETE_SERVICE, 0, |attributes| {
-        nest(attributes, SERVICE, |service| {
-            put(service, SERVICE_FAMILY, &number.to_ne_bytes());
-            put(
-                service,
-                SERVICE_PROTOCOL,
-                &u16::from(server.protocol).to_ne_bytes(),
-            );
-            put(service, SERVICE_ADDRESS, &address);
-            put(service, SERVICE_PORT, &server.address.port().to_be_bytes());
+    Messages::one(head(family, DELETE_SERVICE), |attributes| {
+        attributes.nested(SERVICE, |service| {
+            service.bytes(SERVICE_FAMILY, &number.to_ne_bytes());
+            service.bytes(SERVICE_PROTOCOL, &u16::from(server.protocol).to_ne_bytes());
+            service.bytes(SERVICE_ADDRESS, &address);
+            service.bytes(SERVICE_PORT, &server.address.port().to_be_bytes());
         });
     })
 }
 
 /// The number that IPVS has in generic netlink.
 fn number(socket: &mut Socket) -> io::Result<u16> {
-    let request = request(CONTROL, NLM_F_ACK, CONTROL_GET_FAMILY, 0, |attributes| {
-        put_string(attributes, CONTROL_FAMILY_NAME, IPVS);
+    let request = Messages::one(head(CONTROL, CONTROL_GET_FAMILY), |attributes| {
+        attributes.text(CONTROL_FAMILY_NAME, IPVS);
     });
     let mut found = None;
-    exchange(socket, &request, |kind, value| {
+    exchange(socket, request.as_bytes(), |kind, value| {
         if kind == CONTROL_FAMILY_ID {
             found = exactly(value).ok().map(u16::from_ne_bytes);
         }

@@ -17,7 +17,6 @@ const WITHOUT: &[&str] = &[
     "proxy-agent/backend/src/",
     "proxy-agent/backends/conntrack/src/",
     "proxy-agent/model/src/",
-    "proxy-agent/netlink/src/",
     "proxy-agent/src/",
 ];
 

@@ -10,7 +10,8 @@ use super::{
     message::{self, ENTRY},
 };
 use proxy_netlink::{
-    netfilter::{answers, attributes, end, is_interrupted, open},
+    message::{answers, attributes, end, is_interrupted},
+    netfilter::open,
     socket::Asked,
 };
 
@@ -38,7 +39,7 @@ pub(super) fn each(
         Wanted::Protocol(family, protocol) => message::dump_protocol(family, protocol),
         Wanted::Translated => message::dump_translated(),
     };
-    let sent = socket.send(&request).map_err(&asked)?;
+    let sent = socket.send(request.as_bytes()).map_err(&asked)?;
     let mut whole = true;
     let mut datagram = Vec::new();
     loop {
@@ -60,7 +61,7 @@ fn read(
     visit: &mut Visit<'_>,
 ) -> Result<Option<io::Result<()>>, ConntrackError> {
     for message in answers(datagram, asked) {
-        let message = message?;
+        let (_, message) = message?;
         *whole &= !is_interrupted(&message);
         if let Some(ended) = end(&message)? {
             return Ok(Some(ended));

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use netlink_packet_core::DecodeError;
 
-use proxy_netlink::netfilter::{each, exactly};
+use proxy_netlink::attributes::{each, exactly};
 
 /// The protocol number of UDP.
 pub(super) const UDP: u8 = 17;

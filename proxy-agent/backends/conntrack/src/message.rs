@@ -1,16 +1,18 @@
 //! Requests about connections (`linux/netfilter/nfnetlink_conntrack.h`), as bytes. Pure.
 
-use netlink_packet_core::{NLA_F_NESTED, NLM_F_ACK, NLM_F_DUMP};
+use netlink_packet_core::NLA_F_NESTED;
 use proxy_model::IpFamily;
 
 use super::flow::{
     CTA_ID, CTA_PROTO_NUM, CTA_STATUS, CTA_TUPLE_ORIG, CTA_TUPLE_PROTO, CTA_ZONE, IPS_DST_NAT,
     Identity,
 };
-use proxy_netlink::netfilter::{nest, put, request};
+use proxy_netlink::{
+    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP},
+    netfilter::NFNL_SUBSYS_CTNETLINK,
+};
 
-/// `NFNL_SUBSYS_CTNETLINK` in the upper byte of a message's type.
-const CONNTRACK: u16 = 1 << 8;
+const CONNTRACK: u16 = NFNL_SUBSYS_CTNETLINK << 8;
 /// `IPCTNL_MSG_CT_NEW`: what a dump consists of.
 pub(super) const ENTRY: u16 = CONNTRACK;
 const GET: u16 = CONNTRACK | 1;
@@ -23,17 +25,16 @@ const CTA_STATUS_MASK: u16 = 26;
 
 /// Asks for all entries of a family that have this protocol. Kernels before 5.8 tell the others,
 /// too.
-pub(super) fn dump_protocol(family: IpFamily, protocol: u8) -> Vec<u8> {
-    message(GET, NLM_F_DUMP, number(Some(family)), |attributes| {
-        nest(attributes, CTA_TUPLE_ORIG, |tuple| {
-            nest(tuple, CTA_TUPLE_PROTO, |of_protocol| {
-                put(of_protocol, CTA_PROTO_NUM, &[protocol]);
+pub(super) fn dump_protocol(family: IpFamily, protocol: u8) -> Messages {
+    let head = head(GET, NLM_F_DUMP, number(Some(family)));
+    Messages::one(head, |attributes| {
+        attributes.nested(CTA_TUPLE_ORIG, |tuple| {
+            tuple.nested(CTA_TUPLE_PROTO, |of_protocol| {
+                of_protocol.bytes(CTA_PROTO_NUM, &[protocol]);
             });
         });
-        nest(attributes, CTA_FILTER, |filter| {
-            put(
-                filter,
-                CTA_FILTER_ORIG_FLAGS,
+        attributes.nested(CTA_FILTER, |filter| {
+            filter.bytes(CTA_FILTER_ORIG_FLAGS,
                 &PROTOCOL_COUNTS.to_ne_bytes(),
             );
         });
@@ -41,22 +42,23 @@ pub(super) fn dump_protocol(family: IpFamily, protocol: u8) -> Vec<u8> {
 }
 
 /// Asks for all entries whose destination is translated. Kernels before 5.15 tell the others, too.
-pub(super) fn dump_translated() -> Vec<u8> {
-    message(GET, NLM_F_DUMP, number(None), |attributes| {
-        put(attributes, CTA_STATUS, &IPS_DST_NAT.to_be_bytes());
-        put(attributes, CTA_STATUS_MASK, &IPS_DST_NAT.to_be_bytes());
+pub(super) fn dump_translated() -> Messages {
+    Messages::one(head(GET, NLM_F_DUMP, number(None)), |attributes| {
+        attributes.bytes(CTA_STATUS, &IPS_DST_NAT.to_be_bytes());
+        attributes.bytes(CTA_STATUS_MASK, &IPS_DST_NAT.to_be_bytes());
     })
 }
 
 /// Asks to delete an entry, and for an answer in any case.
-pub(super) fn delete(family: IpFamily, identity: Identity<'_>) -> Vec<u8> {
-    message(DELETE, NLM_F_ACK, number(Some(family)), |attributes| {
-        put(attributes, CTA_TUPLE_ORIG | NLA_F_NESTED, identity.tuple);
+pub(super) fn delete(requests: &mut Messages, family: IpFamily, identity: Identity<'_>) {
+    let head = head(DELETE, NLM_F_ACK, number(Some(family)));
+    requests.add(head, |attributes| {
+        attributes.bytes(CTA_TUPLE_ORIG | NLA_F_NESTED, identity.tuple);
         if let Some(zone) = identity.zone {
-            put(attributes, CTA_ZONE, zone);
+            attributes.bytes(CTA_ZONE, zone);
         }
-        put(attributes, CTA_ID, identity.id);
-    })
+        attributes.bytes(CTA_ID, identity.id);
+    });
 }
 
 #[expect(
@@ -71,11 +73,11 @@ const fn number(family: Option<IpFamily>) -> u8 {
     }
 }
 
-fn message(
-    message_type: u16,
-    flags: u16,
-    family: u8,
-    attributes: impl FnOnce(&mut Vec<u8>),
-) -> Vec<u8> {
-    request(message_type, flags, family, 0, attributes)
+const fn head(kind: u16, flags: u16, family: u8) -> Head {
+    Head {
+        kind,
+        flags,
+        family,
+        resource: 0,
+    }
 }

@@ -5,7 +5,8 @@ use proxy_model::IpFamily;
 
 use super::{ConntrackError, attempted, flow::Identity, message::delete};
 use proxy_netlink::{
-    netfilter::{answers, end, open},
+    message::{Messages, answers, end},
+    netfilter::open,
     socket::Socket,
 };
 
@@ -17,7 +18,7 @@ pub(super) struct Removal {
     socket: Socket,
     family: IpFamily,
     /// What is to be removed next, and how many that are.
-    requests: Vec<u8>,
+    requests: Messages,
     waiting: usize,
     removed: usize,
 }
@@ -29,7 +30,7 @@ impl Removal {
         Ok(Self {
             socket: open().map_err(opened)?,
             family,
-            requests: Vec::new(),
+            requests: Messages::default(),
             waiting: 0,
             removed: 0,
         })
@@ -37,7 +38,7 @@ impl Removal {
 
     /// Removes this entry, now or with later ones.
     pub(super) fn remove(&mut self, identity: Identity<'_>) -> Result<(), ConntrackError> {
-        self.requests.extend(delete(self.family, identity));
+        delete(&mut self.requests, self.family, identity);
         self.waiting += 1;
         match self.waiting {
             HANDFUL => self.finish(),
@@ -52,14 +53,14 @@ impl Removal {
             return Ok(());
         }
         let attempt = attempted("removing a connection over netlink");
-        let asked = self.socket.send(&self.requests).map_err(&attempt)?;
-        self.requests.clear();
+        let requests = std::mem::take(&mut self.requests);
+        let asked = self.socket.send(requests.as_bytes()).map_err(&attempt)?;
         let mut refused = Ok(());
         let mut answer = Vec::new();
         while self.waiting > 0 {
             self.socket.receive(&mut answer).map_err(&attempt)?;
             for message in answers(&answer, asked) {
-                let message = message?;
+                let (_, message) = message?;
                 let Some(ended) = end(&message)? else {
                     continue;
                 };

@@ -4,7 +4,6 @@
 //! Only at start, after an error, and when somebody else has changed rules, the tables are read and
 //! compared. That somebody has is told by the kernel's generation of rules, a number.
 
-mod abi;
 mod clients;
 mod describe;
 mod expressions;
@@ -23,7 +22,6 @@ mod stale;
 mod transaction;
 mod trial;
 mod typeof_data;
-mod wire;
 
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@ use super::super::{
     flow::{self, Flow, Identity},
     message::{self, ENTRY},
 };
-use proxy_netlink::netfilter::messages;
+use proxy_netlink::message::{Messages, messages};
 
 /// From 10.244.0.1:40000 to 10.96.0.10:53, led to 10.244.0.2:5353.
 const PLAIN: &str = "a40000000001220000000000f66000000200000034000180140001800800\
@@ -79,10 +79,12 @@ fn a_request_to_delete_names_the_very_entry() {
     ] {
         let entry = bytes(hex);
         let (_, identity) = read(&entry);
-        let request = message::delete(family, identity);
+        let mut requests = Messages::default();
+        message::delete(&mut requests, family, identity);
+        let request = requests.as_bytes();
         assert_eq!(request[16], entry[16], "the family");
         // An entry without an answer: only what names it is there.
-        assert_eq!(flow::read(attributes(&request)).unwrap(), None);
+        assert_eq!(flow::read(attributes(request)).unwrap(), None);
         // The tuple as it was told, and what follows it: zone and number.
         let tuple = usize::from(u16::from_ne_bytes([entry[20], entry[21]]));
         assert_eq!(request[20..20 + tuple], entry[20..20 + tuple]);

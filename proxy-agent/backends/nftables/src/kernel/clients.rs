@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 
 use proxy_model::IpFamily;
 
+use proxy_netlink::{
+    attributes::{Attributes, Read},
+    nf_tables as abi,
+};
 use super::{
-    abi,
     socket::{KernelError, Netlink},
     transaction::Transaction,
-    wire::{Attributes, Read},
 };
 use crate::{
     TABLE, chains::ServiceChain, key::Key, plan::Plan, ruleset::Value, sets::Set, wanted::Wanted,
@@ -67,7 +69,7 @@ fn orphans(
     let mut orphans = Vec::new();
     // What came while it was read has an endpoint that is there.
     netlink.dump(family, abi::NFT_MSG_GETSETELEM, of_set, |read| {
-        for (_, element) in read.nested(abi::NFTA_SET_ELEM_LIST_ELEMENTS) {
+        for (_, element) in read.nested(abi::NFTA_SET_ELEM_LIST_ELEMENTS).each() {
             let element = Read(element);
             let remains = element.long(abi::NFTA_SET_ELEM_EXPIRATION);
             let key = element.nested(abi::NFTA_SET_ELEM_KEY);

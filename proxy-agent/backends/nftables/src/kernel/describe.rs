@@ -1,8 +1,9 @@
 //! What a message was to do, in words: for errors that tell which one the kernel refused.
 
-use super::{
-    abi,
-    wire::{Messages, Read},
+use proxy_netlink::{
+    attributes::{Read},
+    message::{Messages},
+    nf_tables as abi,
 };
 
 /// What the message with this number was to do.

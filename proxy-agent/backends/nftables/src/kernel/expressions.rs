@@ -2,7 +2,7 @@
 
 use proxy_model::IpFamily;
 
-use super::{abi, wire::Attributes};
+use proxy_netlink::{attributes::Attributes, nf_tables as abi};
 use crate::{
     key,
     ruleset::{Field, Rule, Statement, Verdict},

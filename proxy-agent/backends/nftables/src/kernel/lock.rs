@@ -12,8 +12,11 @@ use std::{
 use nix::unistd::gethostname;
 use thiserror::Error;
 
+use proxy_netlink::{
+    message::{NLM_F_ACK},
+    nf_tables as abi,
+};
 use super::{
-    abi,
     expressions::nfproto,
     socket::{KernelError, Netlink, question},
     transaction::Transaction,
@@ -143,7 +146,7 @@ pub fn holder(duty: Duty) -> Result<Option<String>, KernelError> {
     let unknown = [libc::EPROTONOSUPPORT, libc::EINVAL, libc::EOPNOTSUPP];
     let looked = Netlink::open().and_then(|mut netlink| {
         let family = nfproto(IpFamily::V4);
-        let request = question(family, abi::NFT_MSG_GETTABLE, abi::NLM_F_ACK, |table| {
+        let request = question(family, abi::NFT_MSG_GETTABLE, NLM_F_ACK, |table| {
             table.text(abi::NFTA_TABLE_NAME, duty.table());
         });
         netlink.ask(&request, "looking for the table of an owner", |read| {

@@ -4,8 +4,11 @@
 
 use std::time::Duration;
 
+use proxy_netlink::{
+    message::{NLM_F_ACK},
+    nf_tables as abi,
+};
 use super::{
-    abi,
     expressions::nfproto,
     socket::{KernelError, Netlink, question},
 };
@@ -46,7 +49,7 @@ impl Outline {
         for wanted in tables {
             let family = nfproto(wanted.facts.family);
             let ask = |kind, chain: Option<&str>| {
-                question(family, kind, abi::NLM_F_ACK, |request| {
+                question(family, kind, NLM_F_ACK, |request| {
                     // The same number for tables and chains.
                     request.text(abi::NFTA_TABLE_NAME, TABLE);
                     if let Some(chain) = chain {

@@ -4,11 +4,13 @@ use std::{net::SocketAddr, sync::Arc};
 
 use proxy_model::{IpFamily, Protocol};
 
+use proxy_netlink::{
+    attributes::{Read, Attributes},
+    nf_tables as abi,
+};
 use super::{
-    abi,
     socket::{KernelError, Netlink},
     transaction::{Shape, hash_beside},
-    wire::Read,
 };
 use crate::{
     TABLE,
@@ -56,7 +58,7 @@ fn attempt_once(
     found: &mut Found,
 ) -> Result<Option<()>, KernelError> {
     let ours = |read: &Read<'_>| read.text(abi::NFTA_TABLE_NAME) == Some(TABLE);
-    let of_table = |attributes: &mut super::wire::Attributes<'_>| {
+    let of_table = |attributes: &mut Attributes<'_>| {
         attributes.text(abi::NFTA_TABLE_NAME, TABLE);
     };
     let chains = netlink.dump(family, abi::NFT_MSG_GETCHAIN, of_table, |read| {
@@ -97,12 +99,12 @@ fn attempt_once(
     }
     for name in ranges {
         let mut count = 0;
-        let of_set = |list: &mut super::wire::Attributes<'_>| {
+        let of_set = |list: &mut Attributes<'_>| {
             list.text(abi::NFTA_SET_ELEM_LIST_TABLE, TABLE);
             list.text(abi::NFTA_SET_ELEM_LIST_SET, &name);
         };
         let read = netlink.dump(family, abi::NFT_MSG_GETSETELEM, of_set, |read| {
-            count += read.nested(abi::NFTA_SET_ELEM_LIST_ELEMENTS).count();
+            count += read.nested(abi::NFTA_SET_ELEM_LIST_ELEMENTS).each().count();
         })?;
         whole = whole.and(read);
         found.ranges.insert(name, count);
@@ -142,13 +144,13 @@ fn elements(
     set: Set,
     found: &mut Found,
 ) -> Result<Option<()>, KernelError> {
-    let of_set = |list: &mut super::wire::Attributes<'_>| {
+    let of_set = |list: &mut Attributes<'_>| {
         list.text(abi::NFTA_SET_ELEM_LIST_TABLE, TABLE);
         list.text(abi::NFTA_SET_ELEM_LIST_SET, set.name());
     };
     let length = Part::widths(set.key(), family);
     netlink.dump(family, abi::NFT_MSG_GETSETELEM, of_set, |read| {
-        for (_, element) in read.nested(abi::NFTA_SET_ELEM_LIST_ELEMENTS) {
+        for (_, element) in read.nested(abi::NFTA_SET_ELEM_LIST_ELEMENTS).each() {
             let element = Read(element);
             let key = element
                 .nested(abi::NFTA_SET_ELEM_KEY)

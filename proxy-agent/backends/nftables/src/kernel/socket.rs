@@ -3,16 +3,21 @@
 
 use std::{collections::BTreeMap, io, ops::ControlFlow};
 
-use netlink_sys::protocols::NETLINK_NETFILTER;
 use proxy_model::IpFamily;
-use proxy_netlink::socket::{Asked, Socket};
 use thiserror::Error;
 
+use proxy_netlink::{
+    attributes::{Attributes, Read},
+    message::{
+        Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_ERROR, NetlinkBuffer, answers, attributes, end,
+        is_interrupted,
+    },
+    netfilter, nf_tables as abi,
+    socket::{Asked, Socket},
+};
 use super::{
-    abi,
     describe::describe,
     expressions::nfproto,
-    wire::{Attributes, Head, Message, Messages, Read, each},
 };
 use crate::{TABLE, key::Key, sets::Set};
 
@@ -71,7 +76,7 @@ impl Netlink {
 
     fn reopen(&self) -> Result<Socket, KernelError> {
         let failed = |error| KernelError::new("opening a netlink socket", error);
-        let socket = Socket::open(NETLINK_NETFILTER).map_err(failed)?;
+        let socket = netfilter::open().map_err(failed)?;
         // Without the right to it, what the administrator allows is what there is.
         if let Err(error) = socket.make_room(self.room) {
             tracing::debug!(%error, "room for answers not raised");
@@ -85,7 +90,7 @@ impl Netlink {
         &mut self,
         request: &Messages,
         what: impl Fn() -> String,
-        take: impl FnMut(u32, Message<'_>) -> ControlFlow<B>,
+        take: impl FnMut(u32, &NetlinkBuffer<&[u8]>) -> ControlFlow<B>,
     ) -> Result<B, KernelError> {
         let mut socket = match self.socket.take() {
             Some(socket) => socket,
@@ -117,7 +122,7 @@ impl Netlink {
         let what = || format!("a transaction of {} bytes", batch.as_bytes().len());
         let mut refused = BTreeMap::new();
         self.exchange(batch, what, |number, message| {
-            judge(&mut refused, number, errno(&message), confirmed)
+            judge(&mut refused, number, errno(message), confirmed)
         })?;
         Ok(refused)
     }
@@ -132,17 +137,17 @@ impl Netlink {
         mut take: impl FnMut(Read<'_>),
     ) -> Result<Option<()>, KernelError> {
         let what = || "reading the table".to_owned();
-        let request = question(nfproto(family), kind, abi::NLM_F_DUMP, fill);
+        let request = question(nfproto(family), kind, NLM_F_DUMP, fill);
         let mut whole = true;
         let ended = self.exchange(&request, what, |_, message| {
-            whole &= message.flags & abi::NLM_F_DUMP_INTR == 0;
-            match message.kind {
-                // With an error in it if there was one on the way.
-                abi::NLMSG_DONE | abi::NLMSG_ERROR => ControlFlow::Break(errno(&message)),
-                _ => {
-                    take(Read(message.attributes));
+            whole &= !is_interrupted(message);
+            match end(message) {
+                Ok(None) => {
+                    take(Read(attributes(message)));
                     ControlFlow::Continue(())
                 }
+                // With an error in it if there was one on the way.
+                _ => ControlFlow::Break(errno(message)),
             }
         })?;
         match ended {
@@ -157,9 +162,9 @@ impl Netlink {
         let what = || "asking for the generation of the rules".to_owned();
         let request = question(0, abi::NFT_MSG_GETGEN, 0, |_| {});
         let answer = self.exchange(&request, what, |_, message| {
-            ControlFlow::Break(match message.kind {
-                abi::NLMSG_ERROR => Err(errno(&message)),
-                _ => Read(message.attributes)
+            ControlFlow::Break(match message.message_type() {
+                NLMSG_ERROR => Err(errno(message)),
+                _ => Read(attributes(message))
                     .number(abi::NFTA_GEN_ID)
                     .ok_or(None),
             })
@@ -181,7 +186,7 @@ impl Netlink {
         let request = question(
             nfproto(family),
             abi::NFT_MSG_GETTABLE,
-            abi::NLM_F_ACK,
+            NLM_F_ACK,
             |attributes| {
                 attributes.text(abi::NFTA_TABLE_NAME, table);
             },
@@ -205,7 +210,7 @@ impl Netlink {
             });
         };
         let kind = abi::NFT_MSG_GETSETELEM;
-        let request = question(nfproto(family), kind, abi::NLM_F_ACK, fill);
+        let request = question(nfproto(family), kind, NLM_F_ACK, fill);
         let found = self.ask(&request, "looking for an element", |_| ())?;
         Ok(found.is_some())
     }
@@ -223,10 +228,10 @@ impl Netlink {
             request,
             || what.to_owned(),
             |_, message| {
-                if message.kind == abi::NLMSG_ERROR {
-                    return ControlFlow::Break(errno(&message));
+                if message.message_type() == NLMSG_ERROR {
+                    return ControlFlow::Break(errno(message));
                 }
-                found = Some(take(Read(message.attributes)));
+                found = Some(take(Read(attributes(message))));
                 ControlFlow::Continue(())
             },
         )?;
@@ -247,19 +252,16 @@ impl Netlink {
 fn receive<B>(
     socket: &Socket,
     asked: Asked,
-    mut take: impl FnMut(u32, Message<'_>) -> ControlFlow<B>,
+    mut take: impl FnMut(u32, &NetlinkBuffer<&[u8]>) -> ControlFlow<B>,
 ) -> io::Result<B> {
     let mut answer = Vec::new();
     loop {
         socket.receive(&mut answer)?;
-        let came = each(&answer, |message| {
-            match asked.which(message.sequence, message.port) {
-                Some(number) => take(number, message),
-                None => ControlFlow::Continue(()),
+        for message in answers(&answer, asked) {
+            let (number, message) = message.map_err(io::Error::other)?;
+            if let ControlFlow::Break(came) = take(number, &message) {
+                return Ok(came);
             }
-        });
-        if let ControlFlow::Break(came) = came {
-            return Ok(came);
         }
     }
 }
@@ -292,23 +294,21 @@ pub fn question(
     flags: u16,
     fill: impl FnOnce(&mut Attributes<'_>),
 ) -> Messages {
-    let mut request = Messages::default();
     let head = Head {
         kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
-        flags: abi::NLM_F_REQUEST | flags,
+        flags,
         family,
         resource: 0,
     };
-    request.add(head, fill);
-    request
+    Messages::one(head, fill)
 }
 
-/// The error that a message tells; `None` for a confirmation.
-fn errno(message: &Message<'_>) -> Option<i32> {
-    let (code, _) = message.payload.split_first_chunk::<4>()?;
-    match i32::from_ne_bytes(*code) {
-        0 => None,
-        code => Some(-code),
+/// The error that a message tells; `None` for a confirmation, and for what is no answer of the kind.
+fn errno(message: &NetlinkBuffer<&[u8]>) -> Option<i32> {
+    match end(message) {
+        Ok(Some(Err(error))) => error.raw_os_error(),
+        Ok(Some(Ok(())) | None) => None,
+        Err(_) => Some(libc::EBADMSG),
     }
 }
 

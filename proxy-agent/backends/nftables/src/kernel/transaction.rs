@@ -2,11 +2,14 @@
 
 use proxy_model::IpFamily;
 
+use proxy_netlink::{
+    attributes::{Attributes},
+    message::{Head, Messages, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL},
+    nf_tables as abi,
+};
 use super::{
-    abi,
     expressions::{self, nfproto},
     typeof_data,
-    wire::{Attributes, Head, Messages},
 };
 use crate::{
     TABLE,
@@ -42,7 +45,7 @@ impl Transaction {
         messages.add(
             Head {
                 kind: abi::NFNL_MSG_BATCH_BEGIN,
-                flags: abi::NLM_F_REQUEST,
+                flags: 0,
                 family: 0,
                 resource: abi::NFNL_SUBSYS_NFTABLES,
             },
@@ -67,11 +70,11 @@ impl Transaction {
 
     /// The whole batch, and the number of the message that the kernel confirms.
     pub fn finish(mut self) -> (Messages, u32) {
-        let last = self.messages.flag_last(abi::NLM_F_ACK);
+        let last = self.messages.flag_last(NLM_F_ACK);
         self.messages.add(
             Head {
                 kind: abi::NFNL_MSG_BATCH_END,
-                flags: abi::NLM_F_REQUEST,
+                flags: 0,
                 family: 0,
                 resource: abi::NFNL_SUBSYS_NFTABLES,
             },
@@ -107,7 +110,7 @@ impl Transaction {
         self.elements(
             family,
             abi::NFT_MSG_NEWSETELEM,
-            abi::NLM_F_CREATE,
+            NLM_F_CREATE,
             &plan.added,
         );
     }
@@ -121,7 +124,7 @@ impl Transaction {
     /// Makes the table for the socket that sends this: nobody else can change it, and the kernel
     /// takes it away with that socket (Linux 5.12). An error if it is there.
     pub fn own_table(&mut self, family: IpFamily, comment: &str) {
-        let flags = abi::NLM_F_CREATE | abi::NLM_F_EXCL;
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
         self.add(family, abi::NFT_MSG_NEWTABLE, flags, |table| {
             table.number(abi::NFTA_TABLE_FLAGS, abi::NFT_TABLE_F_OWNER);
             let mut comment = comment.as_bytes().to_vec();
@@ -134,7 +137,7 @@ impl Transaction {
 
     /// Makes the table, or nothing if it is there.
     pub fn make_table(&mut self, family: IpFamily) {
-        self.add(family, abi::NFT_MSG_NEWTABLE, abi::NLM_F_CREATE, |_| {});
+        self.add(family, abi::NFT_MSG_NEWTABLE, NLM_F_CREATE, |_| {});
     }
 
     /// Removes a chain that nothing leads to, with its rules. Returns the number of the message.
@@ -160,7 +163,7 @@ impl Transaction {
 
     /// Makes a chain, or nothing if it is there.
     pub fn chain(&mut self, family: IpFamily, name: &str, hook: Option<Hook>) {
-        self.add(family, abi::NFT_MSG_NEWCHAIN, abi::NLM_F_CREATE, |chain| {
+        self.add(family, abi::NFT_MSG_NEWCHAIN, NLM_F_CREATE, |chain| {
             chain.text(abi::NFTA_CHAIN_NAME, name);
             let Some(hook) = hook else { return };
             chain.nested(abi::NFTA_CHAIN_HOOK, |inner| {
@@ -182,7 +185,7 @@ impl Transaction {
     ) -> u32 {
         let head = Head {
             kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
-            flags: abi::NLM_F_REQUEST | flags,
+            flags,
             family: nfproto(family),
             resource: 0,
         };
@@ -197,7 +200,7 @@ impl Transaction {
     fn set(&mut self, family: IpFamily, set: Set) {
         self.sets += 1;
         let id = self.sets;
-        self.add(family, abi::NFT_MSG_NEWSET, abi::NLM_F_CREATE, |new| {
+        self.add(family, abi::NFT_MSG_NEWSET, NLM_F_CREATE, |new| {
             let shape = Shape::of(set, family);
             new.text(abi::NFTA_SET_NAME, set.name());
             new.number(abi::NFTA_SET_FLAGS, shape.flags);
@@ -228,7 +231,7 @@ impl Transaction {
     fn ranges(&mut self, family: IpFamily, ranges: &Ranges) {
         self.sets += 1;
         let id = self.sets;
-        self.add(family, abi::NFT_MSG_NEWSET, abi::NLM_F_CREATE, |new| {
+        self.add(family, abi::NFT_MSG_NEWSET, NLM_F_CREATE, |new| {
             new.text(abi::NFTA_SET_NAME, &ranges.name);
             new.number(abi::NFTA_SET_FLAGS, abi::NFT_SET_INTERVAL);
             let types = typeof_data::data_type(Part::Address, family);
@@ -241,7 +244,7 @@ impl Transaction {
             new.number(abi::NFTA_SET_ID, id);
         });
         for ends in ranges::ends(ranges).chunks(512) {
-            self.add(family, abi::NFT_MSG_NEWSETELEM, abi::NLM_F_CREATE, |list| {
+            self.add(family, abi::NFT_MSG_NEWSETELEM, NLM_F_CREATE, |list| {
                 list.text(abi::NFTA_SET_ELEM_LIST_SET, &ranges.name);
                 list.nested(abi::NFTA_SET_ELEM_LIST_ELEMENTS, |list| {
                     for (address, is_end) in ends {
@@ -266,7 +269,7 @@ impl Transaction {
         self.add(
             family,
             abi::NFT_MSG_NEWRULE,
-            abi::NLM_F_CREATE | abi::NLM_F_APPEND,
+            NLM_F_CREATE | NLM_F_APPEND,
             |new| {
                 new.text(abi::NFTA_RULE_CHAIN, chain);
                 new.nested(abi::NFTA_RULE_EXPRESSIONS, |list| {
