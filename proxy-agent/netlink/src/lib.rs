@@ -7,7 +7,10 @@
 pub mod attributes;
 pub mod message;
 pub mod netfilter;
-#[expect(missing_docs, reason = "the kernel's own names, which its headers explain")]
+#[expect(
+    missing_docs,
+    reason = "the kernel's own names, which its headers explain"
+)]
 pub mod nf_tables;
 pub mod socket;
 #[cfg(test)]

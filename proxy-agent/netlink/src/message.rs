@@ -60,7 +60,8 @@ impl Messages {
         self.last = start;
         self.bytes.extend([0; 4]);
         self.bytes.extend(head.kind.to_ne_bytes());
-        self.bytes.extend((head.flags | NLM_F_REQUEST).to_ne_bytes());
+        self.bytes
+            .extend((head.flags | NLM_F_REQUEST).to_ne_bytes());
         self.bytes.extend(self.count.to_ne_bytes());
         self.bytes.extend([0; 4]);
         self.bytes.extend([head.family, 0]);
@@ -78,7 +79,11 @@ impl Messages {
 
     /// Gives the last message these flags too. Returns its number.
     pub fn flag_last(&mut self, flags: u16) -> u32 {
-        if let Some([low, high]) = self.bytes.get_mut(self.last..).and_then(|last| last.get_mut(FLAGS)) {
+        if let Some([low, high]) = self
+            .bytes
+            .get_mut(self.last..)
+            .and_then(|last| last.get_mut(FLAGS))
+        {
             let flags = u16::from_ne_bytes([*low, *high]) | flags;
             [*low, *high] = flags.to_ne_bytes();
         }

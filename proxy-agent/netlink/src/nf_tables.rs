@@ -22,7 +22,6 @@ pub const NFT_MSG_GETSETELEM: u16 = 13;
 pub const NFT_MSG_DELSETELEM: u16 = 14;
 pub const NFT_MSG_GETGEN: u16 = 16;
 
-
 pub const NFTA_LIST_ELEM: u16 = 1;
 pub const NFTA_TABLE_NAME: u16 = 1;
 pub const NFTA_TABLE_FLAGS: u16 = 2;

@@ -5,6 +5,8 @@ pub(crate) mod backends;
 mod kube_proxy;
 mod node_api;
 pub mod others;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 
@@ -19,6 +21,15 @@ pub use self::{
 };
 
 use crate::report::{Output, explain::Arrival};
+
+/// The heading of the flags that most agents are started with.
+const FIRST: &str = "Most used";
+/// That of what decides how traffic is served, besides the configuration of kube-proxy.
+const DATAPLANE: &str = "Dataplane";
+
+/// Those of commands that answer.
+const ANSWER: &str = "Answer";
+const PACKET: &str = "Packet";
 
 /// Where maps and links are pinned unless the user says otherwise.
 pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/culvert";
@@ -77,19 +88,22 @@ pub enum Command {
 
 /// Where cluster objects come from, and for which node.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Source: manifests, API server")]
 pub struct NodeArgs {
+    /// Name of this node [default: the host's name]
+    #[arg(help_heading = FIRST)]
+    #[arg(long, visible_alias = "hostname-override", value_name = "NAME")]
+    pub node_name: Option<String>,
+
     /// File or directory (*.yaml, *.yml, *.json) of Services, EndpointSlices, Nodes and `ServiceCIDRs` as kubectl
     /// prints them; may be repeated; watched for changes while running
     #[arg(long, value_name = "PATH")]
     pub manifests: Vec<PathBuf>,
-
-    /// Name of this node [default: the host's name]
-    #[arg(long, visible_alias = "hostname-override", value_name = "NAME")]
-    pub node_name: Option<String>,
 }
 
 /// Where the eBPF backend keeps its pins.
 #[derive(Debug, Args)]
+#[command(next_help_heading = DATAPLANE)]
 pub struct PinArgs {
     /// Directory on the BPF file system for maps and links; one agent at a time
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PIN_DIR)]
@@ -109,15 +123,18 @@ pub struct RunArgs {
 
     /// Socket on which `state` and `explain` ask this agent [default: /run/culvert/<pin directory,
     /// with - for />.sock]
+    #[arg(help_heading = DATAPLANE)]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
 
     /// Backends in the order of preference.
+    #[arg(help_heading = DATAPLANE)]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help = backends::order_help())]
     pub backend_order: Vec<String>,
 
     /// Remove what kube-proxy left in the kernel, of any of its modes, once the rules of this agent
     /// are in force; stop kube-proxy first
+    #[arg(help_heading = FIRST)]
     #[arg(long)]
     pub take_over: bool,
 
@@ -128,6 +145,7 @@ pub struct RunArgs {
 
 /// Which running agent to ask.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Running agent")]
 pub struct AskArgs {
     /// The agent that holds this directory
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PIN_DIR)]
@@ -150,11 +168,11 @@ pub struct StateArgs {
     pub ask: AskArgs,
 
     /// Print how the kernel differs from the running agent's state instead
-    #[arg(long, conflicts_with = "manifests")]
+    #[arg(help_heading = ANSWER, long, conflicts_with = "manifests")]
     pub kernel: bool,
 
     /// Form of the output; the JSON is described in docs/state-json.md
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 }
 
@@ -170,23 +188,23 @@ pub struct ExplainArgs {
     pub ask: AskArgs,
 
     /// Interface that the packet comes in by; none for one that this node sends
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = PACKET, long, value_name = "NAME")]
     pub in_interface: Option<String>,
 
     /// Where it meets the proxy: as a packet, or as a call of a local socket
-    #[arg(long, value_enum, value_name = "WHERE", default_value = "packet")]
+    #[arg(help_heading = PACKET, long, value_enum, value_name = "WHERE", default_value = "packet")]
     pub path: Arrival,
 
     /// Source address
-    #[arg(long, value_name = "IP")]
+    #[arg(help_heading = PACKET, long, value_name = "IP")]
     pub from: String,
 
     /// Destination, such as `10.96.0.10:53/udp` or `[fd00::a]:53/udp`
-    #[arg(long, value_name = "IP:PORT/PROTO")]
+    #[arg(help_heading = PACKET, long, value_name = "IP:PORT/PROTO")]
     pub to: String,
 
     /// Form of the output; the JSON is described in docs/explain-json.md
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 }
 
@@ -202,7 +220,7 @@ pub struct CheckArgs {
     pub backends: ProbeArgs,
 
     /// Form of the output; the JSON is described in docs/check-json.md
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "text")]
+    #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 }
 
@@ -214,6 +232,6 @@ pub struct RenderArgs {
     pub model: ModelArgs,
 
     /// The backend
-    #[arg(long, value_name = "NAME", value_parser = backends::names())]
+    #[arg(help_heading = DATAPLANE, long, value_name = "NAME", value_parser = backends::names())]
     pub backend: String,
 }

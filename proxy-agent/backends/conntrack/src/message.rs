@@ -34,9 +34,7 @@ pub(super) fn dump_protocol(family: IpFamily, protocol: u8) -> Messages {
             });
         });
         attributes.nested(CTA_FILTER, |filter| {
-            filter.bytes(CTA_FILTER_ORIG_FLAGS,
-                &PROTOCOL_COUNTS.to_ne_bytes(),
-            );
+            filter.bytes(CTA_FILTER_ORIG_FLAGS, &PROTOCOL_COUNTS.to_ne_bytes());
         });
     })
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ApiServerArgs, ListenArgs, ModelArgs, OtherArgs, ServingArgs, TargetArgs};
+use super::{ApiServerArgs, DATAPLANE, ListenArgs, ModelArgs, OtherArgs, ServingArgs, TargetArgs};
 use crate::log_format::LogFormat;
 
 /// What an agent takes whatever it makes of the state.
@@ -32,6 +32,7 @@ pub struct AgentArgs {
 
     /// How often the kernel is compared with the desired state, such as 1m30s; something that waits
     /// for twice as long to come into force makes /healthz answer 503 [default: 30s]
+    #[arg(help_heading = DATAPLANE)]
     #[arg(long, visible_alias = "iptables-sync-period", value_name = "DURATION")]
     pub sync_period: Option<String>,
 
@@ -53,11 +54,11 @@ pub struct BrainArgs {
 
     /// The node is another host than this one: what its Node object says of addresses stands in for
     /// what this host's interfaces have
-    #[arg(long, conflicts_with = "target")]
+    #[arg(help_heading = DATAPLANE, long, conflicts_with = "target")]
     pub elsewhere: bool,
 
     /// Socket on which `state` and `explain` ask this brain
-    #[arg(long, value_name = "PATH", default_value = BRAIN_SOCKET)]
+    #[arg(help_heading = DATAPLANE, long, value_name = "PATH", default_value = BRAIN_SOCKET)]
     pub admin_socket: PathBuf,
 }
 
@@ -67,6 +68,7 @@ pub const BRAIN_SOCKET: &str = "/run/culvert/brain.sock";
 
 /// Where the state goes besides the backend.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "State for others")]
 pub struct SinkArgs {
     /// Write the state into this file each time it changes, as JSON: the file is replaced as a
     /// whole; `-` for standard output; the JSON is described in docs/state-json.md
@@ -80,6 +82,7 @@ pub struct SinkArgs {
 
 /// The log.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Log")]
 pub struct LogArgs {
     /// Form of the log on standard error: text on a terminal, otherwise JSON lines
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "auto")]

@@ -8,6 +8,7 @@ use clap::{
 };
 use proxy_backend::{BackendKind, Flag, Given, Takes};
 
+use super::DATAPLANE;
 use crate::backends;
 
 /// What `run` takes for backends.
@@ -31,6 +32,7 @@ fn flags(all: &[BackendKind]) -> impl Iterator<Item = &'static Flag> {
 
 fn arg(flag: &Flag, help: &'static str) -> Arg {
     let arg = Arg::new(flag.name).long(flag.name).help(help);
+    let arg = arg.help_heading(DATAPLANE);
     match flag.takes {
         Takes::Nothing => arg.action(ArgAction::SetTrue),
         Takes::Path(name) => arg

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{AgentArgs, NodeArgs};
+use super::{AgentArgs, FIRST, NodeArgs};
 use crate::config::kube_proxy::Given;
 
 /// How the API server is reached.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Source: manifests, API server")]
 pub struct ApiServerArgs {
     /// File that tells how to reach the API server [default: the service account, in a pod]
+    #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
@@ -23,6 +25,7 @@ pub struct ApiServerArgs {
 
 /// What is served over HTTP.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Health and metrics")]
 pub struct ServingArgs {
     /// Where /healthz and /livez answer; empty for nowhere [default: 0.0.0.0:10256]
     #[arg(long, value_name = "IP[:PORT]")]
@@ -37,6 +40,9 @@ pub struct ServingArgs {
     pub bind_address_hard_fail: Option<bool>,
 }
 
+/// The heading of what decides where traffic goes.
+const TRAFFIC: &str = "Traffic";
+
 /// Everything that decides what becomes of traffic, besides the objects of the cluster. The same
 /// for an agent that serves and for commands that compute from manifests.
 #[derive(Debug, Clone, Default, Args)]
@@ -47,34 +53,36 @@ pub struct ModelArgs {
 
     /// `KubeProxyConfiguration` (v1alpha1) file, see docs/reference/config.md; a flag that is given
     /// wins over the file
+    #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
     /// Which backend serves: `ebpf` or `nftables`, what it can; `auto`, the first that does all
     /// that Services need; kube-proxy's other modes are taken and mean `auto` [default: `auto`]
+    #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "MODE")]
     pub proxy_mode: Option<String>,
 
     /// Addresses of all pods: one CIDR, or one per family separated by a comma
-    #[arg(long, value_name = "CIDRS")]
+    #[arg(help_heading = TRAFFIC, long, value_name = "CIDRS")]
     pub cluster_cidr: Option<String>,
 
     /// How traffic of this node's pods is told: `ClusterCIDR`, `NodeCIDR`, `BridgeInterface` or
     /// `InterfaceNamePrefix` [default: `ClusterCIDR`]
-    #[arg(long, value_name = "MODE")]
+    #[arg(help_heading = TRAFFIC, long, value_name = "MODE")]
     pub detect_local_mode: Option<String>,
 
     /// Bridge that pods are attached to, for `BridgeInterface`
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = TRAFFIC, long, value_name = "NAME")]
     pub pod_bridge_interface: Option<String>,
 
     /// How the names of pods' interfaces begin, for `InterfaceNamePrefix`
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(help_heading = TRAFFIC, long, value_name = "PREFIX")]
     pub pod_interface_name_prefix: Option<String>,
 
     /// Masquerade all traffic to ClusterIPs (not by the eBPF backend, which never does; `explain`
     /// tells what a netfilter proxy would do)
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(help_heading = TRAFFIC, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub masquerade_all: Option<bool>,
 
     /// Where NodePorts answer: `primary` for the Node object's first address of each family, or
@@ -82,12 +90,12 @@ pub struct ModelArgs {
     /// CIDR has all of its addresses. The addresses are those of the host's interfaces; commands
     /// that compute from manifests take those of the Node object in their place [default: all, or
     /// `primary` with --proxy-mode nftables, as in kube-proxy]
-    #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
+    #[arg(help_heading = TRAFFIC, long, value_name = "CIDRS", value_delimiter = ',')]
     pub nodeport_addresses: Option<Vec<String>>,
 
     /// Whether processes of this node reach NodePorts through loopback addresses [default: `true`;
     /// never with `primary`, and never in the modes `ipvs` and `nftables`]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(help_heading = TRAFFIC, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub iptables_localhost_nodeports: Option<bool>,
 }
 

@@ -6,6 +6,7 @@ use clap::Args;
 
 /// Another brain as the source.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Source: another brain")]
 pub struct TargetArgs {
     /// Follow this brain in place of a source of cluster objects: `unix:///run/x.sock`,
     /// `tcp://127.0.0.1:4590` (loopback only) or `tls://HOST:PORT`
@@ -38,6 +39,7 @@ pub struct TargetArgs {
 
 /// Where backends in other processes hear of the state.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "State for others")]
 pub struct ListenArgs {
     /// Serve the node API here, for backends in other processes: `unix:///run/x.sock`,
     /// `tcp://127.0.0.1:4590` (loopback only) or `tls://IP:PORT`; may be repeated

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 
 use proxy_model::IpFamily;
 
-use proxy_netlink::{
-    attributes::{Attributes, Read},
-    nf_tables as abi,
-};
 use super::{
     socket::{KernelError, Netlink},
     transaction::Transaction,
 };
 use crate::{
     TABLE, chains::ServiceChain, key::Key, plan::Plan, ruleset::Value, sets::Set, wanted::Wanted,
+};
+use proxy_netlink::{
+    attributes::{Attributes, Read},
+    nf_tables as abi,
 };
 
 /// What is about to be forgotten anyhow, in milliseconds: between reading and removing it, it may

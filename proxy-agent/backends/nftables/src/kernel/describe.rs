@@ -1,10 +1,6 @@
 //! What a message was to do, in words: for errors that tell which one the kernel refused.
 
-use proxy_netlink::{
-    attributes::{Read},
-    message::{Messages},
-    nf_tables as abi,
-};
+use proxy_netlink::{attributes::Read, message::Messages, nf_tables as abi};
 
 /// What the message with this number was to do.
 pub fn describe(batch: &Messages, sequence: u32) -> String {

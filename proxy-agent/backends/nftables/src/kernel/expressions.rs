@@ -2,12 +2,12 @@
 
 use proxy_model::IpFamily;
 
-use proxy_netlink::{attributes::Attributes, nf_tables as abi};
 use crate::{
     key,
     ruleset::{Field, Rule, Statement, Verdict},
     sets::Set,
 };
+use proxy_netlink::{attributes::Attributes, nf_tables as abi};
 
 /// Writes the expressions of `rule` as the list that a rule has.
 pub fn write(rule: &Rule, family: IpFamily, attributes: &mut Attributes<'_>) {

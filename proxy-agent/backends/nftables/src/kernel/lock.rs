@@ -12,10 +12,6 @@ use std::{
 use nix::unistd::gethostname;
 use thiserror::Error;
 
-use proxy_netlink::{
-    message::{NLM_F_ACK},
-    nf_tables as abi,
-};
 use super::{
     expressions::nfproto,
     socket::{KernelError, Netlink, question},
@@ -23,6 +19,7 @@ use super::{
 };
 use proxy_backend::OpenError;
 use proxy_model::IpFamily;
+use proxy_netlink::{message::NLM_F_ACK, nf_tables as abi};
 
 /// Until a holder that was killed has let go.
 const MOMENT: Duration = Duration::from_secs(1);

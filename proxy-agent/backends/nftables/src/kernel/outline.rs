@@ -4,15 +4,12 @@
 
 use std::time::Duration;
 
-use proxy_netlink::{
-    message::{NLM_F_ACK},
-    nf_tables as abi,
-};
 use super::{
     expressions::nfproto,
     socket::{KernelError, Netlink, question},
 };
 use crate::{TABLE, wanted::Wanted};
+use proxy_netlink::{message::NLM_F_ACK, nf_tables as abi};
 
 /// Comparing because others change rules takes at most this part of the time.
 const SHARE: u32 = 20;

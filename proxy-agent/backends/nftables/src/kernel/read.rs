@@ -4,10 +4,6 @@ use std::{net::SocketAddr, sync::Arc};
 
 use proxy_model::{IpFamily, Protocol};
 
-use proxy_netlink::{
-    attributes::{Read, Attributes},
-    nf_tables as abi,
-};
 use super::{
     socket::{KernelError, Netlink},
     transaction::{Shape, hash_beside},
@@ -18,6 +14,10 @@ use crate::{
     key::{Key, Part},
     ruleset::{Value, Verdict},
     sets::{Data, ENDPOINT, Set},
+};
+use proxy_netlink::{
+    attributes::{Attributes, Read},
+    nf_tables as abi,
 };
 
 /// What is there; `None` if there is no table. Reads again until nothing was changed meanwhile.

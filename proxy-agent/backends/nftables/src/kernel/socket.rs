@@ -6,20 +6,17 @@ use std::{collections::BTreeMap, io, ops::ControlFlow};
 use proxy_model::IpFamily;
 use thiserror::Error;
 
+use super::{describe::describe, expressions::nfproto};
+use crate::{TABLE, key::Key, sets::Set};
 use proxy_netlink::{
     attributes::{Attributes, Read},
     message::{
-        Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_ERROR, NetlinkBuffer, answers, attributes, end,
-        is_interrupted,
+        Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_ERROR, NetlinkBuffer, answers, attributes,
+        end, is_interrupted,
     },
     netfilter, nf_tables as abi,
     socket::{Asked, Socket},
 };
-use super::{
-    describe::describe,
-    expressions::nfproto,
-};
-use crate::{TABLE, key::Key, sets::Set};
 
 /// What the kernel would not do.
 #[derive(Debug, Error)]

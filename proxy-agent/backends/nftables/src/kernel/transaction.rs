@@ -2,11 +2,6 @@
 
 use proxy_model::IpFamily;
 
-use proxy_netlink::{
-    attributes::{Attributes},
-    message::{Head, Messages, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL},
-    nf_tables as abi,
-};
 use super::{
     expressions::{self, nfproto},
     typeof_data,
@@ -20,6 +15,11 @@ use crate::{
     ranges,
     ruleset::{Hook, Place, Ranges, Rule, Value},
     sets::{Data, ENDPOINT, Set},
+};
+use proxy_netlink::{
+    attributes::Attributes,
+    message::{Head, Messages, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL},
+    nf_tables as abi,
 };
 
 /// An attribute has 65,535 bytes at most; an element has far less than what is left here.
@@ -107,12 +107,7 @@ impl Transaction {
             }
         }
         self.elements(family, abi::NFT_MSG_DELSETELEM, 0, &plan.removed);
-        self.elements(
-            family,
-            abi::NFT_MSG_NEWSETELEM,
-            NLM_F_CREATE,
-            &plan.added,
-        );
+        self.elements(family, abi::NFT_MSG_NEWSETELEM, NLM_F_CREATE, &plan.added);
     }
 
     /// Removes the table, whether or not it is there.
