@@ -17,6 +17,24 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     Ok(text)
 }
 
+/// Refuses what a library would read without a bound: a device, or a file of more than `most` bytes. A
+/// pipe passes, because whoever writes into it ends it.
+#[cfg(target_os = "linux")]
+pub fn check_size(path: &Path, most: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt as _;
+
+    let found = std::fs::metadata(path)?;
+    let kind = found.file_type();
+    if kind.is_char_device() || kind.is_block_device() {
+        return Err(io::Error::other("it is a device, not a file"));
+    }
+    if kind.is_file() && found.len() > most {
+        let text = format!("it has more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -31,5 +49,23 @@ mod tests {
         assert_eq!(read_text(&path, 4).unwrap(), "1234");
         let error = read_text(&path, 3).unwrap_err().to_string();
         assert_eq!(error, "it has more than 3 bytes");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_has_no_end_is_not_handed_to_a_library() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "1234").unwrap();
+        check_size(&path, 4).unwrap();
+        let error = check_size(&path, 3).unwrap_err().to_string();
+        assert_eq!(error, "it has more than 3 bytes");
+        let error = check_size(Path::new("/dev/zero"), 4).unwrap_err();
+        assert_eq!(error.to_string(), "it is a device, not a file");
+        let pipe = directory.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        check_size(&pipe, 0).unwrap();
+        let missing = check_size(&directory.path().join("none"), 4);
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -7,6 +7,7 @@ mod error;
 mod tests;
 
 use std::{
+    io::ErrorKind,
     net::IpAddr,
     path::{Path, PathBuf},
 };
@@ -21,12 +22,16 @@ use ::kube::{
 use http::Uri;
 
 use super::Options;
+use crate::file::check_size;
 pub use environment::Environment;
 pub use error::ConnectError;
 pub(super) use error::{told, without_user};
 
 /// Where kubelet puts the credentials of a container.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Bytes of a kubeconfig. With certificates in it, one has some ten thousand.
+const LARGEST_KUBECONFIG: u64 = 1 << 20;
 
 /// All that is needed to connect.
 pub(super) struct Access {
@@ -67,6 +72,16 @@ impl Access {
             path: path.to_owned(),
             reason: told(&error),
         };
+        match check_size(path, LARGEST_KUBECONFIG) {
+            // Of one that is not there, `kube` says so.
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(ConnectError::Kubeconfig {
+                    path: path.to_owned(),
+                    reason: error.to_string(),
+                });
+            }
+            _ => {}
+        }
         let kubeconfig = Kubeconfig::read_from(path).map_err(fail)?;
         let proxy = kubeconfig
             .clusters

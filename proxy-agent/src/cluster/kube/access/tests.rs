@@ -153,6 +153,9 @@ async fn a_kubeconfig_that_cannot_be_used_is_named() {
     options.kubeconfig = Some(dir.path().join("missing"));
     let error = Access::find(&options).await.err().unwrap();
     assert!(error.to_string().contains("missing"), "{error}");
+    options.kubeconfig = Some("/dev/zero".into());
+    let error = Access::find(&options).await.err().unwrap();
+    assert!(error.to_string().contains("it is a device"), "{error}");
     let proxy = r#"server: "https://192.0.2.1", proxy-url: "http://192.0.2.9:3128""#;
     let (_dir, options) = self::options(proxy, "", &[]);
     let error = Access::find(&options).await.err().unwrap();
