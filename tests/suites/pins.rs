@@ -10,7 +10,11 @@ use std::{
     thread,
 };
 
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::{
+    fcntl::{AT_FDCWD, RenameFlags, renameat2},
+    mount::{MntFlags, umount2},
+};
+use proxy_backend_ebpf::mount_bpffs;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
     agent::{self, LIMIT, LogLine},
@@ -331,4 +335,35 @@ fn pins_that_are_exchanged_all_the_time_crash_no_agent() {
 
 fn exchange(one: &Path, other: &Path) {
     renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE).unwrap();
+}
+
+/// A directory that something is mounted on.
+struct Mounted(tempfile::TempDir);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        umount2(self.0.path(), MntFlags::MNT_DETACH).ok();
+    }
+}
+
+#[test]
+fn the_file_system_that_the_agent_mounts_is_closed_to_others() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let mounted = Mounted(tempfile::tempdir().unwrap());
+    let path = mounted.0.path();
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    mount_bpffs(path).unwrap();
+    // The kernel adds the sticky bit.
+    assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o700);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let is_it = |line: &&str| line.split(' ').nth(4) == path.to_str();
+    let line = mounts.lines().find(is_it).unwrap();
+    assert!(line.contains(" - bpf "), "{line}");
+    for option in ["nosuid", "nodev", "noexec"] {
+        let mut words = line.split([' ', ',']);
+        assert!(words.any(|word| word == option), "{option}: {line}");
+    }
 }

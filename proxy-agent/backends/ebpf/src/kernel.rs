@@ -30,14 +30,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use cleanup::{Cleanup, cleanup};
+use cleanup::cleanup;
 pub use error::OpenError;
 use error::with_causes;
 pub use figures::described as figures_described;
 pub use in_force::is_programmed;
-pub use neighbours::tell_of_programs;
+use neighbours::tell_of_programs;
 pub use on_linux::OnLinux;
-pub use probe::probe;
+pub use pins::bpffs::mount_at as mount_bpffs;
+use probe::probe;
 use proxy_common::names::MAPS;
 use proxy_model::{
     Backend, Capability, ChangeSet, Difference, FatalCause, Figure, NodeState, RepairReport,

@@ -37,10 +37,7 @@ mod tests;
 
 pub use descriptor::Ebpf;
 #[cfg(target_os = "linux")]
-pub use kernel::{
-    Cleanup, EbpfBackend, OpenError, Options, cleanup, figures_described, is_programmed, probe,
-    tell_of_programs,
-};
+pub use kernel::{EbpfBackend, Options, is_programmed, mount_bpffs};
 use proxy_model::Capability;
 pub use render::render;
 

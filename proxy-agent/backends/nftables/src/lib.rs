@@ -52,8 +52,7 @@ use proxy_model::Capability;
 pub use descriptor::Nftables;
 #[cfg(target_os = "linux")]
 pub use kernel::{
-    Duty, Keeper, KernelError, NftablesBackend, Options, cleanup, figures_described, holder,
-    holder_that_stays, is_kept, is_programmed, is_there, probe, remove,
+    Duty, Keeper, KernelError, NftablesBackend, Options, cleanup, holder, is_kept, is_there, remove,
 };
 pub use render::render;
 

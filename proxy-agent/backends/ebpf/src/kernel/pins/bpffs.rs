@@ -12,7 +12,7 @@ use super::super::OpenError;
 /// Where the kernel's own documentation and every tool expect it.
 pub const BPFFS: &str = "/sys/fs/bpf";
 
-/// As systemd mounts it. Without, everybody may make directories in it.
+/// As systemd mounts it.
 pub(super) const MODE: &str = "mode=0700";
 
 /// Inode of the initial pid namespace (`PROC_PID_INIT_INO` of the kernel), the same on every host.
@@ -44,8 +44,7 @@ pub fn ensure(path: &Path) -> Result<(), OpenError> {
     if !would_stay() {
         return Err(OpenError::Host(would_not_stay(path)));
     }
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    match mount(Some("bpf"), BPFFS, Some("bpf"), flags, Some(MODE)) {
+    match mount_at(Path::new(BPFFS)) {
         Ok(()) => {
             tracing::info!(path = BPFFS, "mounted the BPF file system");
             Ok(())
@@ -55,6 +54,12 @@ pub fn ensure(path: &Path) -> Result<(), OpenError> {
              mount -t bpf -o {MODE} bpf {BPFFS}"
         ))),
     }
+}
+
+/// Mounts one at `at`, closed to all but root. Without a mode, everybody may make directories in it.
+pub fn mount_at(at: &Path) -> nix::Result<()> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("bpf"), at, Some("bpf"), flags, Some(MODE))
 }
 
 /// There is none where pins shall be, and none that can be mounted.
