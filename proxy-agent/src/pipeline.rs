@@ -1,20 +1,20 @@
-//! The sole owner of the state: folds events into the mind, settles what follows from them, and
+//! The sole owner of the state: folds events into the desired state, settles what follows from them, and
 //! hands the change to the backend. Says what came of it; does not know who counts it, nor who
 //! else wants the state.
 
 mod alternatives;
 mod changeover;
+mod desired;
 #[cfg(test)]
 pub(crate) mod fake;
 mod gaps;
 mod journal;
 mod log;
-mod mind;
 mod outcome;
+mod reported;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -28,7 +28,7 @@ use proxy_model::{
 pub use self::{
     alternatives::{Alternatives, Wanting},
     changeover::Demand,
-    mind::Mind,
+    desired::Desired,
     outcome::{Advance, Repair, Sync},
 };
 use self::{changeover::Changeover, journal::Journal, outcome::Pending};
@@ -46,7 +46,7 @@ const MOST_UNSETTLED: usize = 100_000;
 
 /// State, and the backend that makes it true.
 pub struct Pipeline {
-    mind: Mind,
+    desired: Desired,
     syncing: Syncing<Box<dyn Backend>>,
     attempts: Attempts,
     changeover: Changeover,
@@ -63,9 +63,9 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// A pipeline that has synced nothing yet.
-    pub fn new(mind: impl Into<Mind>, backend: Box<dyn Backend>, demand: Demand) -> Self {
+    pub fn new(desired: impl Into<Desired>, backend: Box<dyn Backend>, demand: Demand) -> Self {
         Self {
-            mind: mind.into(),
+            desired: desired.into(),
             changeover: Changeover::new(demand, backend.lacks()),
             syncing: Syncing::new(backend),
             attempts: Attempts::default(),
@@ -88,7 +88,7 @@ impl Pipeline {
         for update in updates {
             self.pending.events += 1;
             let kind = outcome::kind(&update.event);
-            if self.mind.apply(update.event) {
+            if self.desired.apply(update.event) {
                 self.pending.note(kind, update.trigger);
                 self.unsettled += 1;
             }
@@ -102,7 +102,7 @@ impl Pipeline {
     /// Takes what another brain said. Nothing follows from it before [`Self::settle`].
     pub fn replicate(&mut self, batch: Batch) {
         self.pending.note_batch(&batch);
-        self.mind.replicate(batch);
+        self.desired.replicate(batch);
     }
 
     /// Brings the state up to date with what was folded, and tells the log what is wrong with it.
@@ -115,9 +115,10 @@ impl Pipeline {
     fn bring_up_to_date(&mut self) {
         let started = Instant::now();
         self.unsettled = 0;
-        let change = self.mind.update();
-        self.journal.settled(self.mind.state());
-        self.changeover.changed(self.mind.state(), &change.changes);
+        let change = self.desired.update();
+        self.journal.settled(self.desired.state());
+        self.changeover
+            .changed(self.desired.state(), &change.changes);
         self.syncing.changed(change);
         self.settling += started.elapsed();
     }
@@ -127,7 +128,7 @@ impl Pipeline {
     pub fn advance(&mut self) -> Result<Advance, Fatal> {
         let started = Instant::now();
         let mut advance = self.pending.counted();
-        let state = self.mind.state();
+        let state = self.desired.state();
         let mut change = self.syncing.due(state);
         let better = self.changeover.better(self.syncing.backend().name(), state);
         if better.is_some() {
@@ -154,7 +155,7 @@ impl Pipeline {
         match self.took(result)? {
             Ok(report) => {
                 self.revision += 1;
-                let state = self.mind.state();
+                let state = self.desired.state();
                 let backend = self.syncing.backend();
                 advance.chosen = self.changeover.in_force(backend.name());
                 self.changeover.look_at_lacks(backend.lacks(), state);
@@ -171,12 +172,12 @@ impl Pipeline {
     /// still to be made: that reads the maps back itself.
     pub fn repair(&mut self) -> Result<Option<Repair>, Fatal> {
         let started = Instant::now();
-        let Some(result) = self.syncing.repair(self.mind.state()) else {
+        let Some(result) = self.syncing.repair(self.desired.state()) else {
             return Ok(None);
         };
         Ok(Some(match self.took(result)? {
             Ok(mut report) => {
-                let state = self.mind.state();
+                let state = self.desired.state();
                 self.changeover
                     .look_at_lacks(self.syncing.backend().lacks(), state);
                 self.journal.repaired(state, &mut report, started.elapsed());
@@ -209,22 +210,22 @@ impl Pipeline {
 
     /// Has the backend do what it owes besides the state.
     pub fn tend(&mut self) {
-        self.syncing.tend(self.mind.state());
+        self.syncing.tend(self.desired.state());
     }
 
     /// How the kernel differs from the state, without mending it.
     pub fn differences(&mut self) -> Result<Vec<Difference>, String> {
-        self.syncing.differences(self.mind.state())
+        self.syncing.differences(self.desired.state())
     }
 
     /// The cluster behind the state, to ask, where it is known.
     pub fn cluster(&self) -> Option<&Model> {
-        self.mind.cluster()
+        self.desired.cluster()
     }
 
     /// The state that is, or shall be, in force.
     pub fn state(&self) -> &NodeState {
-        self.mind.state()
+        self.desired.state()
     }
 
     /// The backend, to ask.
@@ -249,7 +250,7 @@ impl Pipeline {
 
     /// Which state of another brain the state is, if it is one.
     pub fn token(&self) -> Option<Token> {
-        self.mind.token()
+        self.desired.token()
     }
 
     /// Service ports that are not programmed, and why.
@@ -276,7 +277,7 @@ impl Pipeline {
 
     /// Tells the log what came into force since the last time, if anything did and it is time.
     pub fn summarise(&mut self) {
-        self.journal.summarise(self.mind.state());
+        self.journal.summarise(self.desired.state());
     }
 
     /// Whether it is time to advance, although nothing changed, because a backend that does more may
@@ -292,7 +293,7 @@ impl Pipeline {
         mut better: Box<dyn Backend>,
         change: &ChangeSet,
     ) -> Result<SyncReport, SyncError> {
-        let state = self.mind.state();
+        let state = self.desired.state();
         match better.sync(state, change) {
             Ok(report) => {
                 self.replace_backend(better, true);
@@ -328,10 +329,10 @@ impl Pipeline {
             let next = self.changeover.instead(reason);
             let next = next.map_err(|reason| SyncError::Fatal { cause, reason })?;
             if !change.whole {
-                *change = self.mind.state().as_change_set();
+                *change = self.desired.state().as_change_set();
             }
             self.replace_backend(next, false);
-            result = self.syncing.sync(self.mind.state(), change);
+            result = self.syncing.sync(self.desired.state(), change);
         }
         result
     }
@@ -339,7 +340,7 @@ impl Pipeline {
     /// The other one lets go of what it holds, so that it can be taken away. `holds`: the new one has
     /// the state in force.
     fn replace_backend(&mut self, backend: Box<dyn Backend>, holds: bool) {
-        let state = self.mind.state();
+        let state = self.desired.state();
         self.changeover.replaced(backend.lacks(), state);
         drop(self.syncing.replace(backend, holds));
     }

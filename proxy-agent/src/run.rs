@@ -49,7 +49,7 @@ use crate::{
     heart::Heart,
     kept::keep,
     memory, oom,
-    pipeline::{Mind, Pipeline},
+    pipeline::{Desired, Pipeline},
     serving::{Clients, Conntrack, Serving, ServingError},
     sinks::{
         Sink, Sinks,
@@ -140,8 +140,11 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
         }
         socket => socket,
     };
-    let doors = Doors { socket, listeners };
-    live(config.agent, source, (dataplane, counted), doors, handle).await
+    let sockets = Sockets {
+        admin: socket,
+        node_api: listeners,
+    };
+    live(config.agent, source, (dataplane, counted), sockets, handle).await
 }
 
 /// Computes the state for backends elsewhere, until SIGTERM or SIGINT.
@@ -155,16 +158,26 @@ pub async fn brain(config: Agent, handle: Handle) -> Result<(), RunError> {
     let source = open_source(&config, &heart, &dataplane.choice.lacks, |_| false)?;
     heart.at("opening the admin socket");
     let socket = Socket::open_unless_served(&config.admin_socket).await;
-    let doors = Doors { socket, listeners };
-    live(config, source, (dataplane, Conntrack::new()), doors, handle).await
+    let sockets = Sockets {
+        admin: socket,
+        node_api: listeners,
+    };
+    live(
+        config,
+        source,
+        (dataplane, Conntrack::new()),
+        sockets,
+        handle,
+    )
+    .await
 }
 
-/// Where others come in.
-struct Doors {
-    /// Who asks.
-    socket: Result<Socket, SocketError>,
-    /// Clients of the node API.
-    listeners: Vec<listeners::Open>,
+/// The sockets that an agent is reached at.
+struct Sockets {
+    /// For `state` and `explain`.
+    admin: Result<Socket, SocketError>,
+    /// For clients of the node API.
+    node_api: Vec<listeners::Open>,
 }
 
 fn warn_of_configuration(config: &Agent) {
@@ -178,7 +191,7 @@ async fn live(
     config: Agent,
     source: Source,
     (dataplane, conntrack): (Dataplane, Conntrack),
-    doors: Doors,
+    sockets: Sockets,
     handle: Handle,
 ) -> Result<(), RunError> {
     dataplane.tell();
@@ -189,17 +202,17 @@ async fn live(
     let (sender, messages) = mpsc::channel(source.queue());
     // Kept here too: the owner listens to it whether or not there is a socket.
     let (asking, queries) = mpsc::channel(QUERIES);
-    if let Err(error) = &doors.socket {
+    if let Err(error) = &sockets.admin {
         // Serving goes on: only `state` and `explain` cannot ask this agent.
         tracing::error!(%error, "admin socket not opened");
     }
-    let mut socket = doors.socket.ok();
+    let mut socket = sockets.admin.ok();
     let (path, asked) = (config.admin_socket.clone(), asking.clone());
     keep("admin socket", move || {
         Socket::serve_for_ever(socket.take(), path.clone(), asked.clone())
     });
     let (name, servers) = (source.name(), source.servers().await);
-    let clients = (!doors.listeners.is_empty()).then(Clients::new);
+    let clients = (!sockets.node_api.is_empty()).then(Clients::new);
     let (serving, figures) = Serving::start(
         &config.serving,
         config.sync_period,
@@ -210,10 +223,10 @@ async fn live(
         Arc::clone(&handle.heart),
     )
     .await?;
-    let (sinks, ending) = open_sinks(config.output, doors.listeners, clients.as_deref())?;
+    let (sinks, ending) = open_sinks(config.output, sockets.node_api, clients.as_deref())?;
     let here = dataplane.on_this_host;
     let (link, nodes) = (source.link(), source.nodes());
-    let (mind, node_ports) = if link.is_some() {
+    let (desired, node_ports) = if link.is_some() {
         // The brain has chosen, and says which addresses they are.
         (Replica::new().into(), NodePortSelection::Primary)
     } else {
@@ -226,10 +239,10 @@ async fn live(
             reserved: servers.clone(),
             ..config.model
         };
-        (Mind::from(Model::new(model)), node_ports)
+        (Desired::from(Model::new(model)), node_ports)
     };
     tokio::spawn(source.run(sender));
-    let pipeline = Pipeline::new(mind, dataplane.backend, dataplane.demand)
+    let pipeline = Pipeline::new(desired, dataplane.backend, dataplane.demand)
         .with_alternatives(dataplane.alternatives);
     let owner = Owner::new(
         pipeline,

@@ -39,7 +39,7 @@ pub trait Backend: Send {
     /// Compares the dataplane with `state` and writes nothing. Empty when all is as it should be;
     /// an error says why that cannot be told.
     ///
-    /// As it stands here, for a backend that cannot read back what it wrote, it always is one.
+    /// The default always returns an error: it is for a backend that cannot read back what it wrote.
     fn differences(&mut self, _state: &NodeState) -> Result<Vec<Difference>, String> {
         Err(format!(
             "the backend {} cannot compare what it wrote with the state: whether they differ is \
@@ -53,8 +53,8 @@ pub trait Backend: Send {
     /// ([`Syncing`](crate::Syncing) sees to that). Services that could not be programmed are tried
     /// again.
     ///
-    /// As it stands here, it syncs the whole state and names no difference: that needs one who
-    /// can compare.
+    /// The default syncs the whole state and names no difference: only a backend that can compare
+    /// does.
     fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
         let report = self.sync(state, &state.as_change_set())?;
         Ok(RepairReport {
@@ -67,7 +67,7 @@ pub trait Backend: Send {
     /// Whether somebody else may have changed what it wrote: a [`Backend::repair`] is due. Cheap:
     /// asked every second.
     ///
-    /// As it stands here, never: comparing every now and then has to do.
+    /// The default is never: periodic comparison has to do.
     fn disturbed(&mut self) -> bool {
         false
     }
@@ -76,7 +76,7 @@ pub trait Backend: Send {
     /// came, and has to be tried again. Bounded in time, a small part of a second: called about every
     /// second.
     ///
-    /// As it stands here, it owes nothing.
+    /// The default does nothing.
     fn tend(&mut self, _state: &NodeState) {}
 
     /// What is worth watching: sizes, memory, what the dataplane counted. Cheap enough to be asked

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use crate::{
     ClusterEvent, Diagnostic, EndpointSlice, IpFamily, Node, Service, ServiceCidr, ServiceName,
-    SliceName, claims::Claims, filed::Filed, settings::first_of,
+    SliceName, claims::Claims, settings::first_of, slices_of_service::SlicesOfService,
 };
 
 /// Folded cluster objects.
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Cluster {
     services: BTreeMap<ServiceName, Service>,
     /// EndpointSlices by the Service they belong to, whether or not it exists.
-    slices: BTreeMap<ServiceName, Filed>,
+    slices: BTreeMap<ServiceName, SlicesOfService>,
     /// Where each slice is filed, to find it again when its label changed.
     filed_under: BTreeMap<SliceName, ServiceName>,
     claims: Claims,
@@ -104,7 +104,10 @@ impl Cluster {
         &self,
         service: &ServiceName,
     ) -> impl Iterator<Item = &EndpointSlice> + Clone {
-        self.slices.get(service).into_iter().flat_map(Filed::iter)
+        self.slices
+            .get(service)
+            .into_iter()
+            .flat_map(SlicesOfService::iter)
     }
 
     /// Services with a load balancer that serves `address` itself.
@@ -129,7 +132,7 @@ impl Cluster {
     /// Names that nodes have: those of other Node objects, and where endpoints say that they run.
     /// Looks at all endpoints; names come more than once.
     pub(crate) fn node_names(&self) -> impl Iterator<Item = &str> {
-        let slices = self.slices.values().flat_map(Filed::iter);
+        let slices = self.slices.values().flat_map(SlicesOfService::iter);
         let of_endpoints = slices
             .flat_map(|slice| &slice.endpoints)
             .filter_map(|endpoint| endpoint.node.as_deref());

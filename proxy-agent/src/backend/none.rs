@@ -12,7 +12,7 @@ const NAME: &str = "none";
 
 /// Programs nothing.
 #[derive(Debug, Default)]
-pub struct Nothing {
+pub struct NoDataplane {
     /// Whether the log was told that there is a state.
     told: bool,
 }
@@ -29,7 +29,7 @@ pub fn choice() -> Choice {
     }
 }
 
-impl Backend for Nothing {
+impl Backend for NoDataplane {
     fn name(&self) -> &'static str {
         NAME
     }

@@ -18,8 +18,11 @@ pub trait Alternatives: Send {
     fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, String>;
 
     /// The backend called `name` has the state in force, for the first time or for the first time
-    /// after another one. Takes away what others left. Returns the choice if it is another one.
-    fn serves(&mut self, name: &str) -> Option<Choice>;
+    /// after another one: what others left is taken away. Does not wait for that.
+    fn retire_others(&mut self, name: &str);
+
+    /// Why the backend called `name` serves, if that is another one than was said before.
+    fn chosen(&mut self, name: &str) -> Option<Choice>;
 }
 
 /// Why another backend is looked for.

@@ -155,6 +155,7 @@ impl Changeover {
             return None;
         }
         let alternatives = self.alternatives.as_mut()?;
-        alternatives.serves(name)
+        alternatives.retire_others(name);
+        alternatives.chosen(name)
     }
 }

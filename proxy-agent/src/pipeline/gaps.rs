@@ -7,7 +7,7 @@ use proxy_model::{Capability, Change, IpFamily, NodeState, ServicePortKey};
 
 use super::{
     alternatives::Wanting,
-    told::{ManyGaps, News},
+    reported::{ManyGaps, News},
 };
 
 /// More news of one kind about one capability than this are summed up: ten thousand NodePorts must

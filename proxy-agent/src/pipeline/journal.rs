@@ -6,14 +6,14 @@ use proxy_model::{ChangeSet, NodeState, RepairReport, ServicePortKey, SyncReport
 
 use super::{
     log,
+    reported::Reported,
     summary::{Summary, Synced},
-    told::Told,
 };
 
 /// Tells the log.
 #[derive(Debug, Default)]
 pub struct Journal {
-    told: Told,
+    told: Reported,
     summary: Summary,
     /// What the last repair could not mend.
     problems: Vec<String>,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proxy_model::{Change, ChangeSet, Difference, ServicePortKey};
 
 use super::{
+    reported::{ManyGaps, News},
     summary::Synced,
-    told::{ManyGaps, News},
 };
 use proxy_backend::milliseconds;
 

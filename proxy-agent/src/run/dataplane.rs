@@ -44,7 +44,7 @@ impl Dataplane {
     pub fn none() -> Self {
         Self {
             choice: none::choice(),
-            backend: Box::new(none::Nothing::default()),
+            backend: Box::new(none::NoDataplane::default()),
             demand: Demand::WhatItCan,
             alternatives: None,
             on_this_host: false,
@@ -68,7 +68,7 @@ impl Dataplane {
                 "starting a thread to remove what others left: {error}"
             ))
         })?;
-        let mut others = Others {
+        let mut candidates = Candidates {
             settings: config.backends.clone(),
             surroundings,
             mode: config.mode,
@@ -78,15 +78,15 @@ impl Dataplane {
             untold: false,
             usable,
         };
-        let backend = others.begin(last_try)?;
+        let backend = candidates.begin(last_try)?;
         Ok(Self {
-            choice: others.choice.clone(),
+            choice: candidates.choice.clone(),
             backend,
             demand: match config.mode.only() {
                 Some(_) => Demand::WhatItCan,
                 None => Demand::Everything,
             },
-            alternatives: Some(Box::new(others)),
+            alternatives: Some(Box::new(candidates)),
             on_this_host: true,
         })
     }
@@ -126,7 +126,7 @@ pub fn choose_backend(config: &Run) -> Result<(Choice, Vec<BackendKind>), NoBack
 }
 
 /// The backends that an agent may use, one at a time.
-struct Others {
+struct Candidates {
     settings: Settings,
     surroundings: Surroundings,
     mode: Mode,
@@ -141,11 +141,16 @@ struct Others {
     usable: Vec<BackendKind>,
 }
 
-impl Others {
+impl Candidates {
     /// The one that is in use.
     fn kind(&self) -> BackendKind {
         BackendKind::named(self.choice.backend, backends::ALL)
             .expect("only backends of this version are chosen")
+    }
+
+    /// The backend called `name`.
+    fn named(&self, name: &str) -> BackendKind {
+        BackendKind::named(name, backends::ALL).unwrap_or_else(|| self.kind())
     }
 
     fn open(&self, kind: BackendKind) -> Result<Box<dyn Backend>, OpenError> {
@@ -206,7 +211,7 @@ impl Others {
     }
 }
 
-impl Alternatives for Others {
+impl Alternatives for Candidates {
     fn better(&mut self, wanting: Wanting) -> Option<Box<dyn Backend>> {
         let now = self.kind();
         self.wanting = wanting;
@@ -216,6 +221,13 @@ impl Alternatives for Others {
                 continue;
             }
             match self.open(kind) {
+                // What it lacks on this host, it knows once it is open.
+                Ok(backend)
+                    if self
+                        .wanting
+                        .needs
+                        .iter()
+                        .any(|need| backend.lacks().contains(need)) => {}
                 Ok(backend) => return Some(backend),
                 Err(error) => tracing::warn!(
                     backend = kind.name(),
@@ -237,10 +249,12 @@ impl Alternatives for Others {
         Ok(next)
     }
 
-    fn serves(&mut self, name: &str) -> Option<Choice> {
-        let now = self.kind();
-        let serving = BackendKind::named(name, backends::ALL).unwrap_or(now);
-        self.succession.serves(serving);
+    fn retire_others(&mut self, name: &str) {
+        self.succession.serves(self.named(name));
+    }
+
+    fn chosen(&mut self, name: &str) -> Option<Choice> {
+        let (now, serving) = (self.kind(), self.named(name));
         let untold = std::mem::take(&mut self.untold);
         if serving == now {
             return untold.then(|| {

@@ -70,7 +70,7 @@ impl FileSink {
 
     /// The same, with what is done with each state.
     fn start_with(
-        mut write: impl FnMut(&NodeState, &mut Told) + Send + 'static,
+        mut write: impl FnMut(&NodeState, &mut Reported) + Send + 'static,
     ) -> io::Result<(Self, Ending)> {
         let newest = Arc::<Newest>::default();
         let (ended, end) = mpsc::channel::<()>();
@@ -80,7 +80,7 @@ impl FileSink {
             .spawn(move || {
                 // Its end is what is waited for.
                 let _ended = ended;
-                let mut told = Told::default();
+                let mut told = Reported::default();
                 while let Some(state) = source.next() {
                     // A panic, which is told, costs this state and no later one.
                     drop(catch_unwind(AssertUnwindSafe(|| write(&state, &mut told))));
@@ -147,11 +147,11 @@ impl Newest {
 
 /// What the log was told last.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     failure: Option<String>,
 }
 
-impl Told {
+impl Reported {
     /// Tells the log what came of writing: a failure when it comes or has another reason, and the
     /// end of it. Returns whether there was something to tell.
     fn tell(&mut self, output: &Output, result: Result<(), String>) -> bool {

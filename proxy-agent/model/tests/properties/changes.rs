@@ -14,11 +14,11 @@ use crate::{
     walk::{self, Objects},
 };
 
-/// The services that a backend was told of.
+/// The services that a backend was replayed of.
 #[derive(Debug, Default, PartialEq)]
-struct Told(BTreeMap<ServicePortKey, Arc<ServiceState>>);
+struct Replayed(BTreeMap<ServicePortKey, Arc<ServiceState>>);
 
-impl Told {
+impl Replayed {
     fn of(state: &NodeState) -> Self {
         let services = state.services.iter();
         Self(
@@ -81,7 +81,7 @@ proptest! {
     ) {
         let mut objects = Objects::default();
         let mut model = Model::new(settings);
-        let mut told = Told::default();
+        let mut replayed = Replayed::default();
         let mut before = model.state().clone();
         let mut changed = false;
         for (step, update) in steps.into_iter().zip(updates) {
@@ -94,8 +94,8 @@ proptest! {
             let change = model.update();
             let after = model.state();
             prop_assert!(!change.whole);
-            told.apply(&change);
-            prop_assert_eq!(&told, &Told::of(after));
+            replayed.apply(&change);
+            prop_assert_eq!(&replayed, &Replayed::of(after));
             // No more is said than there is to say.
             prop_assert_eq!(change.node, facts(&before) != facts(after));
             let is_equal = facts(&before) == facts(after) && before.services == after.services;
@@ -140,8 +140,8 @@ proptest! {
         let state = compute(settings, events);
         let change = state.as_change_set();
         prop_assert!(change.whole && change.node && !change.is_empty());
-        let mut told = Told::default();
-        told.apply(&change);
-        prop_assert_eq!(told, Told::of(&state));
+        let mut replayed = Replayed::default();
+        replayed.apply(&change);
+        prop_assert_eq!(replayed, Replayed::of(&state));
     }
 }

@@ -7,13 +7,13 @@ use crate::backend::choice::Choice;
 
 /// Backends that a test gave, and what was asked of them.
 #[derive(Clone, Default)]
-struct Others {
+struct FakeAlternatives {
     better: Arc<Mutex<VecDeque<Fake>>>,
     next: Arc<Mutex<VecDeque<Fake>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Others {
+impl FakeAlternatives {
     fn note(&self, what: String) {
         self.asked.lock().unwrap().push(what);
     }
@@ -24,7 +24,7 @@ impl Others {
     }
 }
 
-impl Alternatives for Others {
+impl Alternatives for FakeAlternatives {
     fn better(&mut self, wanting: Wanting) -> Option<Box<dyn Backend>> {
         self.note(format!("better: {wanting}"));
         let better = self.better.lock().unwrap().pop_front();
@@ -39,16 +39,19 @@ impl Alternatives for Others {
         }
     }
 
-    fn serves(&mut self, name: &str) -> Option<Choice> {
+    fn retire_others(&mut self, name: &str) {
         self.note(format!("{name} serves"));
+    }
+
+    fn chosen(&mut self, _: &str) -> Option<Choice> {
         None
     }
 }
 
-fn pipeline(fake: &Fake, others: &Others) -> Pipeline {
+fn pipeline(fake: &Fake, alternatives: &FakeAlternatives) -> Pipeline {
     start_log();
     let pipeline = fake.pipeline_with(Demand::Everything);
-    pipeline.with_alternatives(Some(Box::new(others.clone())))
+    pipeline.with_alternatives(Some(Box::new(alternatives.clone())))
 }
 
 fn fatal(reason: &str) -> Result<SyncReport, SyncError> {
@@ -69,15 +72,15 @@ fn sctp(event: ClusterEvent) -> ClusterEvent {
 #[test]
 fn where_this_host_lets_one_not_serve_the_next_one_does() {
     let (first, second, third) = (Fake::default(), Fake::default(), Fake::default());
-    let others = Others::default();
-    others
+    let alternatives = FakeAlternatives::default();
+    alternatives
         .next
         .lock()
         .unwrap()
         .extend([second.clone(), third.clone()]);
     first.answer(fatal("attaching: denied"));
     second.answer(fatal("no tables"));
-    let mut pipeline = pipeline(&first, &others);
+    let mut pipeline = pipeline(&first, &alternatives);
     assert_eq!(pipeline.take(vec![upsert("a", 1)]).unwrap(), None);
     for fake in [first, second, third.clone()] {
         assert_eq!(fake.calls(), [call(true, &["+a"])]);
@@ -87,25 +90,25 @@ fn where_this_host_lets_one_not_serve_the_next_one_does() {
         "instead: no tables",
         "fake serves",
     ];
-    assert_eq!(others.asked(), expected);
+    assert_eq!(alternatives.asked(), expected);
     assert!(pipeline.in_force());
     pipeline.take(vec![upsert("b", 2)]).unwrap();
     assert_eq!(third.calls(), [call(false, &["+b"])]);
-    assert_eq!(others.asked(), [""; 0]);
+    assert_eq!(alternatives.asked(), [""; 0]);
 }
 
 #[test]
 fn the_next_one_may_need_several_attempts() {
     let (first, second) = (Fake::default(), Fake::default());
-    let others = Others::default();
-    others.next.lock().unwrap().push_back(second.clone());
+    let alternatives = FakeAlternatives::default();
+    alternatives.next.lock().unwrap().push_back(second.clone());
     first.answer(fatal("attaching: denied"));
     second.answer(retry(Duration::from_secs(1)));
-    let mut pipeline = pipeline(&first, &others);
+    let mut pipeline = pipeline(&first, &alternatives);
     assert!(pipeline.take(vec![upsert("a", 1)]).unwrap().is_some());
-    assert_eq!(others.asked(), ["instead: attaching: denied"]);
+    assert_eq!(alternatives.asked(), ["instead: attaching: denied"]);
     assert_eq!(pipeline.advance().unwrap().retry(), None);
-    assert_eq!(others.asked(), ["fake serves"]);
+    assert_eq!(alternatives.asked(), ["fake serves"]);
     assert_eq!(second.calls(), [call(true, &["+a"]), call(true, &["+a"])]);
 }
 
@@ -113,8 +116,8 @@ fn the_next_one_may_need_several_attempts() {
 fn where_none_is_left_the_error_tells_of_all() {
     let first = Fake::default();
     first.answer(fatal("attaching: denied"));
-    let others = Others::default();
-    let fatal = pipeline(&first, &others).take(vec![]).unwrap_err();
+    let alternatives = FakeAlternatives::default();
+    let fatal = pipeline(&first, &alternatives).take(vec![]).unwrap_err();
     assert_eq!(fatal.cause, FatalCause::Host);
     assert_eq!(fatal.reason, "none is left: attaching: denied");
 }
@@ -122,13 +125,17 @@ fn where_none_is_left_the_error_tells_of_all() {
 #[test]
 fn one_that_does_more_and_fails_keeps_nobody_from_what_can_be_served() {
     let (first, better) = (Fake::lacking(&[Capability::Sctp]), Fake::default());
-    let others = Others::default();
+    let alternatives = FakeAlternatives::default();
     let failures = PATIENCE as usize + 1;
     for _ in 0..failures {
         better.answer(retry(Duration::from_secs(1)));
-        others.better.lock().unwrap().push_back(better.clone());
+        alternatives
+            .better
+            .lock()
+            .unwrap()
+            .push_back(better.clone());
     }
-    let mut pipeline = pipeline(&first, &others);
+    let mut pipeline = pipeline(&first, &alternatives);
     let mut retry = pipeline
         .take(vec![upsert("a", 1), sctp(upsert("b", 2))])
         .unwrap();
@@ -139,17 +146,17 @@ fn one_that_does_more_and_fails_keeps_nobody_from_what_can_be_served() {
     assert_eq!(retry, None);
     assert_eq!(better.calls().len(), failures);
     assert_eq!(first.calls(), [call(true, &["+a", "+b"])]);
-    assert_eq!(others.asked().last().unwrap(), "fake serves");
+    assert_eq!(alternatives.asked().last().unwrap(), "fake serves");
 }
 
 #[test]
 fn one_that_does_more_is_looked_for_again() {
     let (first, better) = (Fake::lacking(&[Capability::Sctp]), Fake::default());
-    let others = Others::default();
-    let mut pipeline = pipeline(&first, &others);
+    let alternatives = FakeAlternatives::default();
+    let mut pipeline = pipeline(&first, &alternatives);
     pipeline.take(vec![sctp(upsert("b", 2))]).unwrap();
     assert_eq!(
-        others.asked(),
+        alternatives.asked(),
         ["better: shop/b/SCTP/IPv4 needs sctp", "fake serves"]
     );
     // Not with every change, and nothing is said again.
@@ -158,16 +165,20 @@ fn one_that_does_more_is_looked_for_again() {
         !told.iter().any(|line| line.contains("suffice")),
         "{told:?}"
     );
-    assert_eq!(others.asked(), [""; 0]);
+    assert_eq!(alternatives.asked(), [""; 0]);
     assert!(!pipeline.looks_again());
 
     pipeline.changeover.looked_long_ago();
     assert!(pipeline.looks_again());
-    others.better.lock().unwrap().push_back(better.clone());
+    alternatives
+        .better
+        .lock()
+        .unwrap()
+        .push_back(better.clone());
     // Nothing has changed.
     assert_eq!(pipeline.advance().unwrap().retry(), None);
     assert_eq!(
-        others.asked(),
+        alternatives.asked(),
         ["better: shop/b/SCTP/IPv4 needs sctp", "fake serves"]
     );
     assert_eq!(better.calls(), [call(true, &["+a", "+b"])]);
@@ -178,9 +189,13 @@ fn one_that_does_more_is_looked_for_again() {
 fn another_backend_closes_the_gaps_of_the_one_before_and_the_log_says_so() {
     let first = Fake::lacking(&[Capability::Sctp]);
     let better = Fake::lacking(&[Capability::LoopbackNodePorts]);
-    let others = Others::default();
-    others.better.lock().unwrap().push_back(better.clone());
-    let mut pipeline = pipeline(&first, &others);
+    let alternatives = FakeAlternatives::default();
+    alternatives
+        .better
+        .lock()
+        .unwrap()
+        .push_back(better.clone());
+    let mut pipeline = pipeline(&first, &alternatives);
     let told = logged(|| assert!(pipeline.take(vec![sctp(upsert("b", 2))]).is_ok()));
     let about = |line: &&String| line.contains("capability gap");
     let told: Vec<_> = told.iter().filter(about).collect();

@@ -80,7 +80,7 @@ fn a_failure_is_told_once_and_the_next_state_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("missing/state.json");
     let output = Output::File(path.clone());
-    let mut told = Told::default();
+    let mut told = Reported::default();
     let mut attempt = || told.tell(&output, replace(&path, "{}"));
     assert!(attempt());
     assert!(!attempt());

@@ -5,14 +5,14 @@ use proxy_api::{Batch, Replica, Token};
 use proxy_model::{ChangeSet, ClusterEvent, Model, NodeState};
 
 /// Where the state is computed.
-pub enum Mind {
+pub enum Desired {
     /// Here, from the objects of the cluster.
     Cluster(Box<Model>),
     /// In another brain, which this one keeps to.
     Replica(Box<Replica>),
 }
 
-impl Mind {
+impl Desired {
     /// Folds one event. Returns whether it changed something: nothing where events are folded
     /// elsewhere.
     pub fn apply(&mut self, event: ClusterEvent) -> bool {
@@ -22,7 +22,7 @@ impl Mind {
         }
     }
 
-    /// Takes what another brain said. A mind that folds events by itself has none to keep to.
+    /// Takes what another brain said. Who folds events has none to keep to.
     pub fn replicate(&mut self, batch: Batch) {
         match self {
             Self::Cluster(_) => tracing::error!(
@@ -66,13 +66,13 @@ impl Mind {
     }
 }
 
-impl From<Model> for Mind {
+impl From<Model> for Desired {
     fn from(model: Model) -> Self {
         Self::Cluster(Box::new(model))
     }
 }
 
-impl From<Replica> for Mind {
+impl From<Replica> for Desired {
     fn from(replica: Replica) -> Self {
         Self::Replica(Box::new(replica))
     }

@@ -4,9 +4,9 @@ use crate::{EndpointSlice, SliceName};
 
 /// A vector instead of a map: a map node has room for eleven slices.
 #[derive(Debug, Default)]
-pub(crate) struct Filed(Vec<EndpointSlice>);
+pub(crate) struct SlicesOfService(Vec<EndpointSlice>);
 
-impl Filed {
+impl SlicesOfService {
     /// Files `slice`, whose name is not there yet.
     pub(crate) fn insert(&mut self, slice: EndpointSlice) {
         if self.0.len() == self.0.capacity() {

@@ -39,12 +39,12 @@ pub struct ManyGaps {
 
 /// What holds as far as the log was told.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Reported {
     failures: BTreeMap<ServicePortKey, String>,
     diagnostics: Arc<[Diagnostic]>,
 }
 
-impl Told {
+impl Reported {
     /// Takes the failures of a successful sync. `wanted` tells whether a Service port is still
     /// part of the state: of one that was removed there is nothing to tell.
     pub fn failures(
@@ -132,9 +132,9 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_once_and_again_when_its_reason_changes() {
-        let mut told = Told::default();
+        let mut told = Reported::default();
         let (a, b) = (failure("a", "full"), failure("b", "full"));
-        let news = |told: &mut Told, now: &[&ServiceFailure]| {
+        let news = |told: &mut Reported, now: &[&ServiceFailure]| {
             told.failures(now.iter().copied().cloned().collect(), |_| true)
         };
         assert_eq!(news(&mut told, &[&a]), [News::NotProgrammed(a.clone())]);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn an_end_of_failure_is_told_unless_the_service_is_gone() {
-        let mut told = Told::default();
+        let mut told = Reported::default();
         let both = || vec![failure("a", "full"), failure("b", "full")];
         told.failures(both(), |_| true);
         let wanted = |wanted: &ServicePortKey| *wanted == key("b");
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_diagnostic_is_told_when_it_comes_and_when_it_goes() {
-        let mut told = Told::default();
+        let mut told = Reported::default();
         let summary = |news: Vec<News>| -> Vec<String> {
             let line = |one| match one {
                 News::Diagnosed(new) => format!("+{}", new.message),
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_list_of_diagnostics_is_shared_not_copied() {
         let list = diagnostics(&["a"]);
-        let mut told = Told::default();
+        let mut told = Reported::default();
         assert_eq!(told.diagnostics(&list).len(), 1);
         assert_eq!(told.diagnostics(&list), []);
         assert_eq!(Arc::strong_count(&list), 2);
