@@ -31,8 +31,8 @@ pub struct TargetArgs {
     #[arg(long, value_name = "FILE")]
     pub target_token_file: Option<PathBuf>,
 
-    /// With --target: how this agent is called in the brain's output [default: the name of
-    /// the backend that it begins with, or `brain` for one that follows another]
+    /// With --target: how this agent is called in the brain's output [default: the
+    /// backend that the mode names, or the first in order; `brain` for one that follows another]
     #[arg(long, value_name = "NAME")]
     pub client_name: Option<String>,
 }
