@@ -4,11 +4,10 @@
 
 use std::io;
 
-use netlink_packet_core::{
-    DecodeError, DoneBuffer, ErrorBuffer, NLM_F_DUMP_INTR, NLM_F_REQUEST, NLMSG_DONE,
-};
+use netlink_packet_core::{DecodeError, DoneBuffer, ErrorBuffer, NLM_F_DUMP_INTR, NLMSG_DONE};
 pub use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLMSG_ERROR, NetlinkBuffer,
+    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NLMSG_ERROR,
+    NetlinkBuffer,
 };
 
 use crate::{
@@ -27,7 +26,7 @@ const FLAGS: std::ops::Range<usize> = 6..8;
 pub struct Head {
     /// Type, with the part of netfilter in its upper byte.
     pub kind: u16,
-    /// Flags besides `NLM_F_REQUEST`.
+    /// Flags: `NLM_F_REQUEST`, and others.
     pub flags: u16,
     /// As in `NFPROTO_IPV4`; for generic netlink the command.
     pub family: u8,
@@ -60,8 +59,7 @@ impl Messages {
         self.last = start;
         self.bytes.extend([0; 4]);
         self.bytes.extend(head.kind.to_ne_bytes());
-        self.bytes
-            .extend((head.flags | NLM_F_REQUEST).to_ne_bytes());
+        self.bytes.extend(head.flags.to_ne_bytes());
         self.bytes.extend(self.count.to_ne_bytes());
         self.bytes.extend([0; 4]);
         self.bytes.extend([head.family, 0]);

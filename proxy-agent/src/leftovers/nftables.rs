@@ -8,7 +8,7 @@ use proxy_model::IpFamily;
 use super::{Found, Leftover, Mode, Removal};
 use proxy_netlink::{
     attributes::text,
-    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP},
+    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST},
     netfilter::{ask, exchange, open},
     nf_tables as abi,
 };
@@ -35,7 +35,7 @@ impl Table {
     const fn head(self, kind: u16, flags: u16) -> Head {
         Head {
             kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
-            flags,
+            flags: flags | NLM_F_REQUEST,
             family: self.family(),
             resource: 0,
         }
@@ -94,6 +94,7 @@ fn count(of: u16, table: Table) -> io::Result<usize> {
 pub(super) fn delete(table: Table) -> Result<(), String> {
     let around = |kind| Head {
         kind,
+        flags: NLM_F_REQUEST,
         resource: abi::NFNL_SUBSYS_NFTABLES,
         ..Head::default()
     };

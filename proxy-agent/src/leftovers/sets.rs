@@ -6,7 +6,7 @@ use std::io;
 use super::owned;
 use proxy_netlink::{
     attributes::text,
-    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP},
+    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST},
     netfilter::{NFNL_SUBSYS_IPSET, ask, exchange, open},
 };
 
@@ -46,7 +46,7 @@ pub(super) fn names() -> Result<Vec<String>, String> {
 const fn head(command: u16, flags: u16) -> Head {
     Head {
         kind: NFNL_SUBSYS_IPSET << 8 | command,
-        flags,
+        flags: flags | NLM_F_REQUEST,
         family: INET,
         resource: 0,
     }

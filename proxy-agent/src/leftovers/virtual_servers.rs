@@ -10,7 +10,7 @@ use netlink_sys::protocols::NETLINK_GENERIC;
 
 use proxy_netlink::{
     attributes::exactly,
-    message::{Head, Messages, NLM_F_ACK},
+    message::{Head, Messages, NLM_F_ACK, NLM_F_REQUEST},
     netfilter::exchange,
     socket::Socket,
 };
@@ -138,7 +138,7 @@ pub(super) fn delete(servers: &[&VirtualServer]) -> Result<(), String> {
 const fn head(kind: u16, command: u8) -> Head {
     Head {
         kind,
-        flags: NLM_F_ACK,
+        flags: NLM_F_REQUEST | NLM_F_ACK,
         family: command,
         resource: 0,
     }

@@ -8,7 +8,7 @@ use super::flow::{
     Identity,
 };
 use proxy_netlink::{
-    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP},
+    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST},
     netfilter::NFNL_SUBSYS_CTNETLINK,
 };
 
@@ -74,7 +74,7 @@ const fn number(family: Option<IpFamily>) -> u8 {
 const fn head(kind: u16, flags: u16, family: u8) -> Head {
     Head {
         kind,
-        flags,
+        flags: flags | NLM_F_REQUEST,
         family,
         resource: 0,
     }

@@ -11,8 +11,8 @@ use crate::{TABLE, key::Key, sets::Set};
 use proxy_netlink::{
     attributes::{Attributes, Read},
     message::{
-        Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLMSG_ERROR, NetlinkBuffer, answers, attributes,
-        end, is_interrupted,
+        Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, NetlinkBuffer, answers,
+        attributes, end, is_interrupted,
     },
     netfilter, nf_tables as abi,
     socket::{Asked, Socket},
@@ -293,7 +293,7 @@ pub fn question(
 ) -> Messages {
     let head = Head {
         kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
-        flags,
+        flags: flags | NLM_F_REQUEST,
         family,
         resource: 0,
     };

@@ -18,7 +18,7 @@ use crate::{
 };
 use proxy_netlink::{
     attributes::Attributes,
-    message::{Head, Messages, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL},
+    message::{Head, Messages, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST},
     nf_tables as abi,
 };
 
@@ -45,7 +45,7 @@ impl Transaction {
         messages.add(
             Head {
                 kind: abi::NFNL_MSG_BATCH_BEGIN,
-                flags: 0,
+                flags: NLM_F_REQUEST,
                 family: 0,
                 resource: abi::NFNL_SUBSYS_NFTABLES,
             },
@@ -74,7 +74,7 @@ impl Transaction {
         self.messages.add(
             Head {
                 kind: abi::NFNL_MSG_BATCH_END,
-                flags: 0,
+                flags: NLM_F_REQUEST,
                 family: 0,
                 resource: abi::NFNL_SUBSYS_NFTABLES,
             },
@@ -180,7 +180,7 @@ impl Transaction {
     ) -> u32 {
         let head = Head {
             kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
-            flags,
+            flags: flags | NLM_F_REQUEST,
             family: nfproto(family),
             resource: 0,
         };
@@ -370,16 +370,11 @@ impl Shape {
     }
 }
 
-/// A hash over what the kernel is told of a rule.
+/// A hash over what the kernel is told of a rule. It stands beside the rules of earlier agents: another
+/// one would have the next agent write all of them anew.
 pub fn rule_hash(rule: &Rule, family: IpFamily) -> u64 {
     let mut messages = Messages::default();
-    let head = Head {
-        kind: 0,
-        flags: 0,
-        family: 0,
-        resource: 0,
-    };
-    messages.add(head, |attributes| {
+    messages.add(Head::default(), |attributes| {
         expressions::write(rule, family, attributes);
     });
     let text = messages.as_bytes().escape_ascii().to_string();
@@ -397,4 +392,20 @@ pub fn hash_beside(user_data: &[u8]) -> Option<u64> {
         rest = next;
     }
     None
+}
+
+// The kernel's messages are in the byte order of the machine, and so is what is hashed.
+#[cfg(all(test, target_endian = "little"))]
+mod tests {
+    use super::*;
+    use crate::fixed::nat_chains;
+
+    #[test]
+    fn rules_of_earlier_agents_are_known_again() {
+        let hashes = [IpFamily::V4, IpFamily::V6].map(|family| {
+            let chains = nat_chains(family);
+            rule_hash(&chains[0].rules[0], family)
+        });
+        assert_eq!(hashes, [0x01ed_00c3_9d2f_480a; 2], "{hashes:x?}");
+    }
 }
