@@ -176,13 +176,13 @@ impl Pipeline {
             return Ok(None);
         };
         Ok(Some(match self.took(result)? {
-            Ok(mut report) => {
+            Ok(report) => {
                 let state = self.desired.state();
                 self.changeover
                     .look_at_lacks(self.syncing.backend().lacks(), state);
-                self.journal.repaired(state, &mut report, started.elapsed());
+                let took = started.elapsed();
                 Repair {
-                    differences: report.repaired,
+                    differences: self.journal.repaired(state, report, took),
                     retry: None,
                 }
             }

@@ -1,6 +1,6 @@
 //! A backend of this program, as a value that can be compared: by its name, which no two share.
 
-use std::{cmp::Ordering, fmt, hash, ops::Deref};
+use std::{fmt, ops::Deref};
 
 use crate::Descriptor;
 
@@ -41,21 +41,3 @@ impl PartialEq for BackendKind {
 }
 
 impl Eq for BackendKind {}
-
-impl PartialOrd for BackendKind {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for BackendKind {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.name().cmp(other.name())
-    }
-}
-
-impl hash::Hash for BackendKind {
-    fn hash<H: hash::Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
-    }
-}

@@ -5,17 +5,18 @@ use crate::{
     message::{Head, Messages, attributes},
 };
 
+const HEAD: Head = Head {
+    kind: 7,
+    flags: 1,
+    family: 2,
+    resource: 10,
+};
+
 #[test]
 fn what_is_written_reads_back() {
     let mut messages = Messages::default();
-    let head = Head {
-        kind: 7,
-        flags: 1,
-        family: 2,
-        resource: 10,
-    };
-    messages.add(head, |_| {});
-    let sequence = messages.add(head, |attributes| {
+    messages.add(HEAD, |_| {});
+    let sequence = messages.add(HEAD, |attributes| {
         attributes.text(1, "culvert");
         attributes.nested(2, |inner| {
             inner.number(1, 80);
@@ -35,13 +36,7 @@ fn what_is_written_reads_back() {
 #[test]
 fn damaged_messages_end_and_do_no_harm() {
     let mut messages = Messages::default();
-    let head = Head {
-        kind: 7,
-        flags: 1,
-        family: 2,
-        resource: 10,
-    };
-    messages.add(head, |attributes| {
+    messages.add(HEAD, |attributes| {
         attributes.nested(1, |inner| inner.text(1, "abc"));
     });
     let bytes = messages.as_bytes();

@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use self::{
     agent::{AgentArgs, BrainArgs, LogArgs, SinkArgs},
-    backends::{BackendArgs, ProbeArgs},
+    backends::{CheckBackendArgs, RunBackendArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
     node_api::{ListenArgs, TargetArgs},
     others::OtherArgs,
@@ -140,7 +140,7 @@ pub struct RunArgs {
 
     /// What backends take.
     #[command(flatten)]
-    pub backends: BackendArgs,
+    pub backends: RunBackendArgs,
 }
 
 /// Which running agent to ask.
@@ -217,7 +217,7 @@ pub struct CheckArgs {
 
     /// What backends take.
     #[command(flatten)]
-    pub backends: ProbeArgs,
+    pub backends: CheckBackendArgs,
 
     /// Form of the output; the JSON is described in docs/check-json.md
     #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use proxy_model::{ChangeSet, NodeState, RepairReport, ServicePortKey, SyncReport};
+use proxy_model::{ChangeSet, Difference, NodeState, RepairReport, ServicePortKey, SyncReport};
 
 use super::{
     log,
@@ -56,19 +56,23 @@ impl Journal {
         }
     }
 
-    /// What differed from `state` is mended.
-    pub fn repaired(&mut self, state: &NodeState, report: &mut RepairReport, took: Duration) {
-        let services = &state.services;
-        let wanted = |key: &_| services.contains_key(key);
-        let failures = std::mem::take(&mut report.failures);
-        log::news(self.told.failures(failures, wanted));
+    /// What differed from `state` is mended. Returns it.
+    pub fn repaired(
+        &mut self,
+        state: &NodeState,
+        report: RepairReport,
+        took: Duration,
+    ) -> Vec<Difference> {
+        let wanted = |key: &_| state.services.contains_key(key);
+        log::news(self.told.failures(report.failures, wanted));
         for problem in &report.problems {
             if !self.problems.contains(problem) {
                 tracing::error!(reason = problem, "not repaired");
             }
         }
-        self.problems = std::mem::take(&mut report.problems);
+        self.problems = report.problems;
         log::repaired(&report.repaired, report.writes, took);
+        report.repaired
     }
 
     /// Tells what came into force since the last time, if anything did and it is time.

@@ -221,14 +221,13 @@ impl Alternatives for Candidates {
                 continue;
             }
             match self.open(kind) {
-                // What it lacks on this host, it knows once it is open.
-                Ok(backend)
-                    if self
-                        .wanting
-                        .needs
-                        .iter()
-                        .any(|need| backend.lacks().contains(need)) => {}
-                Ok(backend) => return Some(backend),
+                Ok(backend) => {
+                    // What it lacks on this host, it knows once it is open.
+                    let lacks = |need| backend.lacks().contains(need);
+                    if !self.wanting.needs.iter().any(lacks) {
+                        return Some(backend);
+                    }
+                }
                 Err(error) => tracing::warn!(
                     backend = kind.name(),
                     %error,

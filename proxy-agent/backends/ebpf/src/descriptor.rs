@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use proxy_backend::{Descriptor, Flag, Given, Host, Page, Settings, Takes};
+use proxy_backend::{Descriptor, Flag, Given, Page, Settings, Takes};
 use proxy_common::names::MAPS;
-use proxy_model::{Capability, Figure, NodeState};
+use proxy_model::{Capability, NodeState};
 
 use crate::{LACKS, NAME, reference, render};
 
@@ -76,23 +76,13 @@ impl Descriptor for Ebpf {
     }
 
     #[cfg(target_os = "linux")]
-    fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<proxy_model::Figure> {
         crate::kernel::figures_described()
     }
 
-    #[cfg(not(target_os = "linux"))]
-    fn figures(&self) -> Vec<Figure> {
-        Vec::new()
-    }
-
     #[cfg(target_os = "linux")]
-    fn host(&self) -> Option<&'static dyn Host> {
+    fn host(&self) -> Option<&'static dyn proxy_backend::Host> {
         Some(&crate::kernel::OnLinux)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn host(&self) -> Option<&'static dyn Host> {
-        None
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the agent knows of this backend.
 
-use proxy_backend::{Descriptor, Host, Settings};
-use proxy_model::{Capability, Figure, NodeState};
+use proxy_backend::{Descriptor, Settings};
+use proxy_model::{Capability, NodeState};
 
 use crate::{LACKS, NAME, render};
 
@@ -28,22 +28,12 @@ impl Descriptor for Nftables {
     }
 
     #[cfg(target_os = "linux")]
-    fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<proxy_model::Figure> {
         crate::kernel::figures_described()
     }
 
-    #[cfg(not(target_os = "linux"))]
-    fn figures(&self) -> Vec<Figure> {
-        Vec::new()
-    }
-
     #[cfg(target_os = "linux")]
-    fn host(&self) -> Option<&'static dyn Host> {
+    fn host(&self) -> Option<&'static dyn proxy_backend::Host> {
         Some(&crate::kernel::OnLinux)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn host(&self) -> Option<&'static dyn Host> {
-        None
     }
 }

@@ -11,19 +11,18 @@ use proxy_backend::{BackendKind, Flag, Given, Takes};
 use super::DATAPLANE;
 use crate::backends;
 
-/// What `run` takes for backends.
+/// What a command takes for backends: `check` has use for some flags only.
 #[derive(Debug, Clone, Default)]
-pub struct BackendArgs {
+pub struct BackendArgs<const CHECK: bool> {
     /// What was given.
     pub given: Given,
 }
 
-/// The same of `check`, which has use for some of them only.
-#[derive(Debug, Clone, Default)]
-pub struct ProbeArgs {
-    /// What was given.
-    pub given: Given,
-}
+/// Of `run`.
+pub type RunBackendArgs = BackendArgs<false>;
+
+/// Of `check`.
+pub type CheckBackendArgs = BackendArgs<true>;
 
 /// The flags of `all`.
 fn flags(all: &[BackendKind]) -> impl Iterator<Item = &'static Flag> {
@@ -76,9 +75,10 @@ pub(crate) fn given(all: &[BackendKind], matches: &ArgMatches) -> Given {
     given
 }
 
-impl Args for BackendArgs {
+impl<const CHECK: bool> Args for BackendArgs<CHECK> {
     fn augment_args(command: Command) -> Command {
-        of_run(backends::ALL, command)
+        let add = if CHECK { of_check } else { of_run };
+        add(backends::ALL, command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -86,29 +86,7 @@ impl Args for BackendArgs {
     }
 }
 
-impl FromArgMatches for BackendArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let given = given(backends::ALL, matches);
-        Ok(Self { given })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl Args for ProbeArgs {
-    fn augment_args(command: Command) -> Command {
-        of_check(backends::ALL, command)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for ProbeArgs {
+impl<const CHECK: bool> FromArgMatches for BackendArgs<CHECK> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let given = given(backends::ALL, matches);
         Ok(Self { given })
