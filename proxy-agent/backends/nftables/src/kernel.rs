@@ -19,9 +19,12 @@ mod read;
 mod refusal;
 mod socket;
 mod stale;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod trial;
 mod typeof_data;
+mod wire;
 
 use std::time::{Duration, Instant};
 
@@ -93,9 +96,15 @@ impl NftablesBackend {
     /// Takes the lock; changes nothing else.
     pub fn open(options: Options) -> Result<Self, OpenError> {
         let lock = Lock::take(Duty::Rules)?;
-        Ok(Self {
+        let netlink = Netlink::open().map_err(|error| refusal::opening(&error))?;
+        Ok(Self::over(netlink, lock, options))
+    }
+
+    /// One that reaches the kernel over `netlink`.
+    fn over(netlink: Netlink, lock: Lock, options: Options) -> Self {
+        Self {
             _lock: lock,
-            netlink: Netlink::open().map_err(|error| refusal::opening(&error))?,
+            netlink,
             mark: options.mark,
             tables: None,
             state: NodeState::default(),
@@ -105,7 +114,7 @@ impl NftablesBackend {
             opened: Some(Instant::now()),
             owed: Owed::default(),
             counts: Counts::default(),
-        })
+        }
     }
 
     /// The same, and `observer` hears of each time that stale flows are removed.
@@ -326,7 +335,6 @@ impl Backend for NftablesBackend {
                     // Somebody else was at the table: what is there must be read.
                     tracing::warn!(%error, "change not written; comparing the whole table");
                     self.counts.failed += 1;
-                    self.tables = None;
                     None
                 }
             }

@@ -1,7 +1,7 @@
 //! Following changes and computing everything at once must lead to the same table. A table in
 //! memory stands for the kernel's: it takes what a kernel would take, and nothing else.
 
-mod walk;
+pub(crate) mod walk;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -97,6 +97,11 @@ impl Lock {
         }
     }
 
+    /// The lock of whoever made the table with this socket.
+    pub(super) const fn held_by(socket: Netlink) -> Self {
+        Self { _socket: socket }
+    }
+
     /// Takes it in the network namespace of the caller's thread.
     pub fn take(duty: Duty) -> Result<Self, LockError> {
         /// The holder may go between two of them, and somebody else be quicker.
@@ -106,7 +111,7 @@ impl Lock {
         let mut attempts = 1;
         loop {
             let error = match attempt(duty, &comment, remove) {
-                Ok(socket) => return Ok(Self { _socket: socket }),
+                Ok(socket) => return Ok(Self::held_by(socket)),
                 Err(error) => error,
             };
             if let Some(holder) = holder_that_stays(duty)? {

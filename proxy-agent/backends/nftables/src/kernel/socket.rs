@@ -1,21 +1,24 @@
-//! The socket to `nf_tables`: a batch out and what the kernel says of it, a question out and all that
-//! it answers. Knows messages, not what they mean.
+//! Requests to `nf_tables`: a batch out and what the kernel says of it, a question out and all that it
+//! answers. Knows messages, not what they mean.
 
 use std::{collections::BTreeMap, io, ops::ControlFlow};
 
 use proxy_model::IpFamily;
 use thiserror::Error;
 
-use super::{describe::describe, expressions::nfproto};
+use super::{
+    describe::describe,
+    expressions::nfproto,
+    wire::{NetfilterSocket, Wire},
+};
 use crate::{TABLE, key::Key, sets::Set};
 use proxy_netlink::{
     attributes::{Attributes, Read},
     message::{
-        Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, NetlinkBuffer, answers,
+        Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_ERROR, NetlinkBuffer,
         attributes, end, is_interrupted,
     },
-    netfilter, nf_tables as abi,
-    socket::{Asked, Socket},
+    nf_tables as abi,
 };
 
 /// What the kernel would not do.
@@ -48,13 +51,10 @@ impl KernelError {
 /// Room for errors that come at once: one for each message that cannot be done.
 const ROOM: usize = 4 * 1024 * 1024;
 
-/// A socket of `nf_tables`; after each error another one.
+/// A connection to `nf_tables`; after each error another one.
 #[derive(Debug)]
 pub struct Netlink {
-    /// `None` after an error: it may hold answers that nobody waits for any more, or be in the
-    /// middle of one.
-    socket: Option<Socket>,
-    room: usize,
+    wire: Box<dyn Wire>,
 }
 
 impl Netlink {
@@ -66,19 +66,20 @@ impl Netlink {
 
     /// The same with room for so many bytes of answers.
     pub fn with_room(room: usize) -> Result<Self, KernelError> {
-        let mut netlink = Self { socket: None, room };
-        netlink.socket = Some(netlink.reopen()?);
+        Self::over(NetfilterSocket::with_room(room))
+    }
+
+    /// One over `wire`.
+    pub fn over(wire: impl Wire + 'static) -> Result<Self, KernelError> {
+        let wire = Box::new(wire);
+        let mut netlink = Self { wire };
+        netlink.reopen()?;
         Ok(netlink)
     }
 
-    fn reopen(&self) -> Result<Socket, KernelError> {
+    fn reopen(&mut self) -> Result<(), KernelError> {
         let failed = |error| KernelError::new("opening a netlink socket", error);
-        let socket = netfilter::open().map_err(failed)?;
-        // Without the right to it, what the administrator allows is what there is.
-        if let Err(error) = socket.make_room(self.room) {
-            tracing::debug!(%error, "room for answers not raised");
-        }
-        Ok(socket)
+        self.wire.open().map_err(failed)
     }
 
     /// Sends `request`, and hands each message that answers it to `take`, with the number of what
@@ -87,17 +88,15 @@ impl Netlink {
         &mut self,
         request: &Messages,
         what: impl Fn() -> String,
-        take: impl FnMut(u32, &NetlinkBuffer<&[u8]>) -> ControlFlow<B>,
+        mut take: impl FnMut(u32, &NetlinkBuffer<&[u8]>) -> ControlFlow<B>,
     ) -> Result<B, KernelError> {
-        let mut socket = match self.socket.take() {
-            Some(socket) => socket,
-            None => self.reopen()?,
-        };
-        let failed = |error| KernelError::new(what(), error);
-        let asked = socket.send(request.as_bytes()).map_err(failed)?;
-        let came = receive(&socket, asked, take).map_err(failed)?;
-        self.socket = Some(socket);
-        Ok(came)
+        self.reopen()?;
+        let mut came = None;
+        let exchanged = self.wire.exchange(request, &mut |number, message| {
+            take(number, message).map_break(|what| came = Some(what))
+        });
+        let came = exchanged.and_then(|()| came.ok_or_else(|| io::ErrorKind::UnexpectedEof.into()));
+        came.map_err(|error| KernelError::new(what(), error))
     }
 
     /// Does all of a batch, or nothing: `confirmed` is the number of the message that the kernel
@@ -239,27 +238,10 @@ impl Netlink {
         }
     }
 
-    /// The socket is let go with every error, whatever it is.
+    /// The socket is closed with every error, whatever it is.
     fn refused(&mut self, what: impl Into<String>, errno: i32) -> KernelError {
-        self.socket = None;
+        self.wire.close();
         KernelError::of(what, errno)
-    }
-}
-
-fn receive<B>(
-    socket: &Socket,
-    asked: Asked,
-    mut take: impl FnMut(u32, &NetlinkBuffer<&[u8]>) -> ControlFlow<B>,
-) -> io::Result<B> {
-    let mut answer = Vec::new();
-    loop {
-        socket.receive(&mut answer)?;
-        for message in answers(&answer, asked) {
-            let (number, message) = message.map_err(io::Error::other)?;
-            if let ControlFlow::Break(came) = take(number, &message) {
-                return Ok(came);
-            }
-        }
     }
 }
 

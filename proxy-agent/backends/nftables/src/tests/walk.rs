@@ -134,7 +134,8 @@ fn detector() -> impl Strategy<Value = Detector> {
     ]
 }
 
-fn state() -> impl Strategy<Value = Step> {
+/// One of them.
+pub fn state() -> impl Strategy<Value = Step> {
     (
         collection::vec((service(), 0_u8..2), 0..5),
         (detector(), any::<bool>()),
