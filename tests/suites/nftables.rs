@@ -10,7 +10,7 @@ mod lost_answers;
 mod rig;
 
 use std::{
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     os::fd::AsFd as _,
     process::{Command, Stdio},
 };
@@ -227,6 +227,36 @@ fn a_second_agent_on_a_node_is_told_who_serves_there_and_takes_nothing_from_it()
     answering(&mut prober);
     second.terminate().unwrap();
     assert_eq!(on_the_node(&shop, &first, "cleanup").code, Some(0));
+}
+
+/// As a program does that an agent was just starting when it was killed.
+#[test]
+fn a_holder_that_ends_while_an_agent_starts_is_waited_for() {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
+        return;
+    }
+    let shop = Shop::routed().unwrap();
+    let mut command = Command::new("nft");
+    command
+        .arg("-i")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut holder = shop.world.node().spawn(command).unwrap();
+    let mut stdin = holder.child().stdin.take().unwrap();
+    let script = "add table ip culvert-lock { flags owner; }\nlist tables\n";
+    stdin.write_all(script.as_bytes()).unwrap();
+    let stdout = BufReader::new(holder.child().stdout.take().unwrap());
+    let mut lines = stdout.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("table ip culvert-lock")));
+
+    let mut options = nftables();
+    options.arguments.push("--log-level=debug".to_owned());
+    let files = [(FILE, &*service(1, &[1, 2]))];
+    let mut agent = Agent::prepare(&shop.world, options, &files).unwrap();
+    agent.spawn().unwrap();
+    agent.wait_for("waiting for another agent to end").unwrap();
+    drop((stdin, holder));
+    agent.wait_for("serving").unwrap();
 }
 
 #[test]

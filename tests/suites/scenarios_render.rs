@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use proxy_agent::backends;
-use proxy_backend::Settings;
+use proxy_backend::{BackendKind, Settings};
 use proxy_model::NodeState;
 use proxy_tests::scenario::{self, Scenario};
 
@@ -30,6 +30,13 @@ fn check(scenario: &Scenario, states: &[NodeState], anew: &[NodeState]) -> Resul
         masquerade_mark: 1 << 14,
         ..Settings::default()
     };
+    for step in &scenario.steps {
+        let names = step.texts.keys().filter(|name| *name != "state");
+        for name in names {
+            let known = BackendKind::named(name, backends::ALL).is_some();
+            ensure!(known, "no backend and no other section is called {name}");
+        }
+    }
     for kind in backends::ALL {
         let backend = kind.name();
         let render = |state: &NodeState| kind.render(state, &settings);

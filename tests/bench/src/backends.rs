@@ -4,7 +4,7 @@
 //! Each has a world and an API server of its own, so that neither one's rules nor its work for a
 //! change are in the other's way.
 
-use std::{net::SocketAddr, process::Stdio, time::Duration};
+use std::{iter, net::SocketAddr, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result};
 
@@ -16,10 +16,9 @@ use super::{
     rig,
 };
 use proxy_api_server::ApiServer;
-use proxy_harness::{Agent, World, process::Process, world::Host};
+use proxy_harness::{Agent, AgentOptions, World, process::Process, world::Host};
+use serde_json::Value;
 
-/// Backends, by the names that `--proxy-mode` takes.
-const BACKENDS: [&str; 2] = ["ebpf", "nftables"];
 /// Where the endpoint listens that connections are counted with.
 const PORT: u16 = 9003;
 /// How long connections are counted at a time, in each place in turn, as often as there are runs.
@@ -59,8 +58,10 @@ pub(super) fn measure(session: &Session) -> Result<Collected> {
     let mut collected = Collected::default();
     let bare = World::new()?;
     let _bare = Site::build(&bare)?;
-    let worlds = [World::new()?, World::new()?];
-    let _sites = [Site::build(&worlds[0])?, Site::build(&worlds[1])?];
+    let backends = usable(&bare)?;
+    let each = || backends.iter();
+    let worlds: Vec<World> = each().map(|_| World::new()).collect::<Result<_>>()?;
+    let _sites: Vec<Site> = worlds.iter().map(Site::build).collect::<Result<_>>()?;
     for size in session.sizes {
         let case = &format!("{size} services");
         let mut servers = Vec::new();
@@ -74,16 +75,16 @@ pub(super) fn measure(session: &Session) -> Result<Collected> {
         }
         for start in 1..=session.starts {
             let mut agents = Vec::new();
-            for (place, backend) in BACKENDS.into_iter().enumerate() {
+            for ((backend, world), server) in each().zip(&worlds).zip(&servers) {
                 session.progress(&format!(
                     "backends: {case}, {backend}, start {start} of {}",
                     session.starts
                 ));
                 session.still_wanted()?;
                 let subject = Subject {
-                    world: &worlds[place],
-                    server: &servers[place],
-                    arguments: vec!["--proxy-mode".to_owned(), backend.to_owned()],
+                    world,
+                    server,
+                    arguments: vec!["--proxy-mode".to_owned(), backend.clone()],
                     endpoints: PORTS.map(|port| SocketAddr::new(POD, port)),
                     case: &format!("{case}, {backend}"),
                     goals: Goals {
@@ -98,10 +99,26 @@ pub(super) fn measure(session: &Session) -> Result<Collected> {
             for (agent, server) in agents.iter_mut().zip(&servers) {
                 lead_to_the_quick_one(agent, server)?;
             }
-            connections(session, case, &bare, &worlds, &mut collected)?;
+            let served = each().map(String::as_str).zip(&worlds);
+            connections(session, case, &bare, served, &mut collected)?;
         }
     }
     Ok(collected)
+}
+
+/// The names of the backends that this host can use, as `--proxy-mode` takes them.
+fn usable(world: &World) -> Result<Vec<String>> {
+    let agent = Agent::prepare(world, AgentOptions::default(), &[])?;
+    let mut command = agent.command("check")?;
+    let cgroup = world.cgroup().path();
+    command.args(["-o", "json", "--cgroup-path"]).arg(cgroup);
+    let output = command.output().context("cannot run check")?;
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    let all = said["backends"].as_array().context("no backends")?;
+    let usable = all.iter().filter(|backend| backend["whyNot"].is_null());
+    let names = usable.filter_map(|backend| backend["name"].as_str());
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// Makes the Service lead to the endpoint that connections are counted with.
@@ -126,33 +143,31 @@ fn synced(agent: &Agent<'_>) -> usize {
 }
 
 /// Counts connections in each place in turn: whatever else the machine does meets all alike.
-fn connections(
+fn connections<'a>(
     session: &Session,
     case: &str,
-    bare: &World,
-    worlds: &[World; 2],
+    bare: &'a World,
+    served: impl Iterator<Item = (&'a str, &'a World)>,
     collected: &mut Collected,
 ) -> Result<()> {
     let frontend = SocketAddr::from(objects::FRONTEND);
     let endpoint = SocketAddr::new(POD, PORT);
-    let [ebpf, nftables] = worlds;
-    let places = [
-        ("no proxy", bare, endpoint),
-        (BACKENDS[0], ebpf, frontend),
-        (BACKENDS[1], nftables, frontend),
-    ];
+    let served = served.map(|(backend, world)| (backend, world, frontend));
+    let places: Vec<_> = iter::once(("no proxy", bare, endpoint))
+        .chain(served)
+        .collect();
     for _ in 0..session.runs {
         session.still_wanted()?;
         let mut direct = None;
-        for (name, world, to) in places {
-            let moment = connect::during(world.node(), to, MOMENT)?;
+        for (name, world, to) in &places {
+            let moment = connect::during(world.node(), *to, MOMENT)?;
             let case = format!("{case}, {name}");
             let rate = moment.rate();
             collected.add(&case, "connections", "1/s", rate);
             let most = moment.most.as_secs_f64() * 1e6;
             collected.add(&case, "connect, p99", "µs", most);
             let direct = *direct.get_or_insert(rate);
-            if name != places[0].0 {
+            if *name != places[0].0 {
                 collected.add(
                     &case,
                     "connections, ratio to no proxy",

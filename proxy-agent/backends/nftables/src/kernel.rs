@@ -93,9 +93,9 @@ pub struct NftablesBackend {
 }
 
 impl NftablesBackend {
-    /// Takes the lock; changes nothing else.
+    /// Takes the lock; changes nothing else. Waits for no holder to go.
     pub fn open(options: Options) -> Result<Self, OpenError> {
-        let lock = Lock::take(Duty::Rules)?;
+        let lock = Lock::take(Duty::Rules, Duration::ZERO)?;
         let netlink = Netlink::open().map_err(|error| refusal::opening(&error))?;
         Ok(Self::over(netlink, lock, options))
     }

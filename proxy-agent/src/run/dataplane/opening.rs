@@ -1,6 +1,6 @@
 //! Opens the dataplane, again and again where what stops it passes. Must not know what that is.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proxy_backend::{BackendKind, OpenError, Surroundings, milliseconds};
 use proxy_model::Backoff;
@@ -17,6 +17,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// chosen is tried again by the next start.
 const MOST_TRIES: u32 = 6;
 
+/// For so long after the start, a holder of what only one agent has may still be one that was killed: a
+/// program that it was just starting has its descriptors until that begins.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Between two looks at whether it has let go.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// Opens the backend that is `chosen`. What passes by itself, as want of memory, is waited for.
 pub async fn open(
     config: &Run,
@@ -25,6 +31,7 @@ pub async fn open(
     chosen: &(Choice, Vec<BackendKind>),
 ) -> Result<Dataplane, RunError> {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    let began = Instant::now();
     loop {
         let last_try = backoff.failures() + 1 >= MOST_TRIES;
         heart.at("opening the backend");
@@ -33,6 +40,13 @@ pub async fn open(
         });
         let reason = match opened {
             Err(RunError::Open(OpenError::Later(reason))) => reason,
+            Err(RunError::Open(error @ (OpenError::Held { .. } | OpenError::Locked(_))))
+                if began.elapsed() < MOMENT =>
+            {
+                tracing::debug!(%error, "waiting for another agent to end");
+                sleep(LOOK).await;
+                continue;
+            }
             opened => return opened,
         };
         let wait = backoff.failed();

@@ -75,7 +75,6 @@ impl Backend {
     pub fn path(&self) -> Result<Path> {
         Ok(match &self.under {
             Under::Agent => Path::Socket,
-            Under::OurBackend(mode) if mode == "ebpf" => Path::Socket,
             _ if self.meets_packets()? => Path::Packet,
             _ => Path::Socket,
         })

@@ -88,19 +88,16 @@ fn blessing_rewrites_and_adds_states_and_nothing_else() {
     let scenario = Scenario::read(dir.path(), &path).unwrap();
     scenario.compare(1, "state", "second").unwrap();
     // There are no sections of backends to rewrite.
-    let seen = ["ebpf", "nftables"].map(|backend| (backend, texts("x", "y")));
+    let seen = ["one", "other"].map(|backend| (backend, texts("x", "y")));
     scenario.bless(&seen).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), expected);
 
     // There are now, and they are rewritten together.
-    let two = expected.replace("-- packets", "-- ebpf --\n\n-- nftables --\n\n-- packets");
+    let two = expected.replace("-- packets", "-- one --\n\n-- other --\n\n-- packets");
     fs::write(&path, two).unwrap();
     let scenario = Scenario::read(dir.path(), &path).unwrap();
     scenario.bless(&seen).unwrap();
-    let expected = expected.replace(
-        "-- packets",
-        "-- ebpf --\nx\n\n-- nftables --\nx\n\n-- packets",
-    );
+    let expected = expected.replace("-- packets", "-- one --\nx\n\n-- other --\nx\n\n-- packets");
     assert_eq!(fs::read_to_string(&path).unwrap(), expected);
 }
 
@@ -116,7 +113,7 @@ fn mistakes_are_named() {
         ),
         ("# x\n-- settings --\nzone: a\n", "no setting"),
         ("# x\n-- apply a --\n-- packets --\nnode\n", "line 4"),
-        ("# x\n-- apply a --\n-- sate --\n", "no such section"),
+        ("# x\n-- apply a --\n-- sate x --\n", "no such section"),
         ("# x\n-- apply a --\n-- state --\n-- state --\n", "already"),
         ("# x\n-- delete a --\n", "no file a"),
         ("# x\n-- apply a --\n-- probes --\nnode\n", "line 4"),

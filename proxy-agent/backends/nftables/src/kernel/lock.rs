@@ -21,7 +21,7 @@ use proxy_backend::OpenError;
 use proxy_model::IpFamily;
 use proxy_netlink::{message::NLM_F_ACK, nf_tables as abi};
 
-/// Until a holder that was killed has let go.
+/// Until a holder that was killed has let go. Who opens the backend waits by itself.
 const MOMENT: Duration = Duration::from_secs(1);
 /// Between two looks at whether it has.
 const LOOK: Duration = Duration::from_millis(20);
@@ -87,7 +87,7 @@ pub enum LockError {
 impl Lock {
     /// The same, where kernels have it: before Linux 5.12 no table has an owner.
     pub fn take_if_known(duty: Duty) -> Result<Option<Self>, LockError> {
-        match Self::take(duty) {
+        match Self::take(duty, MOMENT) {
             Err(LockError::Kernel(error))
                 if error.is(libc::EOPNOTSUPP) || error.is(libc::EINVAL) =>
             {
@@ -102,8 +102,8 @@ impl Lock {
         Self { _socket: socket }
     }
 
-    /// Takes it in the network namespace of the caller's thread.
-    pub fn take(duty: Duty) -> Result<Self, LockError> {
+    /// Takes it in the network namespace of the caller's thread. Waits so long for a holder to go.
+    pub fn take(duty: Duty, patience: Duration) -> Result<Self, LockError> {
         /// The holder may go between two of them, and somebody else be quicker.
         const ATTEMPTS: u32 = 5;
         let comment = comment(std::process::id(), &host());
@@ -114,7 +114,7 @@ impl Lock {
                 Ok(socket) => return Ok(Self::held_by(socket)),
                 Err(error) => error,
             };
-            if let Some(holder) = holder_that_stays(duty)? {
+            if let Some(holder) = holder_after(duty, patience)? {
                 return Err(LockError::Held(duty, holder));
             }
             // A table without an owner locks nothing: somebody put back what `nft` had listed.
@@ -167,7 +167,11 @@ pub fn holder(duty: Duty) -> Result<Option<String>, KernelError> {
 /// The same, of one that still does after a moment: a program that an agent was just starting when
 /// it was killed has its descriptors until it begins.
 pub fn holder_that_stays(duty: Duty) -> Result<Option<String>, KernelError> {
-    let end = Instant::now() + MOMENT;
+    holder_after(duty, MOMENT)
+}
+
+fn holder_after(duty: Duty, patience: Duration) -> Result<Option<String>, KernelError> {
+    let end = Instant::now() + patience;
     loop {
         let found = holder(duty)?;
         if found.is_none() || Instant::now() >= end {

@@ -6,6 +6,7 @@ use std::{
     num::NonZeroU32,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use ipnet::IpNet;
@@ -41,7 +42,7 @@ fn write_everything() -> Result<(), KernelError> {
     }
     let (batch, confirmed) = transaction.finish();
     netlink.transact(&batch, confirmed)?;
-    match lock::Lock::take(lock::Duty::Rules) {
+    match lock::Lock::take(lock::Duty::Rules, Duration::ZERO) {
         Err(lock::LockError::Kernel(error)) => Err(error),
         // Nobody else is in this namespace.
         _ => Ok(()),
