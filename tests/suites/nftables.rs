@@ -6,6 +6,8 @@
 mod beside_others;
 #[path = "nftables/lost_answers.rs"]
 mod lost_answers;
+#[path = "nftables/lost_rights.rs"]
+mod lost_rights;
 #[path = "nftables/rig.rs"]
 mod rig;
 

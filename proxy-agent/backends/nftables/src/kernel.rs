@@ -248,13 +248,7 @@ impl NftablesBackend {
         self.tables = None;
         self.generation = None;
         self.counts.failed += 1;
-        if self.opened.is_some() {
-            return refusal::first_sync(error);
-        }
-        SyncError::Retry {
-            reason: error.to_string(),
-            after: RETRY_AFTER,
-        }
+        refusal::syncing(error)
     }
 
     fn serving(&mut self, services: usize, adopted: bool) {

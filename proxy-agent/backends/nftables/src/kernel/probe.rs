@@ -4,7 +4,11 @@
 use nix::sys::utsname::uname;
 use proxy_backend::Requirement;
 
-use super::{KernelError, lock, refusal, socket::Netlink, trial::try_rules};
+use super::{
+    KernelError, lock, refusal,
+    socket::{Cause, Netlink},
+    trial::try_rules,
+};
 
 /// The first kernel whose maps do what is asked of them here; kube-proxy's nftables mode needs the
 /// same.
@@ -71,7 +75,7 @@ fn nf_tables(generation: &Result<u32, KernelError>) -> Requirement {
         },
         reason: "the part of the kernel that holds the rules",
         remedy: generation.as_ref().err().map(|error| {
-            if error.is(libc::EPERM) {
+            if error.cause() == Cause::Rights {
                 refusal::RIGHTS.to_owned()
             } else {
                 "load the kernel's module nf_tables (CONFIG_NF_TABLES)".to_owned()

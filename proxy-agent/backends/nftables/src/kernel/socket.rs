@@ -31,6 +31,21 @@ pub struct KernelError {
     pub error: io::Error,
 }
 
+/// Why the kernel would not, as far as it decides what to do then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Rights are missing. They do not come to a process that runs.
+    Rights,
+    /// The kernel lacks what was asked for, and says so.
+    Missing,
+    /// It passes by itself: want of memory, of room or of open files, somebody else at the same
+    /// tables, an answer that was lost.
+    Busy,
+    /// Anything else. What others did to our tables is among it, and so is `ENOENT`: it says that a
+    /// kind of rule is not known, and as well that somebody removed what was to be changed.
+    Other,
+}
+
 impl KernelError {
     fn new(what: impl Into<String>, error: io::Error) -> Self {
         let what = what.into();
@@ -40,6 +55,27 @@ impl KernelError {
     /// The kernel gave this reason.
     pub fn of(what: impl Into<String>, errno: i32) -> Self {
         Self::new(what, io::Error::from_raw_os_error(errno))
+    }
+
+    /// What kind of reason it is.
+    pub fn cause(&self) -> Cause {
+        match self.error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Cause::Rights,
+            Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => Cause::Missing,
+            Some(
+                libc::ENOMEM
+                | libc::ENOBUFS
+                | libc::ENOSPC
+                | libc::EBUSY
+                | libc::EAGAIN
+                | libc::EINTR
+                | libc::ENFILE
+                | libc::EMFILE
+                | libc::ERESTART,
+            ) => Cause::Busy,
+            _ if self.error.kind() == io::ErrorKind::TimedOut => Cause::Busy,
+            _ => Cause::Other,
+        }
     }
 
     /// Whether the kernel gave this reason.
