@@ -175,6 +175,14 @@ impl Pipeline {
         let Some(result) = self.syncing.repair(self.desired.state()) else {
             return Ok(None);
         };
+        let result = result.map_err(|error| match error {
+            // The sync that is due now says so again, and then another backend may take its place.
+            SyncError::Fatal { reason, .. } => SyncError::Retry {
+                reason,
+                after: Duration::ZERO,
+            },
+            retry @ SyncError::Retry { .. } => retry,
+        });
         Ok(Some(match self.took(result)? {
             Ok(report) => {
                 let state = self.desired.state();

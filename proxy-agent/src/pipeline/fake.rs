@@ -16,11 +16,19 @@ use proxy_model::{
 
 use super::{Demand, Pipeline};
 
+/// What failed and may be tried again after a second.
+pub fn retry(reason: &str) -> SyncError {
+    SyncError::Retry {
+        reason: reason.to_owned(),
+        after: Duration::from_secs(1),
+    }
+}
+
 /// One call of `sync`: whether the change was whole, and what it named.
 pub type Call = (bool, Vec<String>);
 
-/// What a repair mended, or why it failed.
-pub type Mended = Result<Vec<Difference>, String>;
+/// What a repair mended, or what became of it.
+pub type Mended = Result<Vec<Difference>, SyncError>;
 
 /// Answers with what was put in, then with success.
 #[derive(Clone, Default)]
@@ -158,10 +166,7 @@ impl Backend for Fake {
                 failures: vec![],
                 problems: vec![],
             }),
-            Some(Err(reason)) => Err(SyncError::Retry {
-                reason,
-                after: Duration::from_secs(1),
-            }),
+            Some(Err(error)) => Err(error),
         }
     }
 

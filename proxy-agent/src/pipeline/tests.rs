@@ -16,7 +16,7 @@ use proxy_model::{
 };
 
 use super::{
-    fake::{Call, Fake},
+    fake::{self, Call, Fake},
     *,
 };
 
@@ -442,7 +442,7 @@ fn a_repair_is_counted_and_logged_and_one_that_fails_is_a_sync_to_be_made() {
         ["WARN|repaired|SETS 3", "WARN|kernel state repaired"]
     );
     assert_eq!(logged(|| drop(pipeline.repair().unwrap())), [""; 0]);
-    fake.repair(Err("reading SETS: interrupted".to_owned()));
+    fake.repair(Err(fake::retry("reading SETS: interrupted")));
     let repair = pipeline.repair().unwrap().unwrap();
     assert_eq!(repair.retry, Some(Duration::from_secs(1)));
     assert!(!pipeline.in_force());

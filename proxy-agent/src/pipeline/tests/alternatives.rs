@@ -98,6 +98,33 @@ fn where_this_host_lets_one_not_serve_the_next_one_does() {
 }
 
 #[test]
+fn where_this_host_lets_one_not_serve_any_more_the_next_one_does() {
+    let (first, second) = (Fake::default(), Fake::default());
+    let alternatives = FakeAlternatives::default();
+    alternatives.next.lock().unwrap().push_back(second.clone());
+    let mut pipeline = pipeline(&first, &alternatives);
+    assert_eq!(pipeline.take(vec![upsert("a", 1)]).unwrap(), None);
+    // A repair finds out, between two changes.
+    first.repair(fatal("reading the table: denied").map(|_| Vec::new()));
+    first.answer(fatal("writing: denied"));
+    let repair = pipeline.repair().unwrap().unwrap();
+    assert_eq!(repair.retry, Some(Duration::ZERO));
+    assert_eq!(pipeline.failure(), Some("reading the table: denied"));
+    assert_eq!(pipeline.advance().unwrap().retry(), None);
+    assert_eq!(second.calls(), [call(true, &["+a"])]);
+    assert!(pipeline.in_force());
+    let expected = ["fake serves", "instead: writing: denied", "fake serves"];
+    assert_eq!(alternatives.asked(), expected);
+    // Where there is none, it ends with the next sync.
+    second.repair(fatal("reading the table: denied").map(|_| Vec::new()));
+    second.answer(fatal("writing: denied"));
+    assert!(pipeline.repair().unwrap().is_some());
+    let fatal = pipeline.advance().unwrap_err();
+    assert_eq!(fatal.cause, FatalCause::Host);
+    assert_eq!(fatal.reason, "none is left: writing: denied");
+}
+
+#[test]
 fn the_next_one_may_need_several_attempts() {
     let (first, second) = (Fake::default(), Fake::default());
     let alternatives = FakeAlternatives::default();

@@ -17,7 +17,7 @@ use crate::{
     backend::choice,
     cluster::Update,
     heart::LONGEST,
-    pipeline::fake::Fake,
+    pipeline::fake::{self, Fake},
     serving::{self, Moment, Probe, Serving},
     sinks::Sink,
 };
@@ -243,7 +243,7 @@ async fn where_nothing_is_programmed_nothing_is_compared() {
     running.until(|facts| facts.revision == 1).await;
     running
         .fake
-        .repair(Err("this should not be asked".to_owned()));
+        .repair(Err(fake::retry("this should not be asked")));
     running.orders.send(Order::Repair).await.unwrap();
     // There is room for the next order once this one was taken.
     drop(running.orders.reserve().await.unwrap());
