@@ -13,7 +13,7 @@ pub mod server;
 use std::path::{Path, PathBuf};
 
 use proxy_model::{
-    Difference, NodeState,
+    CompareError, Difference, NodeState,
     oracle::{Packet, Path as Arrival},
 };
 use tokio::sync::oneshot;
@@ -45,7 +45,7 @@ pub enum Query {
     /// What this node must do.
     State(oneshot::Sender<Snapshot>),
     /// How the kernel differs from it, or why that cannot be told.
-    Differences(oneshot::Sender<Result<Vec<Difference>, String>>),
+    Differences(oneshot::Sender<Result<Vec<Difference>, CompareError>>),
     /// What happens to a packet.
     Explain {
         /// The packet.

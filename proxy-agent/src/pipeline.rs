@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use proxy_api::{Batch, Token};
 use proxy_backend::milliseconds;
 use proxy_model::{
-    Attempts, Backend, Capability, ChangeSet, Difference, IpFamily, Model, NodeState,
+    Attempts, Backend, Capability, ChangeSet, CompareError, Difference, IpFamily, Model, NodeState,
     ServicePortKey, SyncError, SyncReport, Syncing,
 };
 
@@ -222,7 +222,7 @@ impl Pipeline {
     }
 
     /// How the kernel differs from the state, without mending it.
-    pub fn differences(&mut self) -> Result<Vec<Difference>, String> {
+    pub fn differences(&mut self) -> Result<Vec<Difference>, CompareError> {
         self.syncing.differences(self.desired.state())
     }
 

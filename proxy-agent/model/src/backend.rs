@@ -40,12 +40,13 @@ pub trait Backend: Send {
     /// an error says why that cannot be told.
     ///
     /// The default always returns an error: it is for a backend that cannot read back what it wrote.
-    fn differences(&mut self, _state: &NodeState) -> Result<Vec<Difference>, String> {
-        Err(format!(
+    fn differences(&mut self, _state: &NodeState) -> Result<Vec<Difference>, CompareError> {
+        let reason = format!(
             "the backend {} cannot compare what it wrote with the state: whether they differ is \
              not known; a repair writes everything anew",
             self.name()
-        ))
+        );
+        Err(CompareError::Unable { reason })
     }
 
     /// Compares the dataplane with `state`, the state of the last [`Backend::sync`], which
@@ -131,6 +132,35 @@ pub enum SyncError {
         /// What was attempted, on what, what stopped it, and what to do.
         reason: String,
     },
+}
+
+/// Why it cannot be told how the dataplane differs from the state.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CompareError {
+    /// This backend never can: it cannot read back what it wrote, or writes nothing.
+    #[error("{reason}")]
+    Unable {
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// The state was not brought into force. No backend is asked then; see [`Syncing`](crate::Syncing).
+    #[error("the last sync failed, so the kernel is known to differ; see the log")]
+    Behind,
+    /// The attempt failed; a later one may succeed.
+    #[error("{reason}")]
+    Failed {
+        /// What was attempted, on what, and what stopped it.
+        reason: String,
+    },
+}
+
+impl CompareError {
+    /// The attempt failed with `error`, which says what was attempted, and on what.
+    pub fn failed(error: impl fmt::Display) -> Self {
+        Self::Failed {
+            reason: error.to_string(),
+        }
+    }
 }
 
 /// Whose matter a [`SyncError::Fatal`] is. Whoever starts agents acts on it: a host that cannot

@@ -38,8 +38,8 @@ mod syncing;
 mod topology;
 
 pub use backend::{
-    Backend, Difference, DifferenceKind, FatalCause, Figure, FigureKind, RepairReport,
-    ServiceFailure, SyncError, SyncReport,
+    Backend, CompareError, Difference, DifferenceKind, FatalCause, Figure, FigureKind,
+    RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 pub use backoff::Backoff;
 pub use capability::Capability;

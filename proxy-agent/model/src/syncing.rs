@@ -7,8 +7,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::{
-    Backend, Backoff, ChangeSet, Difference, FatalCause, NodeState, RepairReport, SyncError,
-    SyncReport,
+    Backend, Backoff, ChangeSet, CompareError, Difference, FatalCause, NodeState, RepairReport,
+    SyncError, SyncReport,
 };
 
 /// A backend, and what it holds.
@@ -94,10 +94,9 @@ impl<B: Backend> Syncing<B> {
     }
 
     /// How what is in force differs from `state`.
-    pub fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, String> {
+    pub fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, CompareError> {
         if !self.in_force() {
-            let reason = "the last sync failed, so the kernel is known to differ; see the log";
-            return Err(reason.to_owned());
+            return Err(CompareError::Behind);
         }
         self.backend.differences(state)
     }

@@ -178,7 +178,7 @@ async fn kernel(
     let snapshot = snapshot(&queries, &asked).await?;
     let differences = ask(&queries, Query::Differences)
         .await?
-        .map_err(|reason| (StatusCode::SERVICE_UNAVAILABLE, reason))?;
+        .map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
     Ok(match asked.output {
         Output::Json => json(report::kernel_to_json(&snapshot.agent, &differences)),
         Output::Text => report::kernel_to_text(&snapshot.agent, &differences).into_response(),

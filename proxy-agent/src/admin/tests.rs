@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use proxy_model::{NodeInfo, NodeState};
+use proxy_model::{CompareError, NodeInfo, NodeState};
 use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
@@ -43,7 +43,8 @@ fn answering(synced: bool) -> mpsc::Sender<Query> {
                     answer.send(Snapshot { state, agent }).unwrap();
                 }
                 Query::Differences(answer) => {
-                    answer.send(Err("reading SLOTS: busy".to_owned())).unwrap();
+                    let error = CompareError::failed("reading SLOTS: busy");
+                    answer.send(Err(error)).unwrap();
                 }
                 // Dropped: as by an agent that stops in the middle.
                 Query::Explain { .. } => {}

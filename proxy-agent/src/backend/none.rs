@@ -2,7 +2,8 @@
 //! it lacks. What the backends do that a brain serves, they tell themselves.
 
 use proxy_model::{
-    Backend, Capability, ChangeSet, Difference, NodeState, RepairReport, SyncError, SyncReport,
+    Backend, Capability, ChangeSet, CompareError, Difference, NodeState, RepairReport, SyncError,
+    SyncReport,
 };
 
 use super::choice::{Cause, Choice};
@@ -45,12 +46,12 @@ impl Backend for NoDataplane {
         Ok(SyncReport::default())
     }
 
-    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, String> {
-        Err(
-            "this is a brain, which programs nothing: what is in the kernel, an agent knows that \
-             serves; give its socket (--pin-dir, --admin-socket)"
+    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, CompareError> {
+        Err(CompareError::Unable {
+            reason: "this is a brain, which programs nothing: what is in the kernel, an agent \
+                     knows that serves; give its socket (--pin-dir, --admin-socket)"
                 .to_owned(),
-        )
+        })
     }
 
     fn repair(&mut self, _: &NodeState) -> Result<RepairReport, SyncError> {

@@ -10,8 +10,8 @@ use std::{
 };
 
 use proxy_model::{
-    Backend, Capability, Change, ChangeSet, Difference, Model, NodeState, RepairReport, SyncError,
-    SyncReport,
+    Backend, Capability, Change, ChangeSet, CompareError, Difference, Model, NodeState,
+    RepairReport, SyncError, SyncReport,
 };
 
 use super::{Demand, Pipeline};
@@ -152,7 +152,7 @@ impl Backend for Fake {
         answer.unwrap_or_else(|| Ok(SyncReport::default()))
     }
 
-    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, String> {
+    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, CompareError> {
         Ok(Vec::new())
     }
 

@@ -41,8 +41,8 @@ pub use pins::bpffs::mount_at as mount_bpffs;
 use probe::probe;
 use proxy_common::names::MAPS;
 use proxy_model::{
-    Backend, Capability, ChangeSet, Difference, FatalCause, Figure, NodeState, RepairReport,
-    ServiceFailure, SyncError, SyncReport,
+    Backend, Capability, ChangeSet, CompareError, Difference, FatalCause, Figure, NodeState,
+    RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 
 use proxy_backend::milliseconds;
@@ -253,10 +253,10 @@ impl Backend for EbpfBackend {
         })
     }
 
-    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, String> {
-        let mut differences = self.host_differences().map_err(|error| error.to_string())?;
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, CompareError> {
+        let mut differences = self.host_differences().map_err(CompareError::failed)?;
         let entries = self.tables.differences(state);
-        differences.extend(entries.map_err(|error| error.to_string())?);
+        differences.extend(entries.map_err(CompareError::failed)?);
         Ok(differences)
     }
 

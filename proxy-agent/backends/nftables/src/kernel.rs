@@ -30,8 +30,8 @@ use std::time::{Duration, Instant};
 
 use proxy_backend::{ConntrackObserver, OpenError, milliseconds};
 use proxy_model::{
-    Backend, Capability, ChangeSet, Difference, Figure, IpFamily, NodeState, RepairReport,
-    SyncError, SyncReport,
+    Backend, Capability, ChangeSet, CompareError, Difference, Figure, IpFamily, NodeState,
+    RepairReport, SyncError, SyncReport,
 };
 
 use self::{
@@ -352,8 +352,8 @@ impl Backend for NftablesBackend {
         })
     }
 
-    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, String> {
-        let compared = self.compare(state).map_err(|error| error.to_string())?;
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, CompareError> {
+        let compared = self.compare(state).map_err(CompareError::failed)?;
         let (_, comparisons, _) = compared;
         Ok(comparisons
             .into_iter()

@@ -1,6 +1,6 @@
 //! A backend in a box is a backend: whoever chooses one at run time need not be generic over it.
 
-use super::{Backend, Difference, Figure, RepairReport, SyncError, SyncReport};
+use super::{Backend, CompareError, Difference, Figure, RepairReport, SyncError, SyncReport};
 use crate::{Capability, ChangeSet, NodeState};
 
 // Every method is handed on, those with a default too: what the backend itself says counts.
@@ -17,7 +17,7 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
         (**self).sync(state, change)
     }
 
-    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, String> {
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, CompareError> {
         (**self).differences(state)
     }
 

@@ -88,7 +88,9 @@ fn a_repair_is_a_sync_of_everything_unless_a_backend_knows_better() {
 #[test]
 fn a_backend_that_cannot_compare_says_so_and_writes_nothing() {
     let mut backend = Least::default();
-    let reason = backend.differences(&state()).unwrap_err();
+    let CompareError::Unable { reason } = backend.differences(&state()).unwrap_err() else {
+        panic!("it can");
+    };
     assert!(reason.contains("backend least cannot compare"), "{reason}");
     assert_eq!(backend.calls, []);
     assert_eq!(backend.figures(), []);
@@ -116,8 +118,8 @@ impl Backend for Most {
         })
     }
 
-    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, String> {
-        Err("differences of most".to_owned())
+    fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, CompareError> {
+        Err(CompareError::failed("differences of most"))
     }
 
     fn repair(&mut self, _: &NodeState) -> Result<RepairReport, SyncError> {
@@ -154,7 +156,7 @@ fn is_most(mut backend: impl Backend) {
     let change = state.as_change_set();
     assert_eq!(backend.sync(&state, &change).unwrap().writes, 1);
     let differences = backend.differences(&state).unwrap_err();
-    assert_eq!(differences, "differences of most");
+    assert_eq!(differences, CompareError::failed("differences of most"));
     let problems = backend.repair(&state).unwrap().problems;
     assert_eq!(problems, ["problem of most"]);
     assert!(!backend.disturbed());

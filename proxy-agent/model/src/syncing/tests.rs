@@ -69,7 +69,8 @@ fn the_first_sync_is_whole_and_those_after_it_are_changes() {
     let mut syncing = Syncing::new(Fake::default());
     assert!(!syncing.in_force() && !syncing.disturbed());
     assert!(syncing.repair(&state()).is_none());
-    assert!(syncing.differences(&state()).is_err());
+    let differences = syncing.differences(&state());
+    assert_eq!(differences, Err(CompareError::Behind));
     syncing.changed(some());
     assert!(synced(&mut syncing) && syncing.in_force() && syncing.disturbed());
     assert!(syncing.due(&state()).is_empty());
