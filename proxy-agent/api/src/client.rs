@@ -9,6 +9,7 @@ mod gather;
 pub(crate) mod tests;
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -26,8 +27,8 @@ pub use self::{
     gather::Gathering,
 };
 use crate::{
-    Batch, ClientName, DecodeError, Report, Target, TlsFiles, Token, report, token, wire,
-    wire::node_api_client::NodeApiClient,
+    Batch, ClientName, DecodeError, Report, Target, TlsFiles, Token, TokenError, TokenProblem,
+    report, token, wire, wire::node_api_client::NodeApiClient,
 };
 
 /// Which brain, and who asks.
@@ -54,8 +55,8 @@ pub enum ClientError {
     #[error("{0}")]
     Tls(String),
     /// A token file cannot be used.
-    #[error("{0}")]
-    Token(String),
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// Nobody listens there, or not to us.
     #[error("cannot connect to {target}: {reason}")]
     Connect {
@@ -156,11 +157,18 @@ impl Client {
             return Ok(None);
         };
         // A file system may be slow; whoever else runs here is not to wait.
-        let read = tokio::task::spawn_blocking(move || token::read(&path)).await;
-        let read = read.unwrap_or_else(|error| Err(error.to_string()));
-        let token = read.map_err(ClientError::Token)?;
+        let path_ = path.clone();
+        let read = tokio::task::spawn_blocking(move || token::read(&path_)).await;
+        let failed = |problem| TokenError {
+            path: path.to_path_buf(),
+            problem,
+        };
+        let token = read.map_err(|ended| {
+            // The runtime stops, or it panicked.
+            failed(TokenProblem::Unreadable(io::Error::other(ended)))
+        })??;
         let value = MetadataValue::try_from(format!("Bearer {token}"));
-        let mut value = value.map_err(|error| ClientError::Token(error.to_string()))?;
+        let mut value = value.map_err(|_| failed(TokenProblem::NoToken))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }

@@ -39,4 +39,5 @@ pub use item::{Item, ItemKey, NodeFacts};
 pub use operation::{Batch, Operation, Token, Trigger};
 pub use replica::Replica;
 pub use report::{ClientName, NameError, Report};
-pub use target::{Target, TargetError, TlsFiles};
+pub use target::{Target, TargetError, TlsFiles, TlsFlagsError};
+pub use token::{TokenError, TokenProblem};

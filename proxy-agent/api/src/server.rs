@@ -30,8 +30,10 @@ mod tls;
 #[cfg(test)]
 pub(crate) use self::{changes::Whole, feed::upsert};
 
+#[cfg(feature = "tls")]
+pub use self::tls::{TlsError, TlsProblem};
 pub use self::{
     clients::{ClientStatus, Programmed},
-    listen::{ListenError, Listener, SOCKET_MODE, serve},
+    listen::{ListenError, ListenProblem, Listener, SOCKET_MODE, serve},
     publisher::Publisher,
 };

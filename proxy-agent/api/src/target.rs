@@ -44,17 +44,27 @@ pub struct TargetError {
     problem: &'static str,
 }
 
+/// Some files of mutual TLS were given, and not all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{prefix}tls-cert, {prefix}tls-key and {prefix}tls-ca belong together: give all three")]
+pub struct TlsFlagsError {
+    /// What the flags begin with.
+    pub prefix: String,
+}
+
 impl TlsFiles {
     /// Those that flags named: certificate, key, authority, whose names begin with `prefix` (`--`,
     /// `--listen-`). `None` if none is given; one alone is of no use.
-    pub fn of_flags(prefix: &str, files: [Option<PathBuf>; 3]) -> Result<Option<Self>, String> {
+    pub fn of_flags(
+        prefix: &str,
+        files: [Option<PathBuf>; 3],
+    ) -> Result<Option<Self>, TlsFlagsError> {
         match files {
             [None, None, None] => Ok(None),
             [Some(cert), Some(key), Some(ca)] => Ok(Some(Self { cert, key, ca })),
-            _ => Err(format!(
-                "{prefix}tls-cert, {prefix}tls-key and {prefix}tls-ca belong together: give all \
-                 three"
-            )),
+            _ => Err(TlsFlagsError {
+                prefix: prefix.to_owned(),
+            }),
         }
     }
 }

@@ -1,25 +1,52 @@
 //! A file with a token, by which a client on `tcp://` shows that it is meant to be there. Never
 //! shown, in no error and by no `Debug`.
 
-use std::{fs::File, io::Read as _, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
 
 /// Bytes of a file that is a token; more is something else.
 const LONGEST: u64 = 4 << 10;
 
+/// Why a file is of no use as a token. Holds nothing of what is in it.
+#[derive(Debug, Error)]
+#[error("cannot use the token file {path}: {problem}")]
+pub struct TokenError {
+    /// Which.
+    pub path: PathBuf,
+    /// Why not.
+    pub problem: TokenProblem,
+}
+
+/// What is wrong with the file of a token.
+#[derive(Debug, Error)]
+pub enum TokenProblem {
+    /// It cannot be read.
+    #[error("{0}")]
+    Unreadable(io::Error),
+    /// What is in it can be no token.
+    #[error("it must hold one line of printable characters without spaces, 4 KiB at most")]
+    NoToken,
+}
+
 /// The token in the file at `path`, as often as it is asked for: whoever wrote it may replace it.
-/// The error says what was attempted, on what, and what to do.
-pub fn read(path: &Path) -> Result<String, String> {
-    let failed = |reason: &str| format!("cannot use the token file {}: {reason}", path.display());
+pub fn read(path: &Path) -> Result<String, TokenError> {
+    let failed = |problem| TokenError {
+        path: path.to_owned(),
+        problem,
+    };
     let mut text = String::new();
     File::open(path)
         .and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text))
-        .map_err(|error| failed(&error.to_string()))?;
+        .map_err(|error| failed(TokenProblem::Unreadable(error)))?;
     let token = text.trim();
     let fits = !token.is_empty() && text.len() as u64 <= LONGEST;
     if !fits || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(failed(
-            "it must hold one line of printable characters without spaces, 4 KiB at most",
-        ));
+        return Err(failed(TokenProblem::NoToken));
     }
     Ok(token.to_owned())
 }
@@ -37,6 +64,8 @@ mod kept {
 
     use subtle::ConstantTimeEq as _;
 
+    use super::TokenError;
+
     /// The token that clients must show.
     pub struct TokenFile {
         path: PathBuf,
@@ -51,7 +80,7 @@ mod kept {
 
     impl TokenFile {
         /// Reads it for the first time.
-        pub fn open(path: PathBuf) -> Result<Self, String> {
+        pub fn open(path: PathBuf) -> Result<Self, TokenError> {
             let token = super::read(&path)?;
             let last = Mutex::new(Last { token, told: None });
             Ok(Self { path, last })
@@ -62,7 +91,7 @@ mod kept {
         pub fn is(&self, shown: &str) -> bool {
             let read = super::read(&self.path);
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            match read {
+            match read.map_err(|error| error.to_string()) {
                 Ok(token) => *last = Last { token, told: None },
                 Err(reason) if last.told.as_ref() != Some(&reason) => {
                     tracing::warn!(reason, "the last token stays in use");
@@ -104,9 +133,11 @@ mod tests {
             fs::write(&path, bad).unwrap();
             assert!(token.is("two"), "{bad:?}");
             let error = read(&path).unwrap_err();
+            assert!(matches!(error.problem, TokenProblem::NoToken), "{bad:?}");
+            let told = error.to_string();
             assert!(
-                error.contains("token") && error.contains("one line"),
-                "{error}"
+                told.contains("token") && told.contains("one line"),
+                "{told}"
             );
         }
         assert!(!format!("{token:?}").contains("two"));

@@ -58,8 +58,8 @@ impl DriverArgs {
     /// What they mean for a backend called `name` that lacks `lacks`.
     pub fn options(self, name: &str, lacks: &[Capability]) -> Result<Options, DriverError> {
         let usage = |problem: String| DriverError::Usage(problem);
-        let tls =
-            TlsFiles::of_flags("--", [self.tls_cert, self.tls_key, self.tls_ca]).map_err(usage)?;
+        let tls = TlsFiles::of_flags("--", [self.tls_cert, self.tls_key, self.tls_ca])
+            .map_err(|error| usage(error.to_string()))?;
         if self.target.is_tls() && tls.is_none() {
             let problem = "needs --tls-cert, --tls-key and --tls-ca";
             return Err(usage(format!("--target {}: {problem}", self.target)));

@@ -1,6 +1,7 @@
 //! Where clients come in: a Unix socket, loopback, or mutual TLS.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,7 +15,7 @@ use tonic::transport::Server;
 use tower::util::MapRequestLayer;
 
 #[cfg(feature = "tls")]
-use super::tls::Certificates;
+use super::tls::{Certificates, TlsError};
 use super::{
     caller::Trust,
     clients::MOST_STREAMS,
@@ -22,10 +23,11 @@ use super::{
     publisher::Publisher,
     requests::Unfinished,
     service::{SILENCE, Service},
-    socket::{self, SocketFile},
+    socket::{self, SocketError, SocketFile},
 };
 use crate::{
-    Target, TlsFiles, target::Host, token::TokenFile, wire::node_api_server::NodeApiServer,
+    Target, TlsFiles, TokenError, target::Host, token::TokenFile,
+    wire::node_api_server::NodeApiServer,
 };
 
 /// Rights of a socket that nobody chose others for: its user alone.
@@ -36,10 +38,42 @@ const DIRECTORY_MODE: u32 = 0o755;
 
 /// Why nobody can come in.
 #[derive(Debug, Error)]
-#[error("cannot listen on {target}: {reason}")]
+#[error("cannot listen on {target}: {problem}")]
 pub struct ListenError {
-    target: Target,
-    reason: String,
+    /// Where.
+    pub target: Target,
+    /// Why not.
+    pub problem: ListenProblem,
+}
+
+/// What keeps clients out.
+#[derive(Debug, Error)]
+pub enum ListenProblem {
+    /// Somebody is there already.
+    #[error("another process listens there")]
+    Served,
+    /// The file of the socket cannot be put in place.
+    #[error("{0}")]
+    Socket(SocketError),
+    /// The system does not give the address.
+    #[error("{0}")]
+    Address(io::Error),
+    /// The token that clients are to show cannot be used.
+    #[error("{0}")]
+    Token(TokenError),
+    /// No files of mutual TLS were given.
+    #[error("needs a certificate, its key and an authority for clients")]
+    NoTlsFiles,
+    /// Those that were given cannot be used.
+    #[cfg(feature = "tls")]
+    #[error("{0}")]
+    Tls(TlsError),
+    /// This program has no TLS.
+    #[error("this program was built without TLS (feature `tls`)")]
+    NoTls,
+    /// It listened, and could not go on.
+    #[error("{0}")]
+    Ended(tonic::transport::Error),
 }
 
 /// A place where clients are about to come in.
@@ -66,9 +100,9 @@ impl Listener {
         mode: u32,
         tls: Option<TlsFiles>,
     ) -> Result<Self, ListenError> {
-        let failed = |reason| ListenError {
+        let failed = |problem| ListenError {
             target: target.clone(),
-            reason,
+            problem,
         };
         let socket = match &target {
             Target::Unix(path) => unix(path, mode).await.map_err(failed)?,
@@ -82,9 +116,9 @@ impl Listener {
     /// when it changes. Means nothing where clients are known otherwise.
     pub fn with_token(mut self, path: PathBuf) -> Result<Self, ListenError> {
         if let Socket::Tcp(_, trust) = &mut self.socket {
-            let file = TokenFile::open(path).map_err(|reason| ListenError {
+            let file = TokenFile::open(path).map_err(|error| ListenError {
                 target: self.target.clone(),
-                reason,
+                problem: ListenProblem::Token(error),
             })?;
             *trust = Trust::Token(Arc::new(file));
         }
@@ -154,13 +188,13 @@ pub async fn serve(publisher: Publisher, listener: Listener) -> Result<(), Liste
     };
     end.map_err(|error| ListenError {
         target,
-        reason: error.to_string(),
+        problem: ListenProblem::Ended(error),
     })
 }
 
-async fn tcp(host: &Host) -> Result<TcpListener, String> {
+async fn tcp(host: &Host) -> Result<TcpListener, ListenProblem> {
     let listener = TcpListener::bind((&*host.name, host.port)).await;
-    listener.map_err(|error| error.to_string())
+    listener.map_err(ListenProblem::Address)
 }
 
 fn port(listener: &TcpListener) -> Option<u16> {
@@ -168,22 +202,22 @@ fn port(listener: &TcpListener) -> Option<u16> {
 }
 
 #[cfg(feature = "tls")]
-async fn secure(host: &Host, files: Option<TlsFiles>) -> Result<Socket, String> {
-    let files = files.ok_or("needs a certificate, its key and an authority for clients")?;
-    let certificates = Arc::new(Certificates::open(files)?);
+async fn secure(host: &Host, files: Option<TlsFiles>) -> Result<Socket, ListenProblem> {
+    let files = files.ok_or(ListenProblem::NoTlsFiles)?;
+    let certificates = Arc::new(Certificates::open(files).map_err(ListenProblem::Tls)?);
     Ok(Socket::Tls(tcp(host).await?, certificates))
 }
 
 #[cfg(not(feature = "tls"))]
-async fn secure(_: &Host, _: Option<TlsFiles>) -> Result<Socket, String> {
-    Err("this program was built without TLS (feature `tls`)".to_owned())
+async fn secure(_: &Host, _: Option<TlsFiles>) -> Result<Socket, ListenProblem> {
+    Err(ListenProblem::NoTls)
 }
 
-async fn unix(path: &Path, mode: u32) -> Result<Socket, String> {
+async fn unix(path: &Path, mode: u32) -> Result<Socket, ListenProblem> {
     if socket::is_served(path).await {
-        return Err("another process listens there".to_owned());
+        return Err(ListenProblem::Served);
     }
     let opened = socket::listen(path, mode, DIRECTORY_MODE);
-    let (listener, file) = opened.map_err(|error| error.to_string())?;
+    let (listener, file) = opened.map_err(ListenProblem::Socket)?;
     Ok(Socket::Unix(listener, file))
 }

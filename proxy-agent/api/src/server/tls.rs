@@ -2,26 +2,73 @@
 //! of who comes.
 
 use std::{
-    fs,
-    path::Path,
+    fs, io,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
 
+use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        RootCertStore, ServerConfig,
+        self, RootCertStore, ServerConfig,
         crypto::ring,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-        server::WebPkiClientVerifier,
+        pki_types::{
+            CertificateDer, PrivateKeyDer,
+            pem::{self, PemObject as _},
+        },
+        server::{VerifierBuilderError, WebPkiClientVerifier},
     },
     server::TlsStream,
 };
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};
 
 use crate::{ClientName, TlsFiles, report::LONGEST_NAME};
+
+/// Why a listener cannot use its files of mutual TLS.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// One cannot be read.
+    #[error("reading {path}: {error}")]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// What is in them does not make a listener.
+    #[error("using {}, {} and {}: {problem}", files.cert.display(), files.key.display(), files.ca.display())]
+    Unusable {
+        /// All of them: one may be at fault, or that they do not belong together.
+        files: Box<TlsFiles>,
+        /// Why not.
+        problem: TlsProblem,
+    },
+}
+
+/// What is wrong with certificates, or with a key.
+#[derive(Debug, Error)]
+pub enum TlsProblem {
+    /// This is no PEM.
+    #[error("{what}: {error}")]
+    Pem {
+        /// The certificate, its key, or the authority.
+        what: &'static str,
+        /// Why not.
+        error: pem::Error,
+    },
+    /// This is PEM, and holds no certificate.
+    #[error("{0}: holds no certificate in PEM")]
+    Empty(&'static str),
+    /// A certificate or a key that the library does not take, or that do not belong together.
+    #[error("{0}")]
+    Rejected(#[from] rustls::Error),
+    /// Certificates of the authority that nobody can be known by.
+    #[error("{0}")]
+    Authority(#[from] VerifierBuilderError),
+}
 
 /// The files, and what was in them last.
 #[derive(Debug)]
@@ -41,8 +88,8 @@ struct Last {
 type Stamps = [Option<(SystemTime, u64)>; 3];
 
 impl Certificates {
-    /// Reads them for the first time. The error says what was attempted, and on what.
-    pub fn open(files: TlsFiles) -> Result<Self, String> {
+    /// Reads them for the first time.
+    pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
         let stamps = stamps(&files);
         let config = Arc::new(read(&files)?);
         let last = Mutex::new(Last { config, stamps });
@@ -71,7 +118,8 @@ impl Certificates {
                     last.config = Arc::new(config);
                     tracing::info!(cert = %self.files.cert.display(), "certificates read again");
                 }
-                Err(reason) => {
+                Err(error) => {
+                    let reason = error.to_string();
                     tracing::warn!(reason, "certificates not read again; the last stay in use");
                 }
             }
@@ -87,46 +135,48 @@ fn stamps(files: &TlsFiles) -> Stamps {
     })
 }
 
-fn read(files: &TlsFiles) -> Result<ServerConfig, String> {
+fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
     let bytes = |path: &Path| {
-        fs::read(path).map_err(|error| format!("reading {}: {error}", path.display()))
+        fs::read(path).map_err(|error| TlsError::Unreadable {
+            path: path.to_owned(),
+            error,
+        })
     };
     let (cert, key, ca) = (bytes(&files.cert)?, bytes(&files.key)?, bytes(&files.ca)?);
-    config(&cert, &key, &ca).map_err(|reason| {
-        format!(
-            "using {}, {} and {}: {reason}",
-            files.cert.display(),
-            files.key.display(),
-            files.ca.display()
-        )
+    config(&cert, &key, &ca).map_err(|problem| TlsError::Unusable {
+        files: Box::new(files.clone()),
+        problem,
     })
 }
 
-fn config(cert: &[u8], key: &[u8], ca: &[u8]) -> Result<ServerConfig, String> {
+fn config(cert: &[u8], key: &[u8], ca: &[u8]) -> Result<ServerConfig, TlsProblem> {
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
     for root in certificates("the authority", ca)? {
-        roots.add(root).map_err(|error| error.to_string())?;
+        roots.add(root)?;
     }
     let verifier =
         WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider)).build();
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key: {error}"))?;
+    let what = "the key";
+    let key =
+        PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsProblem::Pem { what, error })?;
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_client_cert_verifier(verifier.map_err(|error| error.to_string())?)
-        .with_single_cert(certificates("the certificate", cert)?, key)
-        .map_err(|error| error.to_string())?;
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier?)
+        .with_single_cert(certificates("the certificate", cert)?, key)?;
     config.alpn_protocols.push(b"h2".to_vec());
     Ok(config)
 }
 
-fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(
+    what: &'static str,
+    pem: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, TlsProblem> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all {
-        Ok(all) if all.is_empty() => Err(format!("{what}: holds no certificate in PEM")),
+        Ok(all) if all.is_empty() => Err(TlsProblem::Empty(what)),
         Ok(all) => Ok(all),
-        Err(error) => Err(format!("{what}: {error}")),
+        Err(error) => Err(TlsProblem::Pem { what, error }),
     }
 }
 

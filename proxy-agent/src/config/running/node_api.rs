@@ -211,7 +211,7 @@ fn token(flag: &str, targets: &[&Target], given: bool, mistakes: &mut Vec<String
 fn tls(prefix: &str, files: [&Option<PathBuf>; 3], mistakes: &mut Vec<String>) -> Option<TlsFiles> {
     let files = TlsFiles::of_flags(prefix, files.map(Clone::clone));
     files.unwrap_or_else(|mistake| {
-        mistakes.push(mistake);
+        mistakes.push(mistake.to_string());
         None
     })
 }
