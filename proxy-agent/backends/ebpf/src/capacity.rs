@@ -2,6 +2,7 @@
 //! then costs only what is new, and what was programmed stays whole.
 
 use proxy_model::{Endpoint, ServicePortKey, ServiceState};
+use thiserror::Error;
 
 use super::{
     encode::WantedFrontend,
@@ -11,15 +12,31 @@ use super::{
 /// How many entries the maps can hold.
 pub type Capacity = Usage;
 
-/// Refuses a Service port that needs more entries than are free at any moment of the change; the
-/// text names the map, its limit and the flag that raises it.
+/// A map has no room for all that a Service port needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "map {map} is full: {needed} more entries needed, {used} of {limit} in use; what was \
+     programmed stays; raise the limit with --map-size {map}=N (N > {limit})"
+)]
+pub struct Full {
+    /// Its name.
+    pub map: &'static str,
+    /// Entries that are needed besides those in use.
+    pub needed: usize,
+    /// Entries in use.
+    pub used: usize,
+    /// Entries that it can hold.
+    pub limit: usize,
+}
+
+/// Refuses a Service port that needs more entries than are free at any moment of the change.
 pub fn check(
     programmed: &Programmed,
     capacity: &Capacity,
     key: &ServicePortKey,
     state: &ServiceState,
     frontends: &[WantedFrontend],
-) -> Result<(), String> {
+) -> Result<(), Full> {
     let needed = needed(programmed, key, state, frontends);
     let maps = capacity
         .by_map()
@@ -28,10 +45,12 @@ pub fn check(
         .zip(needed.by_map());
     for (((map, limit), (_, used)), (_, needed)) in maps {
         if needed > 0 && used + needed > limit {
-            return Err(format!(
-                "map {map} is full: {needed} more entries needed, {used} of {limit} in use; what \
-                 was programmed stays; raise the limit with --map-size {map}=N (N > {limit})"
-            ));
+            return Err(Full {
+                map,
+                needed,
+                used,
+                limit,
+            });
         }
     }
     Ok(())

@@ -14,9 +14,10 @@
 
 use proxy_common::{frontend::FrontendKey, service::ServiceKey};
 use proxy_model::{ServicePortKey, ServiceState};
+use thiserror::Error;
 
 use super::{
-    capacity::{self, Capacity},
+    capacity::{self, Capacity, Full},
     encode::{self, WantedFrontend},
     entry::{Entry, Key, MapError, ServiceMaps},
     numbers::Numbers,
@@ -43,20 +44,30 @@ pub struct Programmer<M> {
     writes: usize,
 }
 
-/// Why a Service port was not programmed.
-#[derive(Debug)]
-pub enum ProgramError {
-    /// Nothing was written for it; the text says why and what to do.
-    Refused(String),
-    /// The kernel refused a write that should have succeeded: what the maps hold is no longer
-    /// known and must be read back.
-    Map(MapError),
+/// Why nothing is written for a Service port.
+#[derive(Debug, Error)]
+pub enum Refusal {
+    /// No program would ever read it.
+    #[error("the socket hooks never see SCTP")]
+    Sctp,
+    /// It fits into no entry.
+    #[error("a name in it is longer than the 63 bytes that Kubernetes allows")]
+    LongName,
+    /// It does not fit beside all others.
+    #[error(transparent)]
+    Full(#[from] Full),
 }
 
-impl From<MapError> for ProgramError {
-    fn from(error: MapError) -> Self {
-        Self::Map(error)
-    }
+/// Why a Service port was not programmed.
+#[derive(Debug, Error)]
+pub enum ProgramError {
+    /// Nothing was written for it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The kernel refused a write that should have succeeded: what the maps hold is no longer
+    /// known and must be read back.
+    #[error(transparent)]
+    Map(#[from] MapError),
 }
 
 impl<M: ServiceMaps> Programmer<M> {
@@ -94,15 +105,13 @@ impl<M: ServiceMaps> Programmer<M> {
         state: &ServiceState,
     ) -> Result<(), ProgramError> {
         let Some(protocol) = encode::protocol_number(key.protocol) else {
-            return Err(ProgramError::Refused(
-                "the socket hooks never see SCTP".into(),
-            ));
+            return Err(Refusal::Sctp.into());
         };
         let frontends: Vec<_> = encode::frontends(key, state, protocol).collect();
         let fits = capacity::check(&self.programmed, &self.capacity, key, state, &frontends);
-        if let Err(reason) = fits {
+        if let Err(full) = fits {
             self.drop_gone(key, state)?;
-            return Err(ProgramError::Refused(reason));
+            return Err(Refusal::Full(full).into());
         }
 
         // Taken out while it changes; put back whatever happens, so that an error loses nothing.
@@ -142,9 +151,7 @@ impl<M: ServiceMaps> Programmer<M> {
         let number = self.number()?;
         let Some(value) = encode::service_value(number, key) else {
             self.numbers.release(number);
-            return Err(ProgramError::Refused(
-                "a name in it is longer than the 63 bytes that Kubernetes allows".into(),
-            ));
+            return Err(Refusal::LongName.into());
         };
         self.put(Entry::Service(ServiceKey { service: number }, value), true)?;
         Ok(ProgrammedService {

@@ -300,7 +300,7 @@ impl Attempt {
             }
             Err(ProgramError::Map(error)) => return Err(error),
             Err(ProgramError::Refused(reason)) => {
-                self.refused.insert(key.clone(), reason);
+                self.refused.insert(key.clone(), reason.to_string());
             }
             Ok(()) => {
                 self.refused.remove(key);

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     OpenError, links,
-    pins::{Existing, PinDir, Removal},
+    pins::{Existing, PinDir, PinError, Removal},
 };
 
 /// What [`cleanup`] did; its text is for people.
@@ -36,7 +36,7 @@ pub fn cleanup(pin_dir: &Path) -> Result<Cleanup, OpenError> {
             let mut removal = pins.remove();
             problems.append(&mut removal.problems);
             if !problems.is_empty() {
-                return Err(OpenError::Other(problems.join("; ")));
+                return Err(OpenError::Other(PinError::Several(problems).to_string()));
             }
             cleanup.removal = Some(removal);
         }

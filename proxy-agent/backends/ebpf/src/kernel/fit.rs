@@ -45,7 +45,7 @@ pub fn choose_services(pins: &PinDir, sizes: &Sizes<'_>) -> Result<Chosen, OpenE
         }
     }
     for left in [&next, &old] {
-        pins::remove_tree(left).map_err(OpenError::Other)?;
+        pins::remove_tree(left)?;
     }
     let unfit = unfit(&present, MapGroup::Services, sizes)?;
     if unfit.is_empty() {
@@ -63,7 +63,7 @@ pub fn choose_services(pins: &PinDir, sizes: &Sizes<'_>) -> Result<Chosen, OpenE
 pub fn settle_rebuilt(pins: &PinDir) -> Result<(), OpenError> {
     rename(&pins.services(), &pins.services_old())?;
     rename(&pins.services_next(), &pins.services())?;
-    pins::remove_tree(&pins.services_old()).map_err(OpenError::Other)
+    Ok(pins::remove_tree(&pins.services_old())?)
 }
 
 /// The Service ports that the maps of the run before serve.
@@ -114,7 +114,7 @@ pub fn drop_unfit_flows(directory: &PinPath<'_>, sizes: &Sizes<'_>) -> Result<()
             differences = unfit.join("; "),
             "the pinned flow maps do not fit: sockets opened before now see endpoint addresses"
         );
-        pins::remove_tree(directory).map_err(OpenError::Other)?;
+        pins::remove_tree(directory)?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::error::{of_io, of_kernel};
 use super::{
     OpenError,
     cgroup::Cgroup,
-    pins::{PinPath, repin},
+    pins::{PinError, PinPath, repin},
     syscalls,
 };
 pub use held::{HeldLink, Mended};
@@ -47,8 +47,11 @@ pub fn attach(
     let attached = attach_each(ebpf, cgroup, directory, &mut fresh);
     if attached.is_err() {
         for pin in fresh.iter().rev() {
-            if let Err(reason) = pinned::remove(pin) {
-                tracing::warn!(reason, "a link of a start that failed stays");
+            if let Err(error) = pinned::remove(pin) {
+                tracing::warn!(
+                    reason = error.to_string(),
+                    "a link of a start that failed stays"
+                );
             }
         }
         // Fails where links of an earlier run stay.
@@ -72,7 +75,7 @@ fn attach_each<'d>(
             link
         } else {
             let link = link(ebpf, name, cgroup)?;
-            take_place(&link, &pin).map_err(OpenError::Other)?;
+            take_place(&link, &pin)?;
             fresh.push(pin);
             link
         };
@@ -131,7 +134,7 @@ fn link(ebpf: &Ebpf, name: &str, cgroup: &Cgroup) -> Result<OwnedFd, OpenError> 
 
 /// Pins a link that works already over what may be pinned there, which ends. After an error, all
 /// is as before.
-fn take_place(link: &OwnedFd, pin: &PinPath<'_>) -> Result<(), String> {
+fn take_place(link: &OwnedFd, pin: &PinPath<'_>) -> Result<(), PinError> {
     // What a crash left half made may still be attached.
     pinned::remove(&repin::beside(pin))?;
     let old = syscalls::open_pinned(pin.as_ref()).ok();

@@ -12,6 +12,7 @@
 //! whoever could would decide what the programs read, and what this process takes for its maps.
 
 pub mod bpffs;
+mod error;
 mod holder;
 mod look;
 mod path;
@@ -38,6 +39,7 @@ use proxy_common::{FLOWS_ABI, SERVICES_ABI};
 
 use super::OpenError;
 use super::error::of_io;
+pub use error::PinError;
 pub use holder::holders;
 pub use look::look;
 pub use path::PinPath;

@@ -55,8 +55,7 @@ impl EbpfBackend {
     fn mend_host(&mut self, mended: &mut Mended) {
         self.cgroup.refresh();
         if let Some(difference) = self.pins.difference() {
-            let result = self.pins.put_back().map_err(|error| error.to_string());
-            mended.note(difference, result);
+            mended.note(difference, self.pins.put_back());
         }
         // A directory that is not ours may be another agent's: its pins stay as they are.
         let is_ours = self.pins.is_in_place();

@@ -3,7 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{
-    super::{capacity::Capacity, memory_maps::MemoryMaps, program::ProgramError},
+    super::{
+        capacity::Capacity,
+        memory_maps::MemoryMaps,
+        program::{ProgramError, Refusal},
+    },
     fixtures::*,
 };
 
@@ -60,7 +64,9 @@ fn a_full_map_names_the_limit_and_changes_nothing() {
         (key(1), service(1, &BTreeSet::from([1, 2, 3, 4]), None)),
     ] {
         match programmer.upsert(&name, &state) {
-            Err(ProgramError::Refused(reason)) => {
+            Err(ProgramError::Refused(Refusal::Full(full))) => {
+                assert_eq!((full.map, full.limit), ("SLOTS", 3));
+                let reason = full.to_string();
                 assert!(
                     reason.contains("SLOTS") && reason.contains("of 3"),
                     "{reason}"

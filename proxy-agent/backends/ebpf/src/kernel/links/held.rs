@@ -1,7 +1,7 @@
 //! Links that the agent holds open: they work whatever becomes of their pins, and what became of
 //! them can be told and mended.
 
-use std::os::fd::OwnedFd;
+use std::{fmt, os::fd::OwnedFd};
 
 use aya::Ebpf;
 use proxy_model::{Difference, DifferenceKind};
@@ -37,10 +37,10 @@ pub struct Mended {
 
 impl Mended {
     /// Notes what became of a difference.
-    pub fn note(&mut self, difference: Difference, result: Result<(), String>) {
+    pub fn note(&mut self, difference: Difference, result: Result<(), impl fmt::Display>) {
         match result {
             Ok(()) => self.repaired.push(difference),
-            Err(problem) => self.problems.push(problem),
+            Err(problem) => self.problems.push(problem.to_string()),
         }
     }
 }
@@ -78,7 +78,7 @@ impl HeldLink {
                     DifferenceKind::Replaced => self.put_back(ebpf),
                     _ => self.attach_anew(ebpf, cgroup, directory),
                 };
-                mended.note(difference, result.map_err(|error| error.to_string()));
+                mended.note(difference, result);
             }
             Ok(None) => {}
             Err(error) => mended.problems.push(error.to_string()),
@@ -149,7 +149,7 @@ impl HeldLink {
         let pinned_in = directory.filter(|directory| self.pin(directory).is_none());
         let old = std::mem::replace(&mut self.fd, link(ebpf, self.name, cgroup)?);
         if let Some(directory) = pinned_in {
-            take_place(&self.fd, &directory.join(self.name)).map_err(OpenError::Other)?;
+            take_place(&self.fd, &directory.join(self.name))?;
         } else if let Err(error) = syscalls::detach(old) {
             tracing::debug!(link = self.name, %error, "the old link could not be detached");
         }

@@ -5,7 +5,7 @@ use std::{ffi::OsString, fs, io};
 use proxy_common::names::SOCKET_PROGRAMS;
 
 use super::super::{
-    pins::{self, PinPath},
+    pins::{self, PinError, PinPath},
     syscalls,
 };
 
@@ -20,26 +20,29 @@ pub fn remove_stale(directory: &PinPath<'_>) {
         let stale = pins.into_iter().filter(move |pin| !ours(pin));
         stale.map(|pin| directory.join(pin))
     });
-    let problems: Vec<String> = match stale {
+    let problems: Vec<PinError> = match stale {
         Ok(stale) => stale
             .filter_map(|pin| {
                 tracing::info!(pin = %pin.display(), "detaching a link that is not of this version");
                 remove(&pin).err()
             })
             .collect(),
-        Err(reason) => vec![reason],
+        Err(problem) => vec![problem],
     };
-    for reason in problems {
-        tracing::warn!(reason, "a link that is not of this version may stay");
+    for problem in problems {
+        tracing::warn!(
+            reason = problem.to_string(),
+            "a link that is not of this version may stay"
+        );
     }
 }
 
 /// Detaches and unpins the links of every version in `directory`, last attached first. Collects
 /// what failed.
-pub fn detach(directory: &PinPath<'_>) -> Vec<String> {
+pub fn detach(directory: &PinPath<'_>) -> Vec<PinError> {
     let pins = match pinned(directory) {
         Ok(pins) => pins,
-        Err(reason) => return vec![reason],
+        Err(problem) => return vec![problem],
     };
     let position = |pin: &OsString| SOCKET_PROGRAMS.iter().position(|name| pin == name);
     let (mut ours, others): (Vec<_>, Vec<_>) = pins
@@ -54,12 +57,16 @@ pub fn detach(directory: &PinPath<'_>) -> Vec<String> {
 }
 
 /// What is pinned in `directory` under a name that Culvert gives, sorted.
-fn pinned(directory: &PinPath<'_>) -> Result<Vec<OsString>, String> {
+fn pinned(directory: &PinPath<'_>) -> Result<Vec<OsString>, PinError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
     };
-    let entries = entries.map_err(|error| format!("reading {}: {error}", directory.display()))?;
+    let entries = entries.map_err(|error| PinError::Refused {
+        what: "reading",
+        path: directory.shown().to_owned(),
+        error,
+    })?;
     let mut pins: Vec<_> = entries
         .iter()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
@@ -72,10 +79,13 @@ fn pinned(directory: &PinPath<'_>) -> Result<Vec<OsString>, String> {
 
 /// Detaches and unpins a link. When this returns, its program runs no more; where this process may not
 /// open it (without `CAP_BPF`), a moment later.
-pub fn remove(pin: &PinPath<'_>) -> Result<(), String> {
+pub fn remove(pin: &PinPath<'_>) -> Result<(), PinError> {
     if let Ok(link) = syscalls::open_pinned(pin.as_ref()) {
-        syscalls::detach(&link)
-            .map_err(|error| format!("detaching link {}: {error}", pin.display()))?;
+        syscalls::detach(&link).map_err(|error| PinError::Refused {
+            what: "detaching link",
+            path: pin.shown().to_owned(),
+            error,
+        })?;
     }
     pins::remove_tree(pin)
 }

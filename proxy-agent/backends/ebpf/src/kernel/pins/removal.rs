@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{PinDir, PinPath};
+use super::{PinDir, PinError, PinPath};
 
 /// What removing came to.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Removal {
     /// What is not Culvert's and was left where it is.
     pub left: Vec<PathBuf>,
     /// What could not be removed, and why.
-    pub problems: Vec<String>,
+    pub problems: Vec<PinError>,
 }
 
 impl PinDir {
@@ -58,32 +58,31 @@ impl PinDir {
             tracing::info!(path = %path.display(), "removing maps that are not of this version");
             removal.remove_tree(&path);
         }
-        for reason in removal.into_problems() {
-            tracing::warn!(reason, "maps that are not of this version stay");
+        for problem in removal.into_problems() {
+            tracing::warn!(
+                reason = problem.to_string(),
+                "maps that are not of this version stay"
+            );
         }
     }
 }
 
 /// Removes a pinned object, or a directory of them. What is not there is fine.
-pub fn remove_tree(path: &PinPath<'_>) -> Result<(), String> {
+pub fn remove_tree(path: &PinPath<'_>) -> Result<(), PinError> {
     let mut removal = Removal::default();
     removal.remove_tree(path);
     let problems = removal.into_problems();
     if problems.is_empty() {
         Ok(())
     } else {
-        Err(problems.join("; "))
+        Err(PinError::Several(problems))
     }
 }
 
 impl Removal {
     /// Everything that stands in the way of a removal that had to be complete.
-    fn into_problems(self) -> Vec<String> {
-        let left = self.left.into_iter();
-        let left = left.map(|path| {
-            let path = path.display();
-            format!("{path} is no pin of Culvert's: move it elsewhere, or remove it")
-        });
+    fn into_problems(self) -> Vec<PinError> {
+        let left = self.left.into_iter().map(PinError::NotOurs);
         left.chain(self.problems).collect()
     }
 
@@ -132,17 +131,24 @@ impl Removal {
                 .collect()
         });
         entries.unwrap_or_else(|error: io::Error| {
-            self.problems
-                .push(format!("reading {}: {error}", directory.display()));
+            self.problems.push(PinError::Refused {
+                what: "reading",
+                path: directory.shown().to_owned(),
+                error,
+            });
             Vec::new()
         })
     }
 
     fn note(&mut self, path: &Path, result: io::Result<()>) {
         match result {
-            Err(error) if error.kind() != ErrorKind::NotFound => self
-                .problems
-                .push(format!("removing {}: {error}", path.display())),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                self.problems.push(PinError::Refused {
+                    what: "removing",
+                    path: path.to_owned(),
+                    error,
+                });
+            }
             _ => {}
         }
     }
@@ -215,14 +221,15 @@ mod tests {
         fs::write(maps.join("MAP"), "").unwrap();
         std::os::unix::fs::symlink(&outside, maps.join("alias")).unwrap();
         let pinned = pins.here().join("services-v0");
-        let error = remove_tree(&pinned).unwrap_err();
+        let error = remove_tree(&pinned).unwrap_err().to_string();
         let inner = maps.join("inner");
         assert!(error.contains(inner.to_str().unwrap()), "{error}");
         assert!(inner.is_dir() && !maps.join("MAP").exists());
         assert!(!maps.join("alias").is_symlink() && outside.join("file").exists());
         fs::remove_dir(&inner).unwrap();
-        assert_eq!(remove_tree(&pinned), Ok(()));
+        remove_tree(&pinned).unwrap();
         assert!(!maps.exists());
-        assert_eq!(remove_tree(&pinned), Ok(()), "what is not there is fine");
+        // What is not there is fine.
+        remove_tree(&pinned).unwrap();
     }
 }

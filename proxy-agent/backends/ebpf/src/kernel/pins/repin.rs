@@ -6,7 +6,7 @@ use std::{fs, io, os::fd::AsFd};
 use proxy_model::{Difference, DifferenceKind};
 
 use super::super::{OpenError, error::passes, syscalls};
-use super::{PinDir, PinPath, remove_tree};
+use super::{PinDir, PinError, PinPath, remove_tree};
 
 impl PinDir {
     /// Whether the directory that is locked is still where it was.
@@ -61,18 +61,22 @@ pub fn difference(object: impl AsFd, name: &str, path: &PinPath<'_>) -> Option<D
 }
 
 /// Pins `object` at `path`, in the place of what may be there.
-pub fn repin(object: impl AsFd, path: &PinPath<'_>) -> Result<(), String> {
-    let failed = |error: &io::Error| format!("pinning {}: {error}", path.display());
+pub fn repin(object: impl AsFd, path: &PinPath<'_>) -> Result<(), PinError> {
+    let failed = |error| PinError::Refused {
+        what: "pinning",
+        path: path.shown().to_owned(),
+        error,
+    };
     if let Some(directory) = path.parent() {
-        directory.make_directory().map_err(|error| failed(&error))?;
+        directory.make_directory().map_err(failed)?;
     }
     let beside = beside(path);
     remove_tree(&beside)?;
-    syscalls::pin(object, beside.as_ref()).map_err(|error| failed(&error))?;
+    syscalls::pin(object, beside.as_ref()).map_err(failed)?;
     fs::rename(&beside, path).map_err(|error| {
         // It would be taken for what a crash left, and goes at the next start at the latest.
         remove_tree(&beside).ok();
-        failed(&error)
+        failed(error)
     })
 }
 
