@@ -7,6 +7,7 @@
 //! conntrack, as long as that and its translation stay hooked in: whoever calls sees to that. IPVS
 //! keeps its connections to itself, so a virtual server stays until it has none.
 
+mod error;
 mod iptables;
 mod ipvs;
 mod nftables;
@@ -177,9 +178,9 @@ pub fn remove(found: &Found) -> Removed {
                 removed.removed.push(leftover.clone());
             }
             Ok(()) => {}
-            Err(reason) => removed
+            Err(error) => removed
                 .problems
-                .push(format!("removing {leftover}: {reason}")),
+                .push(format!("removing {leftover}: {error}")),
         }
     }
     removed

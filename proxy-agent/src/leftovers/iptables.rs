@@ -1,14 +1,18 @@
 //! Runs the programs of iptables, of both kinds: `iptables-nft`, whose rules the kernel keeps in
 //! nftables, and `iptables-legacy`. A host may have rules of both.
 
-use std::{
-    io::ErrorKind,
-    process::{Command, Output},
-};
+use std::{io::ErrorKind, process::Command};
 
 use proxy_model::IpFamily;
 
-use super::{Found, Leftover, Mode, Removal, owned::is_of_ipvs, program, removal::share, ruleset};
+use super::{
+    Found, Leftover, Mode, Removal,
+    error::{RemoveError, printed},
+    owned::is_of_ipvs,
+    program,
+    removal::share,
+    ruleset,
+};
 
 /// Each kind of each family by the name that says which kind it is, and the name that does not.
 const FAMILIES: [(IpFamily, &str); 2] = [(IpFamily::V4, "iptables"), (IpFamily::V6, "ip6tables")];
@@ -43,9 +47,9 @@ fn look(family: IpFamily, name: &str, found: &mut Found) -> bool {
         }
         Ok(output) => output,
     };
-    match said(&to_save, &output) {
+    match printed(&to_save, &output) {
         Ok(saved) => add(family, name, &saved, found),
-        Err(problem) => found.problems.push(problem),
+        Err(failed) => found.problems.push(failed.to_string()),
     }
     true
 }
@@ -84,26 +88,17 @@ pub(super) fn add(family: IpFamily, name: &str, saved: &str, found: &mut Found) 
 }
 
 /// Lets an `iptables-restore` change what its input names.
-pub(super) fn restore(name: &str, input: &str) -> Result<(), String> {
-    let failed = |error| format!("running `{name}`: {error}");
+pub(super) fn restore(name: &str, input: &str) -> Result<(), RemoveError> {
+    let not_run = |error| RemoveError::NotRun {
+        program: name.to_owned(),
+        error,
+    };
     let mut command = Command::new(name);
     // Seconds that others may hold the lock.
     command.args(["--noflush", "--wait=10"]);
-    let output = program::run(command, input.as_bytes()).map_err(failed)?;
-    said(name, &output).map(drop)
-}
-
-/// What a program printed, if it succeeded.
-fn said(program: &str, output: &Output) -> Result<String, String> {
-    if !output.status.success() {
-        let error = String::from_utf8_lossy(&output.stderr);
-        return Err(format!(
-            "`{program}` failed ({}): {}",
-            output.status,
-            error.trim()
-        ));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let output = program::run(command, input.as_bytes()).map_err(not_run)?;
+    let done = printed(name, &output).map(drop);
+    done.map_err(RemoveError::Failed)
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! What IPVS mode leaves besides chains: virtual servers, the device that holds their addresses,
 //! and sets.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -11,7 +14,9 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::{errno::Errno, ifaddrs::getifaddrs, net::if_::if_nametoindex};
 
 use super::{
-    Found, Leftover, Mode, Removal, sets,
+    Found, Leftover, Mode, Removal,
+    error::RemoveError,
+    sets,
     virtual_servers::{self, VirtualServer},
 };
 use proxy_netlink::{netfilter::exchange, socket::Socket};
@@ -22,12 +27,17 @@ const DEVICE: &str = "kube-ipvs0";
 /// Adds what IPVS mode left, in the order in which it is removed: sets go last, because rules name
 /// them.
 pub(super) fn find(found: &mut Found) {
-    let names = sets::names().unwrap_or_else(|problem| {
-        found.problems.push(problem);
+    let names = sets::names().unwrap_or_else(|error| {
+        found.problems.push(format!(
+            "looking for kube-proxy's sets (ipset) over netlink: {error}; run as root, or with \
+             CAP_NET_ADMIN"
+        ));
         Vec::new()
     });
     let has_device = if_nametoindex(DEVICE).is_ok();
-    let servers = virtual_servers::all().unwrap_or_else(|problem| {
+    let servers = virtual_servers::all().unwrap_or_else(|error| {
+        let list = virtual_servers::LIST;
+        let problem = format!("reading {list} to look for virtual servers: {error}");
         found.problems.push(problem);
         Vec::new()
     });
@@ -93,11 +103,12 @@ fn kube_proxys(
 }
 
 /// Deletes a device, and with it its addresses. One that is gone already is no error.
-pub(super) fn delete_device(name: &str) -> Result<(), String> {
+pub(super) fn delete_device(name: &str) -> Result<(), RemoveError> {
+    let failed = |what, error| RemoveError::Kernel { what, error };
     let index = match if_nametoindex(name) {
         Ok(index) => index,
         Err(Errno::ENODEV) => return Ok(()),
-        Err(error) => return Err(format!("looking for it: {error}")),
+        Err(errno) => return Err(failed("looking for it", io::Error::other(errno))),
     };
     let mut link = LinkMessage::default();
     link.header.index = index;
@@ -110,5 +121,5 @@ pub(super) fn delete_device(name: &str) -> Result<(), String> {
     // The answer consists of its end.
     let done =
         Socket::open(NETLINK_ROUTE).and_then(|mut socket| exchange(&mut socket, &bytes, |_, _| {}));
-    done.map_err(|error| format!("deleting it over netlink: {error}"))
+    done.map_err(|error| failed("deleting it over netlink", error))
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use proxy_model::IpFamily;
 
-use super::{Found, Leftover, Mode, Removal};
+use super::{Found, Leftover, Mode, Removal, error::RemoveError};
 use proxy_netlink::{
     attributes::text,
     message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST},
@@ -91,7 +91,7 @@ fn count(of: u16, table: Table) -> io::Result<usize> {
 }
 
 /// Deletes a table with all that is in it. One that is gone already is no error.
-pub(super) fn delete(table: Table) -> Result<(), String> {
+pub(super) fn delete(table: Table) -> Result<(), RemoveError> {
     let around = |kind| Head {
         kind,
         flags: NLM_F_REQUEST,
@@ -105,6 +105,9 @@ pub(super) fn delete(table: Table) -> Result<(), String> {
     requests.add(around(abi::NFNL_MSG_BATCH_END), |_| {});
     match ask(&requests) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        done => done.map_err(|error| format!("deleting it over netlink: {error}")),
+        done => done.map_err(|error| RemoveError::Kernel {
+            what: "deleting it over netlink",
+            error,
+        }),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::owned;
+use super::{error::RemoveError, owned};
 use proxy_netlink::{
     attributes::text,
     message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST},
@@ -26,7 +26,7 @@ const FLAGS: u16 = 6;
 const NAMES_ONLY: u32 = 1 << 1;
 
 /// The names of the sets that are kube-proxy's.
-pub(super) fn names() -> Result<Vec<String>, String> {
+pub(super) fn names() -> io::Result<Vec<String>> {
     match all() {
         Ok(names) => Ok(names
             .into_iter()
@@ -36,10 +36,7 @@ pub(super) fn names() -> Result<Vec<String>, String> {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
             Ok(Vec::new())
         }
-        Err(error) => Err(format!(
-            "looking for kube-proxy's sets (ipset) over netlink: {error}; run as root, or with \
-             CAP_NET_ADMIN"
-        )),
+        Err(error) => Err(error),
     }
 }
 
@@ -65,8 +62,8 @@ fn all() -> io::Result<Vec<String>> {
 }
 
 /// Destroys these sets. Rules that name them must be gone.
-pub(super) fn destroy(names: &[String]) -> Result<(), String> {
-    let mut problems = Vec::new();
+pub(super) fn destroy(names: &[String]) -> Result<(), RemoveError> {
+    let mut refused = Vec::new();
     for name in names {
         let request = Messages::one(head(DESTROY, NLM_F_ACK), |attributes| {
             attributes.bytes(PROTOCOL, &[VERSION]);
@@ -74,13 +71,10 @@ pub(super) fn destroy(names: &[String]) -> Result<(), String> {
         });
         match ask(&request) {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
-                problems.push(format!("{name}: {error}"));
+                refused.push((name.clone(), error));
             }
             _ => {}
         }
     }
-    match problems.as_slice() {
-        [] => Ok(()),
-        some => Err(some.join(", ")),
-    }
+    RemoveError::of_some(refused)
 }

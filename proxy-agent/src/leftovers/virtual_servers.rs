@@ -8,6 +8,7 @@ use std::{
 
 use netlink_sys::protocols::NETLINK_GENERIC;
 
+use super::error::RemoveError;
 use proxy_netlink::{
     attributes::exactly,
     message::{Head, Messages, NLM_F_ACK, NLM_F_REQUEST},
@@ -16,7 +17,7 @@ use proxy_netlink::{
 };
 
 /// Of the network namespace of the thread that reads it.
-const LIST: &str = "/proc/thread-self/net/ip_vs";
+pub(super) const LIST: &str = "/proc/thread-self/net/ip_vs";
 
 /// `GENL_ID_CTRL`, which knows the numbers of all others.
 const CONTROL: u16 = 16;
@@ -42,14 +43,12 @@ pub(super) struct VirtualServer {
     pub(super) connections: u64,
 }
 
-/// All virtual servers that are found by address. None if the kernel has no IPVS.
-pub(super) fn all() -> Result<Vec<VirtualServer>, String> {
+/// All virtual servers that are found by address, from [`LIST`]. None if the kernel has no IPVS.
+pub(super) fn all() -> io::Result<Vec<VirtualServer>> {
     match fs::read_to_string(LIST) {
         Ok(list) => Ok(read(&list)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(format!(
-            "reading {LIST} to look for virtual servers: {error}"
-        )),
+        Err(error) => Err(error),
     }
 }
 
@@ -107,31 +106,31 @@ fn virtual_server(line: &str) -> Option<VirtualServer> {
 }
 
 /// Deletes these. One that is gone already is no error.
-pub(super) fn delete(servers: &[&VirtualServer]) -> Result<(), String> {
+pub(super) fn delete(servers: &[&VirtualServer]) -> Result<(), RemoveError> {
     if servers.is_empty() {
         return Ok(());
     }
-    let failed = |error: io::Error| format!("asking the kernel's IPVS over netlink: {error}");
+    let failed = |error| RemoveError::Kernel {
+        what: "asking the kernel's IPVS over netlink",
+        error,
+    };
     let mut socket = Socket::open(NETLINK_GENERIC).map_err(failed)?;
     let family = number(&mut socket).map_err(failed)?;
-    let mut problems = Vec::new();
+    let mut refused = Vec::new();
     for server in servers {
         match exchange(&mut socket, deletion(family, server).as_bytes(), |_, _| {}) {
             // What IPVS says of a virtual server that it does not have.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
             // Whatever else the kernel has to say is lost, or late: the others would take as long.
             Err(error) if error.raw_os_error().is_none() => {
-                problems.push(format!("{}: {error}", server.address));
+                refused.push((server.address.to_string(), error));
                 break;
             }
-            Err(error) => problems.push(format!("{}: {error}", server.address)),
+            Err(error) => refused.push((server.address.to_string(), error)),
             Ok(()) => {}
         }
     }
-    match problems.as_slice() {
-        [] => Ok(()),
-        some => Err(some.join(", ")),
-    }
+    RemoveError::of_some(refused)
 }
 
 /// A request to generic netlink begins as one to netfilter does, with the command for a family.
