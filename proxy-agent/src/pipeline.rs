@@ -26,7 +26,7 @@ use proxy_model::{
 };
 
 pub use self::{
-    alternatives::{Alternatives, Wanting},
+    alternatives::{Alternatives, NoneLeft, Wanting},
     changeover::Demand,
     desired::Desired,
     outcome::{Advance, Repair, Sync},
@@ -335,7 +335,10 @@ impl Pipeline {
     ) -> Result<SyncReport, SyncError> {
         while let Err(SyncError::Fatal { cause, reason }) = result {
             let next = self.changeover.instead(reason);
-            let next = next.map_err(|reason| SyncError::Fatal { cause, reason })?;
+            let next = next.map_err(|none| SyncError::Fatal {
+                cause,
+                reason: none.to_string(),
+            })?;
             if !change.whole {
                 *change = self.desired.state().as_change_set();
             }

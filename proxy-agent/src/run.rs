@@ -17,7 +17,7 @@ mod signals;
 mod source;
 mod succession;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use proxy_api::{
     Replica, client,
@@ -49,6 +49,7 @@ use crate::{
     heart::Heart,
     kept::keep,
     memory, oom,
+    open_files::OpenFilesError,
     pipeline::{Desired, Pipeline},
     serving::{Clients, Conntrack, Serving, ServingError},
     sinks::{
@@ -104,9 +105,17 @@ pub enum RunError {
     /// The source ended by itself.
     #[error("the source of cluster objects ended: this is a defect, please report it with the log")]
     SourceEnded,
+    /// This process may not have enough files open to serve.
+    #[error(transparent)]
+    OpenFiles(#[from] OpenFilesError),
     /// The kernel refused a handle that every process gets.
-    #[error("{0}")]
-    Io(String),
+    #[error("{what}: {error}")]
+    Io {
+        /// What it was for.
+        what: String,
+        /// Why not.
+        error: io::Error,
+    },
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -135,7 +144,7 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
     let socket = Socket::open_unless_served(&config.agent.admin_socket).await;
     // Not every backend has a lock of its own.
     let socket = match socket {
-        Err(error) if error.error.kind() == std::io::ErrorKind::AddrInUse => {
+        Err(error) if error.error.kind() == io::ErrorKind::AddrInUse => {
             return Err(RunError::Served(error));
         }
         socket => socket,
@@ -291,8 +300,9 @@ fn open_sinks(
     let mut waiting = None;
     if let Some(output) = output {
         let name = output.to_string();
-        let (file, ending) = FileSink::start(output).map_err(|error| {
-            RunError::Io(format!("starting to write the state to {name}: {error}"))
+        let (file, ending) = FileSink::start(output).map_err(|error| RunError::Io {
+            what: format!("starting to write the state to {name}"),
+            error,
         })?;
         sinks.push(Box::new(file));
         waiting = Some(ending);

@@ -4,8 +4,9 @@
 use std::{collections::BTreeSet, fmt};
 
 use proxy_model::{Backend, Capability, NodeState, ServicePortKey};
+use thiserror::Error;
 
-use crate::backend::choice::Choice;
+use crate::backend::choice::{Choice, NoBackend};
 
 /// The backends that an agent may use.
 pub trait Alternatives: Send {
@@ -14,8 +15,8 @@ pub trait Alternatives: Send {
     fn better(&mut self, wanting: Wanting) -> Option<Box<dyn Backend>>;
 
     /// The backend in use can never serve on this host, for `reason`: it is not used again. The next
-    /// one that can be used, opened; the error says of every one why it cannot, and what to do.
-    fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, String>;
+    /// one that can be used, opened.
+    fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, NoneLeft>;
 
     /// The backend called `name` has the state in force, for the first time or for the first time
     /// after another one: what others left is taken away. Does not wait for that.
@@ -23,6 +24,20 @@ pub trait Alternatives: Send {
 
     /// Why the backend called `name` serves, if that is another one than was said before.
     fn chosen(&mut self, name: &str) -> Option<Choice>;
+}
+
+/// Why no other backend takes the place of one that can never serve on this host.
+#[derive(Debug, Error)]
+pub enum NoneLeft {
+    /// There was none to choose from.
+    #[error("{reason}")]
+    Only {
+        /// Why the one there is cannot serve, and what to do.
+        reason: String,
+    },
+    /// None of the others can be used either.
+    #[error(transparent)]
+    OfAll(#[from] NoBackend),
 }
 
 /// Why another backend is looked for.

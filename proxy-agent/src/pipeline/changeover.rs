@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use proxy_model::{Backend, Capability, Change, NodeState};
 
 use super::{
-    alternatives::{self, Alternatives},
+    alternatives::{self, Alternatives, NoneLeft},
     gaps::Gaps,
     log,
 };
@@ -133,10 +133,10 @@ impl Changeover {
     }
 
     /// The backend in use can never serve on this host, for `reason`: the next one that can, opened.
-    pub fn instead(&mut self, reason: String) -> Result<Box<dyn Backend>, String> {
+    pub fn instead(&mut self, reason: String) -> Result<Box<dyn Backend>, NoneLeft> {
         match &mut self.alternatives {
             Some(alternatives) => alternatives.instead(&reason),
-            None => Err(reason),
+            None => Err(NoneLeft::Only { reason }),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::{
     backends,
     config::Run,
     logging::list,
-    pipeline::{Alternatives, Demand, Wanting},
+    pipeline::{Alternatives, Demand, NoneLeft, Wanting},
 };
 
 /// A backend that is open, and what is to be known of it.
@@ -63,10 +63,9 @@ impl Dataplane {
             settings: config.backends.clone(),
             take_over: config.take_over,
         };
-        let succession = Succession::start(predecessors).map_err(|error| {
-            RunError::Io(format!(
-                "starting a thread to remove what others left: {error}"
-            ))
+        let succession = Succession::start(predecessors).map_err(|error| RunError::Io {
+            what: "starting a thread to remove what others left".to_owned(),
+            error,
         })?;
         let mut candidates = Candidates {
             settings: config.backends.clone(),
@@ -165,23 +164,23 @@ impl Candidates {
     }
 
     /// Opens the backend that was chosen, or the next one.
-    fn begin(&mut self, last_try: bool) -> Result<Box<dyn Backend>, OpenError> {
+    fn begin(&mut self, last_try: bool) -> Result<Box<dyn Backend>, RunError> {
         match self.open(self.kind()) {
             Ok(backend) => Ok(backend),
-            Err(error @ (OpenError::Locked(_) | OpenError::Held { .. })) => Err(error),
-            Err(error @ OpenError::Later(_)) if !last_try => Err(error),
-            Err(error) if self.mode.only().is_some() => Err(error),
+            Err(error @ (OpenError::Locked(_) | OpenError::Held { .. })) => Err(error.into()),
+            Err(error @ OpenError::Later(_)) if !last_try => Err(error.into()),
+            Err(error) if self.mode.only().is_some() => Err(error.into()),
             Err(error) => {
                 let next = self.next_after(error.to_string());
                 // The start tells of it.
                 self.untold = false;
-                next.map_err(OpenError::Host)
+                Ok(next?)
             }
         }
     }
 
     /// Refuses the backend in use, for `reason`, and opens the next one that can be used.
-    fn next_after(&mut self, reason: String) -> Result<Box<dyn Backend>, String> {
+    fn next_after(&mut self, reason: String) -> Result<Box<dyn Backend>, NoBackend> {
         let first = self.kind();
         let (mut kind, mut reason) = (first, reason);
         loop {
@@ -195,7 +194,7 @@ impl Candidates {
             );
             let refused = self.choice.refused.clone();
             let Some(&next) = self.usable.first() else {
-                return Err(NoBackend(refused).to_string());
+                return Err(NoBackend(refused));
             };
             match self.open(next) {
                 Ok(backend) => {
@@ -238,9 +237,10 @@ impl Alternatives for Candidates {
         None
     }
 
-    fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, String> {
+    fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, NoneLeft> {
         if self.mode.only().is_some() {
-            return Err(reason.to_owned());
+            let reason = reason.to_owned();
+            return Err(NoneLeft::Only { reason });
         }
         let refused = self.kind();
         let next = self.next_after(reason.to_owned())?;

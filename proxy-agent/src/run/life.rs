@@ -55,7 +55,7 @@ where
 {
     // Before there is work for threads.
     memory::few_arenas();
-    open_files::allow().map_err(RunError::Io)?;
+    open_files::allow().map_err(RunError::from)?;
     let heart = Arc::<Heart>::default();
     let (happens, happening) = channel();
     let stops = happens.clone();
@@ -64,7 +64,10 @@ where
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| RunError::Io(format!("starting the asynchronous runtime: {error}")))?;
+        .map_err(|error| RunError::Io {
+            what: "starting the asynchronous runtime".to_owned(),
+            error,
+        })?;
     let handle = Handle {
         orders,
         heart: Arc::clone(&heart),

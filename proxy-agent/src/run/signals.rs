@@ -32,12 +32,12 @@ pub fn listen(
             .build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
-            Err(error) => return drop(ready.send(Err(format!("waiting for signals: {error}")))),
+            Err(error) => return drop(ready.send(Err(waiting("signals", error)))),
         };
         runtime.block_on(async {
             let signals = match signals() {
                 Ok(signals) => signals,
-                Err(reason) => return drop(ready.send(Err(reason))),
+                Err(error) => return drop(ready.send(Err(error))),
             };
             drop(ready.send(Ok(())));
             let each = signals
@@ -47,22 +47,24 @@ pub fn listen(
         });
     };
     let thread = thread::Builder::new().name("signals".to_owned());
-    let started = thread.spawn(hear).map(drop);
-    let listening = started
-        .map_err(|error| format!("starting a thread for signals: {error}"))
-        .and_then(|()| {
-            let ended = |_| "waiting for signals: the thread ended".to_owned();
-            listening.recv().map_err(ended).flatten()
-        });
-    listening.map_err(RunError::Io)?;
+    thread.spawn(hear).map_err(|error| RunError::Io {
+        what: "starting a thread for signals".to_owned(),
+        error,
+    })?;
+    let ended = |_| waiting("signals", io::Error::other("the thread ended"));
+    listening.recv().map_err(ended).flatten()?;
     Ok(orders)
 }
 
-fn signals() -> Result<[(Signal, Order); 3], String> {
-    let listen = |kind, name| {
-        let waiting = |error: io::Error| format!("waiting for {name}: {error}");
-        signal(kind).map_err(waiting)
-    };
+fn waiting(signals: &str, error: io::Error) -> RunError {
+    RunError::Io {
+        what: format!("waiting for {signals}"),
+        error,
+    }
+}
+
+fn signals() -> Result<[(Signal, Order); 3], RunError> {
+    let listen = |kind, name| signal(kind).map_err(|error| waiting(name, error));
     Ok([
         (
             listen(SignalKind::terminate(), "SIGTERM")?,

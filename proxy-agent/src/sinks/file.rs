@@ -26,6 +26,7 @@ use std::{
 
 use nix::unistd::geteuid;
 use proxy_model::{IpFamily, NodeState};
+use thiserror::Error;
 
 use super::Sink;
 use crate::report;
@@ -154,8 +155,8 @@ struct Reported {
 impl Reported {
     /// Tells the log what came of writing: a failure when it comes or has another reason, and the
     /// end of it. Returns whether there was something to tell.
-    fn tell(&mut self, output: &Output, result: Result<(), String>) -> bool {
-        match (result, &self.failure) {
+    fn tell(&mut self, output: &Output, result: Result<(), WriteError>) -> bool {
+        match (result.map_err(|error| error.to_string()), &self.failure) {
             (Ok(()), None) => false,
             (Ok(()), Some(_)) => {
                 tracing::info!(file = %output, "state written again");
@@ -172,34 +173,62 @@ impl Reported {
     }
 }
 
-fn write(output: &Output, json: &str) -> Result<(), String> {
+/// Why a state was not written.
+#[derive(Debug, Error)]
+enum WriteError {
+    /// Standard output does not take it.
+    #[error("writing: {0}; the next state is tried again")]
+    Stdout(io::Error),
+    /// What is there must stay.
+    #[error(transparent)]
+    Irreplaceable(#[from] Irreplaceable),
+    /// Nothing can be written beside it. Without the name that was invented for that: the log is
+    /// told of each reason once.
+    #[error(
+        "writing a file in {directory}: {}; make sure that the directory is there, and writable \
+         for the agent",
+        .error.to_string().split(" at path ").next().unwrap_or_default()
+    )]
+    Beside {
+        /// Where the file is.
+        directory: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// It was written, and cannot take the place of the file.
+    #[error("putting it in its place: {0}")]
+    Place(io::Error),
+}
+
+/// Something is where the file should be that must not be replaced: a device or a pipe would be gone,
+/// a link would no longer lead anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "something that is no regular file is there, and must not be replaced; name another file, or \
+     - for standard output"
+)]
+pub struct Irreplaceable;
+
+fn write(output: &Output, json: &str) -> Result<(), WriteError> {
     match output {
         Output::Stdout => {
             let mut stdout = io::stdout().lock();
             let written = stdout.write_all(json.as_bytes());
             written
                 .and_then(|()| stdout.flush())
-                .map_err(|error| format!("writing: {error}; the next state is tried again"))
+                .map_err(WriteError::Stdout)
         }
         Output::File(path) => replace(path, json),
     }
 }
 
 /// Puts `json` in the place of what `path` holds. Whoever reads sees one or the other.
-fn replace(path: &Path, json: &str) -> Result<(), String> {
-    if let Some(reason) = cannot_replace(path) {
-        return Err(reason);
-    }
+fn replace(path: &Path, json: &str) -> Result<(), WriteError> {
+    may_replace(path)?;
     let directory = directory_of(path);
-    let failed = |error: io::Error| {
-        // Without the name that was invented: the log is told of each reason once.
-        let error = error.to_string();
-        let error = error.split(" at path ").next().unwrap_or_default();
-        format!(
-            "writing a file in {}: {error}; make sure that the directory is there, and writable for \
-             the agent",
-            directory.display()
-        )
+    let failed = |error| WriteError::Beside {
+        directory: directory.to_owned(),
+        error,
     };
     // Beside the file: only within a file system is renaming one step. Others may write there, as in
     // /tmp: a name that nobody can guess, and that is not there, leads nowhere else.
@@ -214,7 +243,7 @@ fn replace(path: &Path, json: &str) -> Result<(), String> {
     staged
         .persist(path)
         .map(drop)
-        .map_err(|error| format!("putting it in its place: {}", error.error))
+        .map_err(|error| WriteError::Place(error.error))
 }
 
 /// For the agent's user alone. Whom else it let read the file that is there, may read on; a file of
@@ -262,13 +291,10 @@ fn clear(path: &Path) {
     }
 }
 
-/// Why nothing may be put in the place of what is at `path`: a device or a pipe would be gone, a
-/// link would no longer lead anywhere.
-pub fn cannot_replace(path: &Path) -> Option<String> {
-    let found = fs::symlink_metadata(path).ok()?;
-    (!found.is_file()).then(|| {
-        "something that is no regular file is there, and must not be replaced; name another file, \
-         or - for standard output"
-            .to_owned()
-    })
+/// Whether something may be put in the place of what is at `path`.
+pub fn may_replace(path: &Path) -> Result<(), Irreplaceable> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(Irreplaceable),
+        _ => Ok(()),
+    }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{
     config::cli::SinkArgs,
-    sinks::file::{Output, cannot_replace},
+    sinks::file::{Output, may_replace},
 };
 
 /// The file that is to hold the state, if one is.
@@ -18,8 +18,8 @@ pub(super) fn output(args: &SinkArgs, mistakes: &mut Vec<String>) -> Option<Outp
     };
     if path.file_name().is_none() {
         mistake("must name a file");
-    } else if let Some(reason) = cannot_replace(path) {
-        mistake(&reason);
+    } else if let Err(reason) = may_replace(path) {
+        mistake(&reason.to_string());
     }
     Some(Output::File(path.to_owned()))
 }

@@ -31,11 +31,13 @@ impl Alternatives for FakeAlternatives {
         better.map(|fake| -> Box<dyn Backend> { Box::new(fake) })
     }
 
-    fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, String> {
+    fn instead(&mut self, reason: &str) -> Result<Box<dyn Backend>, NoneLeft> {
         self.note(format!("instead: {reason}"));
         match self.next.lock().unwrap().pop_front() {
             Some(fake) => Ok(Box::new(fake)),
-            None => Err(format!("none is left: {reason}")),
+            None => Err(NoneLeft::Only {
+                reason: format!("none is left: {reason}"),
+            }),
         }
     }
 
