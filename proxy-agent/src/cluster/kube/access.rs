@@ -191,6 +191,7 @@ fn masters(typed: &[String]) -> Result<Vec<Uri>, ConnectError> {
         .collect()
 }
 
+/// The error completes the sentence "--master: …".
 fn master_url(master: &str) -> Result<Uri, String> {
     let url = if master.contains("://") {
         master.to_owned()

@@ -78,6 +78,7 @@ impl TokenFile {
     }
 }
 
+/// The error completes the sentence "path: …".
 fn read(path: &Path) -> Result<HeaderValue, String> {
     // Whoever reads it has requests to send: a pipe could keep it waiting for ever.
     let is_file = fs::metadata(path).map(|found| found.is_file());

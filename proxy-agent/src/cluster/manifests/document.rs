@@ -7,7 +7,7 @@ use serde_json::Value;
 pub(super) struct Document {
     /// From 1, empty documents not counted.
     pub(super) number: usize,
-    /// Its content, or what is wrong with it.
+    /// Its content, or what is wrong with it: that completes the sentence "document: …".
     pub(super) value: Result<Value, String>,
 }
 
@@ -93,6 +93,7 @@ fn has_content(line: &str) -> bool {
     !(line.is_empty() || line.starts_with(['#', '%']) || line == "...")
 }
 
+/// The error completes the sentence "document: …".
 fn read_yaml(part: &Part<'_>) -> Result<Value, String> {
     parse_yaml(part.text).map_err(|error| {
         // Once more with as many lines before it as in the file, for the error to name the right

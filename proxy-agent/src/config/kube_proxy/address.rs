@@ -1,4 +1,4 @@
-//! Addresses as flags and files write them.
+//! Addresses as flags and files write them. Errors complete the sentence "field: …".
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -151,7 +151,7 @@ impl Check<'_> {
         self.mistakes.push(Mistake::new(path, origin, text));
     }
 
-    /// Reads a string field.
+    /// Reads a string field. The error completes the sentence "field: …".
     fn read<T>(&mut self, path: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         read(self.complete.text(path))
             .map_err(|text| self.mistake(path, text))

@@ -53,7 +53,8 @@ impl Typed {
     }
 
     /// Strict first. A file that says something twice is read all the same, as kube-proxy does:
-    /// what it serves must not depend on how tidy its file is.
+    /// what it serves must not depend on how tidy its file is. The error completes the sentence
+    /// "file: …".
     fn parse(&mut self, text: &str) -> Result<Value, String> {
         use serde_saphyr::{DuplicateKeyPolicy, from_str, from_str_with_options, options};
         let said = |error: serde_saphyr::Error| {
@@ -98,6 +99,7 @@ impl Typed {
         }
     }
 
+    /// Takes a setting, or why there is none, which completes the sentence "field: …".
     fn set(&mut self, field: &'static Field, origin: Origin, setting: Result<Setting, String>) {
         match setting {
             Ok(setting) => {

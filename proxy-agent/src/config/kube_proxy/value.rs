@@ -18,7 +18,7 @@ pub(super) enum Setting {
 }
 
 impl Setting {
-    /// Reads what a file holds. The error says what it should have been.
+    /// Reads what a file holds. The error completes the sentence "field: …".
     pub(super) fn of_value(kind: Kind, value: &Value) -> Result<Self, String> {
         let wrong = || format!("must be a {}, but is {}", kind.as_str(), shown(value));
         match kind {
@@ -47,7 +47,8 @@ impl Setting {
         })
     }
 
-    /// Reads what was typed after a flag, or stands in the table of fields.
+    /// Reads what was typed after a flag, or stands in the table of fields. The error completes the
+    /// sentence "flag: …".
     pub(super) fn of_text(kind: Kind, text: &str) -> Result<Self, String> {
         let wrong = || format!("must be a {}, but is \"{text}\"", kind.as_str());
         match kind {

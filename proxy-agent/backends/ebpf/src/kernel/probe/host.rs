@@ -27,6 +27,7 @@ pub fn kernel() -> Requirement {
     )
 }
 
+/// The error is what was found in its place.
 fn release() -> Result<String, String> {
     const RELEASE: &str = "/proc/sys/kernel/osrelease";
     fs::read_to_string(RELEASE)
