@@ -131,7 +131,7 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
     };
     heart.at("opening the addresses of the node API");
     let listeners = listeners::open(&config.agent.listen).await?;
-    let source = open_source(&config.agent, &heart, &chosen.0.lacks, programmed)?;
+    let source = open_source(&config.agent, &heart, &chosen.choice.lacks, programmed)?;
     let counted = Conntrack::new();
     let of_backend = counted.clone();
     let surroundings = Surroundings {

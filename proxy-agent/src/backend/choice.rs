@@ -127,18 +127,33 @@ impl Choice {
 )]
 pub struct NoBackend(pub Vec<Refused>);
 
+/// What an agent begins with.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    /// The backend.
+    pub kind: BackendKind,
+    /// The same for whoever is told.
+    pub choice: Choice,
+    /// What this host supports as far as it was looked at, in order, the chosen one included.
+    pub usable: Vec<BackendKind>,
+}
+
 /// The backend to begin with: what `mode` names, otherwise the first of `order` that this host
 /// supports. `probe` says why a backend cannot be used here, `None` if it can; it is asked only
-/// where there is something to choose. Also returns which others can be used, in order.
+/// where there is something to choose.
 pub fn choose(
     mode: Mode,
     order: &[BackendKind],
     mut probe: impl FnMut(BackendKind) -> Option<String>,
-) -> Result<(Choice, Vec<BackendKind>), NoBackend> {
+) -> Result<Chosen, NoBackend> {
     if let Some(kind) = mode.only() {
         let reason = format!("mode {kind} names it", kind = kind.name());
         let choice = Choice::of(mode, kind, (Cause::Named, reason), Vec::new());
-        return Ok((choice, vec![kind]));
+        return Ok(Chosen {
+            kind,
+            choice,
+            usable: vec![kind],
+        });
     }
     let (mut usable, mut refused) = (Vec::new(), Vec::new());
     for &kind in order {
@@ -161,8 +176,11 @@ pub fn choose(
         Mode::Auto | Mode::Only(_) => String::new(),
     };
     let reason = format!("{why}the first that this host supports; what Services need decides");
-    let choice = Choice::of(mode, first, (Cause::First, reason), refused);
-    Ok((choice, usable))
+    Ok(Chosen {
+        kind: first,
+        choice: Choice::of(mode, first, (Cause::First, reason), refused),
+        usable,
+    })
 }
 
 /// What a backend cannot do, for programs.
@@ -198,11 +216,12 @@ mod tests {
     fn a_mode_that_names_a_backend_looks_at_no_host() {
         for kind in BOTH {
             let mode = Mode::Only(kind);
-            let (choice, usable) =
-                choose(mode, &BOTH, |_| panic!("{kind:?} needs no probe")).unwrap();
+            let chosen = choose(mode, &BOTH, |_| panic!("{kind:?} needs no probe")).unwrap();
+            let choice = chosen.choice;
             assert_eq!((choice.mode, choice.backend), (kind.name(), kind.name()));
             assert!(choice.reason.contains(kind.name()), "{}", choice.reason);
-            assert_eq!((choice.refused, usable), (vec![], vec![kind]));
+            assert_eq!((choice.refused, chosen.usable), (vec![], vec![kind]));
+            assert_eq!(chosen.kind, kind);
         }
     }
 
@@ -215,16 +234,17 @@ mod tests {
             ([TOY, BROKEN], false, "broken"),
         ] {
             let probe = |kind| if none { None } else { probe(kind) };
-            let (choice, usable) = choose(Mode::Auto, &order, probe).unwrap();
-            assert_eq!(choice.backend, expected);
-            assert_eq!(usable.len(), if none { 2 } else { 1 });
+            let chosen = choose(Mode::Auto, &order, probe).unwrap();
+            assert_eq!(chosen.choice.backend, expected);
+            assert_eq!(chosen.kind.name(), expected);
+            assert_eq!(chosen.usable.len(), if none { 2 } else { 1 });
         }
     }
 
     #[test]
     fn what_this_host_cannot_is_refused_with_its_reason() {
         let probe = |kind| (kind == BROKEN).then(|| "this host lacks: a floor".to_owned());
-        let (choice, _) = choose(Mode::Unset, &[BROKEN, TOY], probe).unwrap();
+        let choice = choose(Mode::Unset, &[BROKEN, TOY], probe).unwrap().choice;
         let json = serde_json::to_value(&choice).unwrap();
         let lack = |capability: Capability| {
             serde_json::json!({

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     backend::{
         check,
-        choice::{Cause, Choice, Mode, NoBackend, Refused, choose},
+        choice::{Cause, Choice, Chosen, Mode, NoBackend, Refused, choose},
         none,
     },
     backends,
@@ -56,7 +56,7 @@ impl Dataplane {
     fn open(
         config: &Run,
         surroundings: Surroundings,
-        (choice, usable): (Choice, Vec<BackendKind>),
+        chosen: Chosen,
         last_try: bool,
     ) -> Result<Self, RunError> {
         let predecessors = Predecessors {
@@ -72,10 +72,11 @@ impl Dataplane {
             surroundings,
             mode: config.mode,
             succession,
-            choice,
+            kind: chosen.kind,
+            choice: chosen.choice,
             wanting: Wanting::default(),
             untold: false,
-            usable,
+            usable: chosen.usable,
         };
         let backend = candidates.begin(last_try)?;
         Ok(Self {
@@ -118,7 +119,7 @@ fn tell(choice: &Choice, wanting: &Wanting) {
 
 /// Which backend serves, and why. Where there is something to choose, this host is looked at
 /// before anything is opened.
-pub fn choose_backend(config: &Run) -> Result<(Choice, Vec<BackendKind>), NoBackend> {
+pub fn choose_backend(config: &Run) -> Result<Chosen, NoBackend> {
     choose(config.mode, &config.order, |kind| {
         check::why_not(kind, &config.backends)
     })
@@ -131,6 +132,9 @@ struct Candidates {
     mode: Mode,
     /// Takes away what others left.
     succession: Succession,
+    /// The one that is in use.
+    kind: BackendKind,
+    /// The same for whoever is told.
     choice: Choice,
     /// Why another one was opened last.
     wanting: Wanting,
@@ -141,15 +145,15 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// The one that is in use.
-    fn kind(&self) -> BackendKind {
-        BackendKind::named(self.choice.backend, backends::ALL)
-            .expect("only backends of this version are chosen")
+    /// The backend called `name`: of one that is open, that is all the pipeline knows.
+    fn named(&self, name: &str) -> BackendKind {
+        BackendKind::named(name, backends::ALL).unwrap_or(self.kind)
     }
 
-    /// The backend called `name`.
-    fn named(&self, name: &str) -> BackendKind {
-        BackendKind::named(name, backends::ALL).unwrap_or_else(|| self.kind())
+    /// Another one is in use.
+    fn choose(&mut self, kind: BackendKind, why: (Cause, String), refused: Vec<Refused>) {
+        self.kind = kind;
+        self.choice = Choice::of(self.mode, kind, why, refused);
     }
 
     fn open(&self, kind: BackendKind) -> Result<Box<dyn Backend>, OpenError> {
@@ -165,7 +169,7 @@ impl Candidates {
 
     /// Opens the backend that was chosen, or the next one.
     fn begin(&mut self, last_try: bool) -> Result<Box<dyn Backend>, RunError> {
-        match self.open(self.kind()) {
+        match self.open(self.kind) {
             Ok(backend) => Ok(backend),
             Err(error @ (OpenError::Locked(_) | OpenError::Held { .. })) => Err(error.into()),
             Err(error @ OpenError::Later(_)) if !last_try => Err(error.into()),
@@ -181,7 +185,7 @@ impl Candidates {
 
     /// Refuses the backend in use, for `reason`, and opens the next one that can be used.
     fn next_after(&mut self, reason: String) -> Result<Box<dyn Backend>, NoBackend> {
-        let first = self.kind();
+        let first = self.kind;
         let (mut kind, mut reason) = (first, reason);
         loop {
             self.usable.retain(|one| *one != kind);
@@ -199,8 +203,7 @@ impl Candidates {
             match self.open(next) {
                 Ok(backend) => {
                     let reason = format!("{} cannot be used on this host", first.name());
-                    let why = (Cause::Instead, reason);
-                    self.choice = Choice::of(self.mode, next, why, refused);
+                    self.choose(next, (Cause::Instead, reason), refused);
                     self.untold = true;
                     return Ok(backend);
                 }
@@ -212,7 +215,7 @@ impl Candidates {
 
 impl Alternatives for Candidates {
     fn better(&mut self, wanting: Wanting) -> Option<Box<dyn Backend>> {
-        let now = self.kind();
+        let now = self.kind;
         self.wanting = wanting;
         for kind in self.usable.clone() {
             let lacks = |need| kind.lacks().contains(need);
@@ -242,7 +245,7 @@ impl Alternatives for Candidates {
             let reason = reason.to_owned();
             return Err(NoneLeft::Only { reason });
         }
-        let refused = self.kind();
+        let refused = self.kind;
         let next = self.next_after(reason.to_owned())?;
         tell_refused(refused.name(), reason);
         Ok(next)
@@ -253,7 +256,7 @@ impl Alternatives for Candidates {
     }
 
     fn chosen(&mut self, name: &str) -> Option<Choice> {
-        let (now, serving) = (self.kind(), self.named(name));
+        let (now, serving) = (self.kind, self.named(name));
         let untold = std::mem::take(&mut self.untold);
         if serving == now {
             return untold.then(|| {
@@ -264,8 +267,7 @@ impl Alternatives for Candidates {
         let wanting = std::mem::take(&mut self.wanting);
         let reason = format!("{wanting}, which {} cannot do", now.name());
         let refused = std::mem::take(&mut self.choice.refused);
-        let why = (Cause::Needed, reason);
-        self.choice = Choice::of(self.mode, serving, why, refused);
+        self.choose(serving, (Cause::Needed, reason), refused);
         tell(&self.choice, &wanting);
         Some(self.choice.clone())
     }

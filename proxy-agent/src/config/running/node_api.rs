@@ -162,10 +162,8 @@ pub(super) fn listen(args: &ListenArgs, mistakes: &mut Vec<String>) -> Listen {
 
 /// What is as it was asked for and may not be what was meant, for the log.
 pub(super) fn unheard(args: &ListenArgs) -> Option<String> {
-    let plain = args
-        .listen
-        .iter()
-        .find(|typed| typed.starts_with("tcp://"))?;
+    let is_plain = |typed: &&String| matches!(typed.parse(), Ok(Target::Tcp(_)));
+    let plain = args.listen.iter().find(is_plain)?;
     args.listen_token_file.is_none().then(|| {
         format!(
             "--listen {plain}: tells every process of this host, and takes no reports; give \

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use proxy_backend::{BackendKind, OpenError, Surroundings, milliseconds};
+use proxy_backend::{OpenError, Surroundings, milliseconds};
 use proxy_model::Backoff;
 use tokio::{task::block_in_place, time::sleep};
 
 use super::Dataplane;
-use crate::{backend::choice::Choice, config::Run, heart::Heart, run::RunError};
+use crate::{backend::choice::Chosen, config::Run, heart::Heart, run::RunError};
 
 /// What is waited after the first failure; twice as long after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub async fn open(
     config: &Run,
     heart: &Heart,
     surroundings: &Surroundings,
-    chosen: &(Choice, Vec<BackendKind>),
+    chosen: &Chosen,
 ) -> Result<Dataplane, RunError> {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     let began = Instant::now();
@@ -51,7 +51,7 @@ pub async fn open(
         };
         let wait = backoff.failed();
         tracing::error!(
-            backend = chosen.0.backend,
+            backend = chosen.choice.backend,
             reason,
             retry_in_ms = milliseconds(wait),
             "backend not opened"
