@@ -21,7 +21,20 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use proxy_model::ClusterEvent;
+#[cfg(target_os = "linux")]
+use proxy_model::Figure;
 use serde::Serialize;
+
+/// Every figure that sources report, at its start, by what the source is: for the reference page, and for
+/// what checks the names of metrics.
+#[cfg(target_os = "linux")]
+pub fn figures() -> [(&'static str, Vec<Figure>); 2] {
+    let contact = brain::Contact::new(String::new());
+    [
+        ("the API server", kube::figures(&kube::Counters::default())),
+        ("another brain", brain::figures(&contact)),
+    ]
+}
 
 /// What a source says.
 #[cfg(target_os = "linux")]

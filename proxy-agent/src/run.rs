@@ -227,7 +227,7 @@ async fn live(
         config.sync_period,
         &dataplane.choice,
         &conntrack,
-        source.numbers(),
+        source.collectors(),
         clients.clone(),
         Arc::clone(&handle.heart),
     )

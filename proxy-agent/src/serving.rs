@@ -20,7 +20,7 @@ pub use self::{
     clients::Clients,
     health::{Answer, Health, Moment, Probe},
     http::ServingError,
-    metrics::{Conntrack, Metrics, Numbers, Sync},
+    metrics::{Conntrack, Metrics, Collector, Sync},
     pages::{Figures, FiguresWanted},
     service_health::HealthChecks,
 };
@@ -76,12 +76,12 @@ impl Serving {
         sync_period: Duration,
         chosen: &Choice,
         conntrack: &Conntrack,
-        mut elsewhere: Vec<Numbers>,
+        mut elsewhere: Vec<Collector>,
         clients: Option<Arc<Clients>>,
         heart: Arc<Heart>,
     ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
         let (figures, wanted) = mpsc::channel(SCRAPES);
-        elsewhere.extend(clients.as_ref().map(Clients::numbers));
+        elsewhere.extend(clients.as_ref().map(Clients::collector));
         let metrics = Metrics::new(chosen, &options.backends, conntrack, elsewhere);
         if let Some(clients) = &clients {
             metrics.also(clients.latency());

@@ -6,7 +6,7 @@ mod logs;
 
 use std::{env, fs, path::Path};
 
-use proxy_agent::{backend, backends, config::reference, serving};
+use proxy_agent::{backend, backends, cluster, config::reference, serving};
 
 fn check(page: &str, generated: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -43,7 +43,7 @@ fn the_configuration_page_is_fresh() {
 
 #[test]
 fn the_metrics_page_is_fresh() {
-    check("metrics.md", &serving::reference::metrics(backends::ALL));
+    check("metrics.md", &serving::reference::metrics(backends::ALL, &cluster::figures()));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! becomes of the state.
 
 mod contact;
+mod figures;
 mod reports;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-pub use self::contact::Contact;
+pub use self::{contact::Contact, figures::figures};
 use self::reports::Reports;
 use super::{Message, Stale};
 use crate::kept::keep;

@@ -14,7 +14,7 @@ use crate::{
         manifests::{ManifestError, ManifestSource, ManifestWatch, watch},
     },
     own_node::Nodes,
-    serving::{Numbers, metrics},
+    serving::Collector,
 };
 
 /// Batches between source and owner. A source that is faster than the kernel waits, and its API
@@ -71,11 +71,17 @@ impl Source {
     }
 
     /// What the source counts, for metrics.
-    pub fn numbers(&self) -> Vec<Numbers> {
+    pub fn collectors(&self) -> Vec<Collector> {
         match self {
             Self::Manifests(_) => Vec::new(),
-            Self::Kube(source) => vec![metrics::api::numbers(source.counters())],
-            Self::Brain(source) => vec![metrics::brain::numbers(source.link().contact())],
+            Self::Kube(source) => {
+                let counters = source.counters();
+                vec![Box::new(move || kube::figures(&counters))]
+            }
+            Self::Brain(source) => {
+                let contact = source.link().contact();
+                vec![Box::new(move || brain::figures(&contact))]
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use prometheus::{HistogramOpts, HistogramVec};
 use proxy_api::server::{ClientStatus, Programmed, Publisher};
 use proxy_model::{Figure, FigureKind};
 
-use super::metrics::{Numbers, definitions, exact};
+use super::metrics::{Collector, definitions};
 use crate::report::{ApiFacts, ClientFacts};
 
 /// Clients that have metrics of their own. A node has a few; those beyond share a name, so that
@@ -80,7 +80,7 @@ impl Clients {
     }
 
     /// Read at each scrape.
-    pub fn numbers(self: &Arc<Self>) -> Numbers {
+    pub fn collector(self: &Arc<Self>) -> Collector {
         let clients = Arc::clone(self);
         Box::new(move || {
             let all = clients.publisher.clients();
@@ -153,12 +153,12 @@ const OF_CLIENT: [OfClient; 5] = [
     (
         "culvert_client_connected",
         "1 while the client follows",
-        |client| exact((client.streams > 0).into()),
+        |client| Figure::exact((client.streams > 0).into()),
     ),
     (
         "culvert_client_revision",
         "Revision that the client has in force; 0 before it reported one",
-        |client| exact(client.applied.unwrap_or(0)),
+        |client| Figure::exact(client.applied.unwrap_or(0)),
     ),
     (
         "culvert_client_behind_seconds",
@@ -168,12 +168,12 @@ const OF_CLIENT: [OfClient; 5] = [
     (
         "culvert_client_service_ports_not_programmed",
         "Service ports that the client could not program; `state` names them",
-        |client| exact(client.failures.len() as u64 + u64::from(client.more_failures)),
+        |client| Figure::exact(client.failures.len() as u64 + u64::from(client.more_failures)),
     ),
     (
         "culvert_client_failing",
         "1 while a state cannot be brought into force by the client; `state` says why",
-        |client| exact(client.error.is_some().into()),
+        |client| Figure::exact(client.error.is_some().into()),
     ),
 ];
 
@@ -193,13 +193,13 @@ pub(super) fn figures(revision: u64, all: &[ClientStatus]) -> Vec<Figure> {
             "culvert_clients",
             "Clients of the node API, also those that went away a short while ago",
             Vec::new(),
-            exact(all.len() as u64),
+            Figure::exact(all.len() as u64),
         ),
         figure(
             "culvert_published_revision",
             "Newest revision that clients are told; 0 before the first",
             Vec::new(),
-            exact(revision),
+            Figure::exact(revision),
         ),
     ];
     for (name, help, value) in OF_CLIENT {

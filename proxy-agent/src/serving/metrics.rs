@@ -1,8 +1,6 @@
 //! Figures in Prometheus' text format. What the run loop calls costs a few atomic operations;
 //! what needs a walk over the state is counted when somebody scrapes.
 
-pub mod api;
-pub mod brain;
 mod conntrack;
 pub mod definitions;
 mod register;
@@ -51,8 +49,8 @@ pub struct Sync<'a> {
     pub triggers: &'a [(IpFamily, SystemTime)],
 }
 
-/// Numbers from elsewhere, asked for at each scrape: full names of metrics.
-pub type Numbers = Box<dyn Fn() -> Vec<Figure> + Send + std::marker::Sync>;
+/// Figures of another part of the agent, collected at each scrape: under the full names of metrics.
+pub type Collector = Box<dyn Fn() -> Vec<Figure> + Send + std::marker::Sync>;
 
 /// All metrics.
 pub struct Metrics {
@@ -81,7 +79,7 @@ pub struct Metrics {
     health_check_ports: GaugeVec,
     gaps: GaugeVec,
     counted: Mutex<Counted>,
-    elsewhere: Vec<Numbers>,
+    elsewhere: Vec<Collector>,
     /// Which backend serves.
     shown: Shown,
 }
@@ -135,7 +133,7 @@ impl Metrics {
         chosen: &Choice,
         backends: &[&'static str],
         conntrack: &Conntrack,
-        elsewhere: Vec<Numbers>,
+        elsewhere: Vec<Collector>,
     ) -> Self {
         let registry = Registry::new();
         let at = &registry;
@@ -251,7 +249,7 @@ impl Metrics {
     /// Whether no node of the cluster has the own name.
     pub fn node_missing(&self, missing: bool) {
         let gauge = self.node_missing.with_label_values::<&str>(&[]);
-        gauge.set(exact(missing.into()));
+        gauge.set(Figure::exact(missing.into()));
     }
 
     /// Events were folded; of them, these changed a Service or an EndpointSlice.
@@ -326,7 +324,7 @@ impl Metrics {
     pub fn health_check_ports(&self, listening: u64, failed: u64) {
         for (state, count) in [("listening", listening), ("failed", failed)] {
             let gauge = self.health_check_ports.with_label_values(&[state]);
-            gauge.set(exact(count));
+            gauge.set(Figure::exact(count));
         }
     }
 
@@ -334,7 +332,7 @@ impl Metrics {
     pub fn gaps(&self, counts: impl Iterator<Item = (Capability, usize)>) {
         for (capability, count) in counts {
             let gauge = self.gaps.with_label_values(&[capability.as_str()]);
-            gauge.set(exact(count as u64));
+            gauge.set(Figure::exact(count as u64));
         }
     }
 
@@ -406,17 +404,8 @@ fn log_lines_lost() -> Figure {
         kind: FigureKind::Counter,
         help: define::LOG_LINES_LOST.help,
         labels: Vec::new(),
-        value: exact(logging::lost()),
+        value: Figure::exact(logging::lost()),
     }
-}
-
-/// A count as the format has it.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "2^53 of anything here is out of reach"
-)]
-pub(super) const fn exact(count: u64) -> f64 {
-    count as f64
 }
 
 /// Seconds since 1970, with a fraction.

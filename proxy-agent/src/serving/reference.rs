@@ -8,15 +8,11 @@ use proxy_model::{Figure, FigureKind};
 
 use super::{
     clients,
-    metrics::{
-        api, brain,
-        definitions::{ALL, CLIENT_PROGRAMMING, Definition, OF_PROCESS},
-    },
+    metrics::definitions::{ALL, CLIENT_PROGRAMMING, Definition, OF_PROCESS},
 };
-use crate::cluster::{brain::Contact, kube::Counters};
 
-/// Every metric, those of the backends of `all` included.
-pub fn metrics(all: &[BackendKind]) -> String {
+/// Every metric, those of the backends of `all` included, and those of `sources`, which are called so.
+pub fn metrics(all: &[BackendKind], sources: &[(&str, Vec<Figure>)]) -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          <!-- Generated from the code by `cargo xtask docs`; do not edit. -->\n\n\
@@ -58,18 +54,9 @@ pub fn metrics(all: &[BackendKind]) -> String {
             &kind.figures(),
         );
     }
-    table(
-        &mut page,
-        "Of the API server as source",
-        "`",
-        &api::figures(&Counters::default()),
-    );
-    table(
-        &mut page,
-        "Of another brain as source",
-        "`",
-        &brain::figures(&Contact::new(String::new())),
-    );
+    for (name, figures) in sources {
+        table(&mut page, &format!("Of {name} as source"), "`", figures);
+    }
     table(
         &mut page,
         "Of clients of the node API",

@@ -142,7 +142,7 @@ impl Cleaner {
                 "conntrack_cleans_total",
                 "Times that stale UDP flows were looked for.",
                 Vec::new(),
-                exact(self.cleans),
+                Figure::exact(self.cleans as u64),
             ),
             counter(
                 "conntrack_clean_seconds_total",
@@ -156,17 +156,9 @@ impl Cleaner {
                 "conntrack_deleted_entries_total",
                 "Stale UDP flows that were removed.",
                 vec![("ip_family", family.as_str().to_owned())],
-                exact(deleted),
+                Figure::exact(deleted as u64),
             ));
         }
         figures
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "exporters count in floating point; 2^53 of anything here is out of reach"
-)]
-const fn exact(count: usize) -> f64 {
-    count as f64
 }

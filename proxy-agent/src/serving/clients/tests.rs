@@ -32,7 +32,7 @@ impl Rig {
             &chosen,
             &[],
             &crate::serving::Conntrack::new(),
-            vec![clients.numbers()],
+            vec![clients.collector()],
         );
         metrics.also(clients.latency());
         Self {

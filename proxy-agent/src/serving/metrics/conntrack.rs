@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use prometheus::{CounterVec, HistogramOpts, HistogramVec, Opts, Registry};
-use proxy_model::IpFamily;
+use proxy_model::{Figure, IpFamily};
 
 use super::{
     FAMILIES,
     definitions::{self as define, CONNTRACK_DELETED, CONNTRACK_DURATION},
-    exact,
 };
 
 /// What was counted; clones count together.
@@ -42,7 +41,7 @@ impl Conntrack {
         let family = [family.as_str()];
         self.deleted
             .with_label_values(&family)
-            .inc_by(exact(deleted as u64));
+            .inc_by(Figure::exact(deleted as u64));
         self.duration
             .with_label_values(&family)
             .observe(took.as_secs_f64());

@@ -7,10 +7,9 @@ use proxy_model::{Figure, FigureKind, IpFamily, NodeState, ServiceState, Traffic
 use super::{
     FAMILIES,
     definitions::{DIAGNOSTICS, Definition, ENDPOINTS, NO_LOCAL_ENDPOINTS, SERVICES},
-    exact,
 };
 
-/// Numbers of one family.
+/// Figures of one family.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Totals {
     services: usize,
@@ -111,7 +110,7 @@ fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> Met
 }
 
 fn gauge(labels: &[(&str, &str)], count: usize) -> Metric {
-    metric(FigureKind::Gauge, labels, exact(count as u64))
+    metric(FigureKind::Gauge, labels, Figure::exact(count as u64))
 }
 
 fn metric<V: AsRef<str>>(kind: FigureKind, labels: &[(&str, V)], value: f64) -> Metric {

@@ -4,10 +4,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use prometheus::{GaugeVec, IntCounter, Registry};
-use proxy_model::Capability;
+use proxy_model::{Capability, Figure};
 
 use super::{
-    definitions as define, exact,
+    definitions as define,
     register::{gauge, plain_counter},
 };
 use crate::backend::choice::{Cause, Choice};
@@ -51,7 +51,7 @@ impl Shown {
         for capability in Capability::ALL {
             let lacking = chosen.lacks.contains(&capability);
             let gauge = self.lacks.with_label_values(&[capability.as_str()]);
-            gauge.set(exact(lacking.into()));
+            gauge.set(Figure::exact(lacking.into()));
         }
     }
 
@@ -68,17 +68,17 @@ impl Shown {
             let build = [env!("CARGO_PKG_VERSION"), backend];
             self.build
                 .with_label_values(&build)
-                .set(exact(is_it.into()));
+                .set(Figure::exact(is_it.into()));
             for cause in &causes {
                 let labels = [chosen.mode, backend, cause.as_str()];
                 let holds = is_it && *cause == chosen.cause;
                 self.choice
                     .with_label_values(&labels)
-                    .set(exact(holds.into()));
+                    .set(Figure::exact(holds.into()));
             }
             let refused = chosen.refused.iter().any(|one| one.backend == backend);
             let gauge = self.refused.with_label_values(&[backend]);
-            gauge.set(exact(refused.into()));
+            gauge.set(Figure::exact(refused.into()));
         }
         *self.backend.lock().unwrap_or_else(PoisonError::into_inner) = chosen.backend;
     }

@@ -24,7 +24,7 @@ use proxy_model::{
 use super::*;
 use crate::{
     backend::choice,
-    cluster::kube::{Counters, Kind, Reason},
+    cluster::kube::{self, Counters, Kind, Reason},
 };
 
 /// One metric of the text format.
@@ -458,11 +458,12 @@ fn numbers_from_elsewhere_are_shown_under_their_names() {
 #[test]
 fn what_the_api_source_counts_is_shown_by_kind_and_reason() {
     let counters = Arc::new(Counters::default());
+    let counted = Arc::clone(&counters);
     let metrics = Metrics::new(
         &chosen(),
         &BACKENDS,
         &Conntrack::new(),
-        vec![api::numbers(Arc::clone(&counters))],
+        vec![Box::new(move || kube::figures(&counted))],
     );
     let count = |counter: &AtomicU64, by| counter.fetch_add(by, Relaxed);
     count(&counters.bytes_read, 1_000);

@@ -1,7 +1,7 @@
 //! What `promtool check metrics` says of a scrape, and what makes one grow: words in labels.
 
 use super::*;
-use crate::{backend::toy::TOY, backends, cluster::brain::Contact, serving::Clients};
+use crate::{backend::toy::TOY, backends, cluster, serving::Clients};
 
 /// Names that are kube-proxy's, and not as they should be.
 const OF_KUBE_PROXY: [&str; 1] = ["kubeproxy_sync_proxy_rules_no_local_endpoints_total"];
@@ -87,10 +87,9 @@ fn problems(name: &str, read: &Read) -> Vec<String> {
 /// A scrape of an agent that has everything there is.
 fn everything() -> BTreeMap<String, Read> {
     let clients = Clients::new();
-    let elsewhere = vec![
-        api::numbers(Arc::new(Counters::default())),
-        brain::numbers(Arc::new(Contact::new("tcp://127.0.0.1:1".to_owned()))),
-        clients.numbers(),
+    let elsewhere: Vec<Collector> = vec![
+        Box::new(|| cluster::figures().into_iter().flat_map(|(_, all)| all).collect()),
+        clients.collector(),
     ];
     let metrics = Metrics::new(&chosen(), &BACKENDS, &Conntrack::new(), elsewhere);
     metrics.also(clients.latency());

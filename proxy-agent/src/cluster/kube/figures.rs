@@ -1,19 +1,10 @@
 //! How the API server is read, as figures.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use proxy_model::{Figure, FigureKind};
 
-use super::{Numbers, exact};
-use crate::cluster::kube::{Counters, Kind, KindCounters, Reason};
-
-/// Reads `counters` at each scrape.
-pub fn numbers(counters: Arc<Counters>) -> Numbers {
-    Box::new(move || figures(&counters))
-}
+use super::{Counters, Kind, KindCounters, Reason};
 
 /// A count of one kind of objects: name, meaning, and where it is.
 type OfKind = (&'static str, &'static str, fn(&KindCounters) -> &AtomicU64);
@@ -47,7 +38,7 @@ const OF_KINDS: [OfKind; 5] = [
 ];
 
 /// Everything, zeros too.
-pub(in crate::serving) fn figures(counters: &Counters) -> Vec<Figure> {
+pub fn figures(counters: &Counters) -> Vec<Figure> {
     let mut figures = vec![
         figure(
             "culvert_api_bytes_read_total",
@@ -120,6 +111,6 @@ fn figure(
         kind,
         help,
         labels,
-        value: exact(value),
+        value: Figure::exact(value),
     }
 }

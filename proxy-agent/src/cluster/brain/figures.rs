@@ -1,19 +1,11 @@
 //! How another brain is heard that is the source, as figures.
 
-use std::sync::Arc;
-
 use proxy_model::{Figure, FigureKind};
 
-use super::{Numbers, exact};
-use crate::cluster::brain::Contact;
-
-/// Reads `contact` at each scrape.
-pub fn numbers(contact: Arc<Contact>) -> Numbers {
-    Box::new(move || figures(&contact))
-}
+use super::Contact;
 
 /// Everything, zeros too.
-pub(in crate::serving) fn figures(contact: &Contact) -> Vec<Figure> {
+pub fn figures(contact: &Contact) -> Vec<Figure> {
     let figure = |name, kind, help, value| Figure {
         name,
         kind,
@@ -33,7 +25,7 @@ pub(in crate::serving) fn figures(contact: &Contact) -> Vec<Figure> {
             "culvert_brain_losses_total",
             FigureKind::Counter,
             "How often the brain could not be heard any more, or at first",
-            exact(contact.losses()),
+            Figure::exact(contact.losses()),
         ),
         figure(
             "culvert_brain_stale_seconds",
