@@ -22,7 +22,7 @@ use crate::file::read_text;
 #[cfg(target_os = "linux")]
 pub use self::{
     asking::{asked, check, wanted_node},
-    running::{Agent, Brain, Listen, Run, Source, brain, run},
+    running::{Agent, Brain, Listen, Run, SourceOptions, brain, run},
 };
 use self::{
     cli::{ModelArgs, NodeArgs, PinArgs},

@@ -19,7 +19,7 @@ use tracing_subscriber::{EnvFilter, fmt, util::SubscriberInitExt};
 use crate::{bounded, log_format::LogFormat};
 
 pub use self::lists::list;
-use self::{lists::Lists, output::Output};
+use self::{lists::Lists, output::LogOutput};
 pub use self::{output::lost, panics::said};
 
 /// Lines that wait to be written: what the start of an agent in a cluster full of mistakes says at
@@ -111,7 +111,7 @@ pub fn start(format: LogFormat, level: &str) -> Result<Log, LogLevelError> {
         .buffered_lines_limit(WAITING)
         .lossy(true)
         .thread_name("log")
-        .finish(Output::new(stderr));
+        .finish(LogOutput::new(stderr));
     let no_room = writer.error_counter();
     let builder = fmt()
         .with_env_filter(filter)

@@ -18,7 +18,7 @@ use proxy_agent::{
     once,
     own_node::{self, Nodes},
     report::{
-        self, Output,
+        self, Form,
         explain::{self, QuestionError},
     },
 };
@@ -66,8 +66,8 @@ fn state(args: &StateArgs) -> Result<(), Error> {
     let model = load(settle(&args.model)?)?;
     let state = model.state();
     print(&match args.output {
-        Output::Text => report::to_text(state),
-        Output::Json => report::to_json(state),
+        Form::Text => report::to_text(state),
+        Form::Json => report::to_json(state),
     })
 }
 
@@ -88,8 +88,8 @@ fn explain_packet(args: &ExplainArgs) -> Result<(), Error> {
     let model = load(settle(&args.model)?)?;
     let explanation = explain::explain(&model, &packet, args.path.into());
     print(&match args.output {
-        Output::Text => explanation.story,
-        Output::Json => explanation.to_json(),
+        Form::Text => explanation.story,
+        Form::Json => explanation.to_json(),
     })
 }
 

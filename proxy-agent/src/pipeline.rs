@@ -29,7 +29,7 @@ pub use self::{
     alternatives::{Alternatives, NoneLeft, Wanting},
     changeover::Demand,
     desired::Desired,
-    outcome::{Advance, Repair, Sync},
+    outcome::{Advance, Repair, SyncOutcome},
 };
 use self::{changeover::Changeover, journal::Journal, outcome::Pending};
 use crate::cluster::Update;
@@ -146,7 +146,7 @@ impl Pipeline {
         };
         let result = self.go_on_with_the_next(result, &mut change);
         let took = settling + started.elapsed();
-        let mut sync = Sync {
+        let mut sync = SyncOutcome {
             whole: change.whole,
             took,
             triggers: Vec::new(),

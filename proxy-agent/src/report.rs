@@ -12,7 +12,7 @@ mod text;
 
 pub use self::{
     clients::{ApiFacts, ClientFacts},
-    form::Output,
+    form::Form,
 };
 pub use agent::{
     AgentFacts, NotProgrammed, agent_to_json, agent_to_text, kernel_to_json, kernel_to_text,

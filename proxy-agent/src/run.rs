@@ -54,7 +54,7 @@ use crate::{
     serving::{Clients, Conntrack, Serving, ServingError},
     sinks::{
         Sink, Sinks,
-        file::{Ending, FileSink, Output},
+        file::{Destination, Ending, FileSink},
     },
 };
 
@@ -292,7 +292,7 @@ async fn live(
 
 /// Where the state goes besides the backend, and what to wait for in the end.
 fn open_sinks(
-    output: Option<Output>,
+    output: Option<Destination>,
     listeners: Vec<listeners::Open>,
     clients: Option<&Clients>,
 ) -> Result<(Sinks, Option<Ending>), RunError> {
@@ -322,37 +322,37 @@ fn open_source(
     already_programmed: impl Fn(SocketAddr) -> bool + Send + Sync + 'static,
 ) -> Result<Source, RunError> {
     match &config.source {
-        config::Source::Manifests(paths) => {
+        config::SourceOptions::Manifests(paths) => {
             heart.at("reading the manifests");
             Source::manifests(paths.clone())
         }
-        config::Source::ApiServer {
+        config::SourceOptions::ApiServer {
             kubeconfig,
             masters,
         } => {
-            let options = kube::Options {
+            let options = kube::ApiServerOptions {
                 kubeconfig: kubeconfig.clone(),
                 masters: masters.iter().map(ToString::to_string).collect(),
                 already_programmed: Arc::new(already_programmed),
-                ..kube::Options::new(Arc::clone(&config.model.node))
+                ..kube::ApiServerOptions::new(Arc::clone(&config.model.node))
             };
             heart.at(
                 "reading the kubeconfig, or getting credentials from the program that it names",
             );
             // It blocks for as long as that program takes.
-            let open = || runtime::Handle::current().block_on(kube::Source::new(options));
+            let open = || runtime::Handle::current().block_on(kube::ApiServerSource::new(options));
             let source = block_in_place(open)?;
             Ok(Source::Kube(Box::new(source)))
         }
-        config::Source::Brain(brain) => {
-            let options = client::Options {
+        config::SourceOptions::Brain(brain) => {
+            let options = client::ClientOptions {
                 target: brain.target.clone(),
                 tls: brain.tls.clone(),
                 token_file: brain.token_file.clone(),
                 name: brain.client_name.clone(),
                 lacks: lacks.to_vec(),
             };
-            let source = brain::Source::new(options, brain.node.clone());
+            let source = brain::BrainSource::new(options, brain.node.clone());
             Ok(Source::Brain(Box::new(source)))
         }
     }

@@ -20,7 +20,7 @@ pub use self::{
     clients::Clients,
     health::{Answer, Health, Moment, Probe},
     http::ServingError,
-    metrics::{Conntrack, Metrics, Collector, Sync},
+    metrics::{Collector, Conntrack, Metrics, Synced},
     pages::{Figures, FiguresWanted},
     service_health::HealthChecks,
 };
@@ -33,7 +33,7 @@ use crate::{backend::choice::Choice, heart::Heart, kept::keep};
 
 /// What is served, and where.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ServingOptions {
     /// Where `/healthz` and `/livez` answer.
     pub healthz: Option<SocketAddr>,
     /// Where `/metrics` answers.
@@ -72,7 +72,7 @@ impl Serving {
     /// backend answers the requests that come out of the channel, when it has time, and says by
     /// `heart` what it is at.
     pub async fn start(
-        options: &Options,
+        options: &ServingOptions,
         sync_period: Duration,
         chosen: &Choice,
         conntrack: &Conntrack,
@@ -147,7 +147,7 @@ impl Serving {
     }
 
     /// A sync succeeded.
-    pub fn synced(&self, sync: Sync<'_>) {
+    pub fn synced(&self, sync: Synced<'_>) {
         let now = Moment::now();
         self.health.synced(now);
         self.metrics.synced(sync, now.wall);

@@ -43,7 +43,10 @@ fn the_configuration_page_is_fresh() {
 
 #[test]
 fn the_metrics_page_is_fresh() {
-    check("metrics.md", &serving::reference::metrics(backends::ALL, &cluster::figures()));
+    check(
+        "metrics.md",
+        &serving::reference::metrics(backends::ALL, &cluster::figures()),
+    );
 }
 
 #[test]

@@ -33,7 +33,7 @@ use crate::{
 
 /// Which brain, and who asks.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ClientOptions {
     /// Where the brain is.
     pub target: Target,
     /// Certificates; needed for [`Target::Tls`] only. Read at each connection, so that they can be
@@ -122,7 +122,7 @@ pub struct Client {
 
 impl Client {
     /// Connects, once.
-    pub async fn connect(options: &Options) -> Result<Self, ClientError> {
+    pub async fn connect(options: &ClientOptions) -> Result<Self, ClientError> {
         let channel = channel::open(&options.target, options.tls.as_ref()).await?;
         Ok(Self {
             // A Service port with very many endpoints is one message.

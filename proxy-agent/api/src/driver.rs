@@ -45,8 +45,8 @@ use thiserror::Error;
 
 pub use self::{
     args::DriverArgs,
-    run::{Options, Stopped, run},
-    sink::{Replicating, Sink},
+    run::{DriverOptions, Stopped, run},
+    sink::{BatchSink, Replicating},
 };
 use crate::client::ClientError;
 
@@ -94,7 +94,7 @@ pub fn look_on(backend: impl Backend + 'static) -> ExitCode {
 }
 
 /// The same for whatever takes operations as they come.
-pub fn main_of(sink: impl Sink) -> ExitCode {
+pub fn main_of(sink: impl BatchSink) -> ExitCode {
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
@@ -118,7 +118,7 @@ pub fn main_of(sink: impl Sink) -> ExitCode {
     }
 }
 
-fn start(sink: impl Sink, args: DriverArgs) -> Result<(), DriverError> {
+fn start(sink: impl BatchSink, args: DriverArgs) -> Result<(), DriverError> {
     let options = args.options(sink.name(), sink.lacks())?;
     let once = options.once;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -27,7 +27,7 @@ use tokio::{
 
 use super::{Query, Snapshot};
 use crate::report::{
-    self, Output,
+    self, Form,
     explain::{self, Arrival},
 };
 
@@ -129,7 +129,7 @@ impl axum::serve::Listener for Listener {
 pub struct Asked {
     /// Form of the answer.
     #[serde(default)]
-    pub output: Output,
+    pub output: Form,
     /// Refuse the answer if the agent is for another node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -166,8 +166,8 @@ async fn state(
 ) -> Result<Response, Refused> {
     let snapshot = snapshot(&queries, &asked).await?;
     Ok(match asked.output {
-        Output::Json => json(report::agent_to_json(&snapshot.state, &snapshot.agent)),
-        Output::Text => report::agent_to_text(&snapshot.state, &snapshot.agent).into_response(),
+        Form::Json => json(report::agent_to_json(&snapshot.state, &snapshot.agent)),
+        Form::Text => report::agent_to_text(&snapshot.state, &snapshot.agent).into_response(),
     })
 }
 
@@ -180,8 +180,8 @@ async fn kernel(
         .await?
         .map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
     Ok(match asked.output {
-        Output::Json => json(report::kernel_to_json(&snapshot.agent, &differences)),
-        Output::Text => report::kernel_to_text(&snapshot.agent, &differences).into_response(),
+        Form::Json => json(report::kernel_to_json(&snapshot.agent, &differences)),
+        Form::Text => report::kernel_to_text(&snapshot.agent, &differences).into_response(),
     })
 }
 
@@ -202,8 +202,8 @@ async fn explanation(
     })
     .await?;
     Ok(match asked.output {
-        Output::Json => json(explanation.to_json()),
-        Output::Text => explanation.story.into_response(),
+        Form::Json => json(explanation.to_json()),
+        Form::Text => explanation.story.into_response(),
     })
 }
 

@@ -13,7 +13,7 @@ use super::{
     server::{Asked, Socket},
     *,
 };
-use crate::{backend::choice, report::Output};
+use crate::{backend::choice, report::Form};
 
 /// Long enough for a busy machine: no test waits this long unless it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -91,11 +91,11 @@ async fn the_state_is_answered_in_both_forms() {
         node: Some("node-a".to_owned()),
         ..Asked::default()
     };
-    let json = served.ask("/state", asked(Output::Json)).await.unwrap();
+    let json = served.ask("/state", asked(Form::Json)).await.unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["node"]["name"], "node-a");
     assert_eq!(json["agent"]["revision"], 3);
-    let text = served.ask("/state", asked(Output::Text)).await.unwrap();
+    let text = served.ask("/state", asked(Form::Text)).await.unwrap();
     assert!(text.contains("revision 3 after 70 events"), "{text}");
 }
 

@@ -20,8 +20,8 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-pub use self::{contact::Contact, figures::figures};
 use self::reports::Reports;
+pub use self::{contact::Contact, figures::figures};
 use super::{Message, Stale};
 use crate::kept::keep;
 
@@ -37,7 +37,7 @@ const QUIET: Duration = Duration::from_secs(20);
 
 /// A brain that is about to be followed.
 #[derive(Debug)]
-pub struct Source {
+pub struct BrainSource {
     follower: Follower,
     target: Target,
     node: Option<Arc<str>>,
@@ -52,9 +52,9 @@ pub struct Link {
     reports: Reports,
 }
 
-impl Source {
+impl BrainSource {
     /// The brain that `options` name. It must be for `node`, if one is given.
-    pub fn new(options: client::Options, node: Option<Arc<str>>) -> Self {
+    pub fn new(options: client::ClientOptions, node: Option<Arc<str>>) -> Self {
         let target = options.target.clone();
         Self {
             contact: Arc::new(Contact::new(target.to_string())),

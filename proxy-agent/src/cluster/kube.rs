@@ -47,7 +47,7 @@ mod token;
 use access::Access;
 pub use access::{ConnectError, Environment};
 use contact::Contact;
-pub use counters::{Counters, Kind, KindCounters, Reason};
+pub use counters::{Counters, KindCounters, ObjectKind, Reason};
 pub use figures::figures;
 use follow::{Follower, Shared};
 use kind::{EndpointSlices, Nodes, ServiceCidrs, Services};
@@ -59,7 +59,7 @@ const MOST: usize = 4_000_000;
 
 /// Where the API server is, and what to follow.
 #[derive(Clone)]
-pub struct Options {
+pub struct ApiServerOptions {
     /// `--kubeconfig`. Without it, the credentials of the container are used, if it has any.
     pub kubeconfig: Option<PathBuf>,
     /// `--master`: one or several API servers, in order of preference, each as a URL or as host
@@ -77,7 +77,7 @@ pub struct Options {
     pub already_programmed: Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>,
 }
 
-impl Options {
+impl ApiServerOptions {
     /// What kubelet says about the API server, for the node called `node`.
     pub fn new(node: impl Into<Arc<str>>) -> Self {
         Self {
@@ -91,11 +91,11 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for ApiServerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let masters = self.masters.iter().map(|one| access::without_user(one));
         let masters: Vec<_> = masters.collect();
-        f.debug_struct("Options")
+        f.debug_struct("ApiServerOptions")
             .field("kubeconfig", &self.kubeconfig)
             .field("masters", &masters)
             .field("node", &self.node)
@@ -142,26 +142,26 @@ impl Default for Timing {
 }
 
 /// Follows the cluster's objects.
-pub struct Source {
+pub struct ApiServerSource {
     shared: Arc<Shared>,
     node: Arc<str>,
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for ApiServerSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let servers: Vec<_> = self.servers().collect();
-        f.debug_struct("Source")
+        f.debug_struct("ApiServerSource")
             .field("servers", &servers)
             .finish_non_exhaustive()
     }
 }
 
 /// Services, EndpointSlices, the own Node, and `ServiceCIDR`s.
-const KINDS: usize = Kind::ALL.len();
+const KINDS: usize = ObjectKind::ALL.len();
 
-impl Source {
+impl ApiServerSource {
     /// Finds out where to connect to and as whom. Connects to nothing.
-    pub async fn new(options: Options) -> Result<Self, ConnectError> {
+    pub async fn new(options: ApiServerOptions) -> Result<Self, ConnectError> {
         let access = Access::find(&options).await?;
         let counters = Arc::new(Counters::default());
         let servers = Servers::new(access, options.timing.clone(), Arc::clone(&counters))?;

@@ -20,7 +20,7 @@ pub use self::{
     others::OtherArgs,
 };
 
-use crate::report::{Output, explain::Arrival};
+use crate::report::{Form, explain::Arrival};
 
 /// The heading of the flags that most agents are started with.
 const FIRST: &str = "Most used";
@@ -173,7 +173,7 @@ pub struct StateArgs {
 
     /// Form of the output; the JSON is described in docs/state-json.md
     #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
+    pub output: Form,
 }
 
 /// Arguments of `explain`.
@@ -205,7 +205,7 @@ pub struct ExplainArgs {
 
     /// Form of the output; the JSON is described in docs/explain-json.md
     #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
+    pub output: Form,
 }
 
 /// Arguments of `check`.
@@ -221,7 +221,7 @@ pub struct CheckArgs {
 
     /// Form of the output; the JSON is described in docs/check-json.md
     #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
+    pub output: Form,
 }
 
 /// Arguments of `render`.

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use self::{
     node_api::{Brain, Listen},
-    sources::Source,
+    sources::SourceOptions,
 };
 use super::{
     ConfigError, absolute_pin_dir,
@@ -22,13 +22,13 @@ use super::{
     kube_proxy::Settings,
     node_name, settings,
 };
-use crate::{admin, backend::choice::Mode, backends, serving, sinks::file::Output};
+use crate::{admin, backend::choice::Mode, backends, serving, sinks::file::Destination};
 
 /// What an agent needs, whatever it makes of the state.
 #[derive(Debug, Clone)]
 pub struct Agent {
     /// Where cluster objects come from.
-    pub source: Source,
+    pub source: SourceOptions,
     /// The node, and what decides where its traffic goes.
     pub model: proxy_model::Settings,
     /// How often the kernel is compared with the desired state.
@@ -36,13 +36,13 @@ pub struct Agent {
     /// Where `state` and `explain` ask.
     pub admin_socket: PathBuf,
     /// The file that holds the newest state, if one is wanted.
-    pub output: Option<Output>,
+    pub output: Option<Destination>,
     /// Where backends in other processes hear of it.
     pub listen: Listen,
     /// Whether this host is the node, so that its interfaces tell the node's addresses.
     pub on_its_node: bool,
     /// What is served over HTTP.
-    pub serving: serving::Options,
+    pub serving: serving::ServingOptions,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
     pub oom_score_adj: i32,
     /// What the log should say about the configuration.
@@ -134,9 +134,9 @@ fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
 
 /// What was found out before all mistakes are known.
 struct Prepared {
-    source: Option<Source>,
+    source: Option<SourceOptions>,
     node: Arc<str>,
-    output: Option<Output>,
+    output: Option<Destination>,
     listen: Listen,
     warnings: Vec<String>,
 }
@@ -197,7 +197,7 @@ impl Prepared {
             output: self.output,
             listen: self.listen,
             on_its_node: true,
-            serving: serving::Options {
+            serving: serving::ServingOptions {
                 healthz: settings.healthz,
                 metrics: settings.metrics,
                 hard_fail: settings.hard_fail,
@@ -213,7 +213,7 @@ impl Prepared {
 
 /// Every field as it is in effect: what was found out, or given by a flag that stands for no field,
 /// included. What is not honoured is as it was written.
-fn in_effect(settings: &Settings, node: &str, source: &Source) -> Value {
+fn in_effect(settings: &Settings, node: &str, source: &SourceOptions) -> Value {
     let mut all = settings.effective.clone();
     all["mode"] = settings.mode.as_str().into();
     // The name is the brain's where one is followed, and so is where NodePorts answer.
@@ -224,8 +224,8 @@ fn in_effect(settings: &Settings, node: &str, source: &Source) -> Value {
         }
     }
     let kubeconfig = match source {
-        Source::ApiServer { kubeconfig, .. } => kubeconfig.as_deref(),
-        Source::Manifests(_) | Source::Brain(_) => None,
+        SourceOptions::ApiServer { kubeconfig, .. } => kubeconfig.as_deref(),
+        SourceOptions::Manifests(_) | SourceOptions::Brain(_) => None,
     };
     let kubeconfig = kubeconfig.map(|path| path.display().to_string());
     all["clientConnection"]["kubeconfig"] = kubeconfig.unwrap_or_default().into();

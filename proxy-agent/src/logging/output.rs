@@ -35,7 +35,7 @@ pub(super) fn count(no_room: ErrorCounter) {
 }
 
 /// Writes lines, each given as a whole.
-pub(super) struct Output<W> {
+pub(super) struct LogOutput<W> {
     to: W,
     /// The last line broke off.
     torn: bool,
@@ -46,7 +46,7 @@ pub(super) struct Output<W> {
     tell: fn(u64),
 }
 
-impl<W: Write> Output<W> {
+impl<W: Write> LogOutput<W> {
     /// Writes to `to`, and says in the log itself what was lost.
     pub(super) fn new(to: W) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl<W: Write> Output<W> {
 }
 
 /// Never fails: whoever logs could not do anything about it.
-impl<W: Write> Write for Output<W> {
+impl<W: Write> Write for LogOutput<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.line(line).is_err() {
             NOT_WRITTEN.fetch_add(1, Relaxed);
@@ -152,11 +152,11 @@ mod tests {
         }
     }
 
-    fn output(room: usize) -> Output<Disk> {
-        Output {
+    fn output(room: usize) -> LogOutput<Disk> {
+        LogOutput {
             lost: || LOST.with_borrow(|lost| *lost),
             tell: |lines| TOLD.with_borrow_mut(|told| told.push(lines)),
-            ..Output::new(Disk {
+            ..LogOutput::new(Disk {
                 room,
                 ..Disk::default()
             })

@@ -15,7 +15,7 @@ use proxy_agent::{
             StateArgs,
         },
     },
-    report::Output,
+    report::Form,
     run::{self, RunError},
     start_logging,
 };
@@ -114,8 +114,8 @@ pub fn check(args: &CheckArgs) -> ExitCode {
     };
     let check = Check::run(backends::ALL, &settings);
     let printed = print(&match args.output {
-        Output::Text => check.to_text(),
-        Output::Json => check.to_json(),
+        Form::Text => check.to_text(),
+        Form::Json => check.to_json(),
     });
     match printed {
         Ok(()) if check.is_usable() => ExitCode::SUCCESS,

@@ -19,7 +19,7 @@ pub struct Advance {
     /// Those that changed an EndpointSlice.
     pub endpoint_changes: u64,
     /// The sync, if one was needed.
-    pub sync: Option<Sync>,
+    pub sync: Option<SyncOutcome>,
 }
 
 impl Advance {
@@ -31,7 +31,7 @@ impl Advance {
 
 /// One call of the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sync {
+pub struct SyncOutcome {
     /// Whether it was about the whole state, not about what changed.
     pub whole: bool,
     /// Time of model and backend.
@@ -53,18 +53,18 @@ pub struct Repair {
 
 /// What an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EventKind {
     Service,
     Endpoints(Option<IpFamily>),
     Other,
 }
 
-pub(super) fn kind(event: &ClusterEvent) -> Kind {
+pub(super) fn kind(event: &ClusterEvent) -> EventKind {
     match event {
-        ClusterEvent::ServiceUpserted(_) | ClusterEvent::ServiceDeleted(_) => Kind::Service,
-        ClusterEvent::SliceUpserted(slice) => Kind::Endpoints(Some(slice.family)),
-        ClusterEvent::SliceDeleted(_) => Kind::Endpoints(None),
-        _ => Kind::Other,
+        ClusterEvent::ServiceUpserted(_) | ClusterEvent::ServiceDeleted(_) => EventKind::Service,
+        ClusterEvent::SliceUpserted(slice) => EventKind::Endpoints(Some(slice.family)),
+        ClusterEvent::SliceDeleted(_) => EventKind::Endpoints(None),
+        _ => EventKind::Other,
     }
 }
 
@@ -85,16 +85,16 @@ const MOST_TRIGGERS: usize = 10_000;
 
 impl Pending {
     /// Notes an event that changed something.
-    pub(super) fn note(&mut self, kind: Kind, trigger: Option<SystemTime>) {
+    pub(super) fn note(&mut self, kind: EventKind, trigger: Option<SystemTime>) {
         match kind {
-            Kind::Service => self.service_changes += 1,
-            Kind::Endpoints(family) => {
+            EventKind::Service => self.service_changes += 1,
+            EventKind::Endpoints(family) => {
                 self.endpoint_changes += 1;
                 if let (Some(family), Some(trigger)) = (family, trigger) {
                     self.keep((family, trigger));
                 }
             }
-            Kind::Other => {}
+            EventKind::Other => {}
         }
     }
 

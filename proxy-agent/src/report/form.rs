@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Output {
+pub enum Form {
     /// For people.
     #[default]
     Text,

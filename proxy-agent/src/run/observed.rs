@@ -6,7 +6,7 @@ use proxy_model::NodePortSelection;
 
 use crate::{
     pipeline::{Advance, Pipeline, Repair},
-    serving::{HealthChecks, Serving, Sync},
+    serving::{HealthChecks, Serving, Synced},
 };
 
 /// Whom the owner tells.
@@ -35,7 +35,7 @@ impl Observer {
             None => serving.settled(),
             Some(sync) if sync.retry.is_some() => serving.failed(),
             Some(sync) => {
-                serving.synced(Sync {
+                serving.synced(Synced {
                     whole: sync.whole,
                     took: sync.took,
                     triggers: &sync.triggers,

@@ -29,9 +29,9 @@ pub enum Source {
     /// Files, with the events that they lead to already.
     Manifests(Box<Manifests>),
     /// An API server.
-    Kube(Box<kube::Source>),
+    Kube(Box<kube::ApiServerSource>),
     /// Another brain.
-    Brain(Box<brain::Source>),
+    Brain(Box<brain::BrainSource>),
 }
 
 /// Files, and what was read of them.

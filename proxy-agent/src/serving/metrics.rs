@@ -40,7 +40,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// One sync that succeeded.
 #[derive(Debug, Clone, Copy)]
-pub struct Sync<'a> {
+pub struct Synced<'a> {
     /// Whether it was about the whole state, not about what changed.
     pub whole: bool,
     /// Time of model and backend.
@@ -50,7 +50,7 @@ pub struct Sync<'a> {
 }
 
 /// Figures of another part of the agent, collected at each scrape: under the full names of metrics.
-pub type Collector = Box<dyn Fn() -> Vec<Figure> + Send + std::marker::Sync>;
+pub type Collector = Box<dyn Fn() -> Vec<Figure> + Send + Sync>;
 
 /// All metrics.
 pub struct Metrics {
@@ -274,7 +274,7 @@ impl Metrics {
     }
 
     /// A sync succeeded.
-    pub fn synced(&self, sync: Sync<'_>, now: SystemTime) {
+    pub fn synced(&self, sync: Synced<'_>, now: SystemTime) {
         self.settled();
         self.revisions.inc();
         let which = if sync.whole {

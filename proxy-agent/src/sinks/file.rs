@@ -33,14 +33,14 @@ use crate::report;
 
 /// Where the state is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
+pub enum Destination {
     /// To standard output, one state after the other.
     Stdout,
     /// Into this file, which holds one state as a whole at any time.
     File(PathBuf),
 }
 
-impl fmt::Display for Output {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stdout => f.write_str("standard output"),
@@ -58,10 +58,10 @@ pub struct Ending(Receiver<()>);
 
 impl FileSink {
     /// Starts to write to `output`.
-    pub fn start(output: Output) -> io::Result<(Self, Ending)> {
+    pub fn start(output: Destination) -> io::Result<(Self, Ending)> {
         let mut cleared = false;
         Self::start_with(move |state, told| {
-            if let (Output::File(path), false) = (&output, cleared) {
+            if let (Destination::File(path), false) = (&output, cleared) {
                 clear(path);
                 cleared = true;
             }
@@ -155,7 +155,7 @@ struct Reported {
 impl Reported {
     /// Tells the log what came of writing: a failure when it comes or has another reason, and the
     /// end of it. Returns whether there was something to tell.
-    fn tell(&mut self, output: &Output, result: Result<(), WriteError>) -> bool {
+    fn tell(&mut self, output: &Destination, result: Result<(), WriteError>) -> bool {
         match (result.map_err(|error| error.to_string()), &self.failure) {
             (Ok(()), None) => false,
             (Ok(()), Some(_)) => {
@@ -209,16 +209,16 @@ enum WriteError {
 )]
 pub struct Irreplaceable;
 
-fn write(output: &Output, json: &str) -> Result<(), WriteError> {
+fn write(output: &Destination, json: &str) -> Result<(), WriteError> {
     match output {
-        Output::Stdout => {
+        Destination::Stdout => {
             let mut stdout = io::stdout().lock();
             let written = stdout.write_all(json.as_bytes());
             written
                 .and_then(|()| stdout.flush())
                 .map_err(WriteError::Stdout)
         }
-        Output::File(path) => replace(path, json),
+        Destination::File(path) => replace(path, json),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use proxy_agent::cluster::kube::{Options, Reason};
+use proxy_agent::cluster::kube::{ApiServerOptions, Reason};
 use proxy_tests::api_server::{
     ApiServer, Authority, Credentials, Fault, Kind, On, Options as ServerOptions, Verb, Versions,
 };
@@ -146,7 +146,7 @@ async fn a_kubeconfig_brings_certificates_and_a_token_that_may_change() {
     fill(&server);
     let directory = tempfile::tempdir().unwrap();
     let options = |credentials: &Credentials| {
-        let mut options = Options::new(NODE);
+        let mut options = ApiServerOptions::new(NODE);
         options.kubeconfig = Some(server.kubeconfig(directory.path(), credentials).unwrap());
         options.timing = timing();
         options
@@ -188,7 +188,7 @@ async fn a_server_with_a_certificate_of_somebody_else_is_not_believed() {
     let server = ApiServer::start(with(Authority::new().unwrap())).unwrap();
     let other = ApiServer::start(with(Authority::new().unwrap())).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let mut options = Options::new(NODE);
+    let mut options = ApiServerOptions::new(NODE);
     let kubeconfig = other.kubeconfig(directory.path(), &Credentials::default());
     options.kubeconfig = Some(kubeconfig.unwrap());
     options.masters = vec![server.url()];

@@ -7,7 +7,7 @@ use std::{
 
 use proxy_agent::cluster::{
     Message,
-    kube::{Counters, Options, Reason, Source, Timing},
+    kube::{ApiServerOptions, ApiServerSource, Counters, Reason, Timing},
     manifests,
 };
 use proxy_model::{Model, NodeState, compute};
@@ -64,14 +64,16 @@ impl Follower {
     }
 
     pub async fn start(masters: Vec<String>, timing: Timing) -> Self {
-        let mut options = Options::new(NODE);
+        let mut options = ApiServerOptions::new(NODE);
         options.masters = masters;
         options.timing = timing;
         Self::with(options).await
     }
 
-    pub async fn with(options: Options) -> Self {
-        let source = Source::new(options).await.expect("the options are valid");
+    pub async fn with(options: ApiServerOptions) -> Self {
+        let source = ApiServerSource::new(options)
+            .await
+            .expect("the options are valid");
         let counters = source.counters();
         let (sender, messages) = mpsc::channel(16);
         Self {

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use proxy_agent::cluster::kube::{self, Options, Reason, Timing};
+use proxy_agent::cluster::kube::{self, ApiServerOptions, Reason, Timing};
 use proxy_tests::api_server::{Disturbance, Fault, Kind, On, Verb};
 use serde_json::json;
 
@@ -252,7 +252,7 @@ async fn a_continue_token_that_fits_into_no_request_is_asked_for_again() {
 #[tokio::test]
 async fn of_too_many_objects_those_that_are_known_are_followed() {
     let left_out = |follower: &Follower| {
-        let counters = follower.counters.kind(kube::Kind::Service);
+        let counters = follower.counters.kind(kube::ObjectKind::Service);
         counters.left_out.load(Ordering::Relaxed)
     };
     for streaming in [true, false] {
@@ -260,7 +260,7 @@ async fn of_too_many_objects_those_that_are_known_are_followed() {
         if !streaming {
             server.inject(Fault::Refused(422, None), On::streaming_list());
         }
-        let mut options = Options::new(NODE);
+        let mut options = ApiServerOptions::new(NODE);
         options.masters = vec![server.url()];
         options.timing = patient();
         // Of every kind, as many as there are, and a few.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use proxy_backend::OpenError;
-use proxy_backend_nftables::{self as nftables, Duty, NftablesBackend, Options};
+use proxy_backend_nftables::{self as nftables, Duty, NftablesBackend, NftablesOptions};
 use proxy_model::{Backend as _, NodeState};
 
 use super::rig::{has_chain, in_namespace, nft, nft_done, open, services};
@@ -14,7 +14,7 @@ fn holder() -> Option<String> {
 }
 
 fn held_by() -> Option<String> {
-    match NftablesBackend::open(Options { mark: 0x4000 }) {
+    match NftablesBackend::open(NftablesOptions { mark: 0x4000 }) {
         Ok(_) => None,
         Err(OpenError::Held { holder, .. }) => Some(holder),
         Err(error) => panic!("{error}"),

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use proxy_backend_nftables::{NftablesBackend, Options};
+use proxy_backend_nftables::{NftablesBackend, NftablesOptions};
 use proxy_model::{
     Endpoint, Frontend, FrontendKind, IpFamily, NodeState, Protocol, ServiceName, ServicePortKey,
     ServiceState, TrafficPolicy,
@@ -26,7 +26,7 @@ pub fn in_namespace(test: impl FnOnce() + Send) {
 
 /// The backend, in the namespace of this thread.
 pub fn open() -> NftablesBackend {
-    NftablesBackend::open(Options { mark: 0x4000 }).unwrap()
+    NftablesBackend::open(NftablesOptions { mark: 0x4000 }).unwrap()
 }
 
 /// Has `nft` do something in the namespace of this thread.

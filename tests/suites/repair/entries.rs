@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proxy_backend_ebpf::{EbpfBackend, Options};
+use proxy_backend_ebpf::{EbpfBackend, EbpfOptions};
 use proxy_model::{Backend as _, Difference, DifferenceKind};
 use proxy_tests::{
     Prober, Shop,
@@ -107,7 +107,7 @@ fn a_service_that_did_not_fit_is_tried_again() {
     }
     let shop = Shop::new().unwrap();
     let pins = PinDir::new().unwrap();
-    let mut backend = EbpfBackend::open(&Options {
+    let mut backend = EbpfBackend::open(&EbpfOptions {
         map_sizes: [("FRONTENDS".to_owned(), 2)].into(),
         ..options(&pins, shop.world.cgroup().path())
     })
@@ -146,7 +146,7 @@ fn others_that_fill_a_map_make_way() {
     }
     let shop = Shop::new().unwrap();
     let pins = PinDir::new().unwrap();
-    let mut backend = EbpfBackend::open(&Options {
+    let mut backend = EbpfBackend::open(&EbpfOptions {
         map_sizes: [("FRONTENDS".to_owned(), 2)].into(),
         ..options(&pins, shop.world.cgroup().path())
     })

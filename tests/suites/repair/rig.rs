@@ -7,7 +7,7 @@ use std::{
 };
 
 use proxy_agent::cluster::manifests::load_once;
-use proxy_backend_ebpf::{EbpfBackend, Options};
+use proxy_backend_ebpf::{EbpfBackend, EbpfOptions};
 use proxy_common::names::{MAPS, MapGroup, MapShape};
 use proxy_model::{Backend as _, Difference, DifferenceKind, NodeState, RepairReport};
 use proxy_tests::{
@@ -118,8 +118,8 @@ impl Rig {
 }
 
 /// Options for pins and a cgroup of a test.
-pub fn options(pins: &PinDir, cgroup: &Path) -> Options {
-    Options {
+pub fn options(pins: &PinDir, cgroup: &Path) -> EbpfOptions {
+    EbpfOptions {
         pin_dir: pins.path().to_owned(),
         cgroup_path: Some(cgroup.to_owned()),
         map_sizes: BTreeMap::new(),

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tonic::Streaming;
 
 use super::{
-    Client, ClientError, Options,
+    Client, ClientError, ClientOptions,
     backoff::{backoff, random},
     gather::Gathering,
 };
@@ -23,7 +23,7 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// cannot (another one, or too much has changed), the next batch is a reset.
 #[derive(Debug)]
 pub struct Follower {
-    options: Options,
+    options: ClientOptions,
     token: Option<Token>,
     connection: Option<Connection>,
     backoff: Backoff,
@@ -57,7 +57,7 @@ pub enum Event {
 impl Follower {
     /// One that connects when it is asked for the first event. `resume`: the state that the caller
     /// has already.
-    pub fn new(options: Options, resume: Option<Token>) -> Self {
+    pub fn new(options: ClientOptions, resume: Option<Token>) -> Self {
         Self {
             options,
             token: resume,

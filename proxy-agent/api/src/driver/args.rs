@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use proxy_model::Capability;
 
-use super::{DriverError, Options};
+use super::{DriverError, DriverOptions};
 use crate::{ClientName, Target, TlsFiles, Token, client};
 
 /// Which brain to follow, and from where. A backend with flags of its own flattens this into them.
@@ -56,7 +56,7 @@ pub struct DriverArgs {
 
 impl DriverArgs {
     /// What they mean for a backend called `name` that lacks `lacks`.
-    pub fn options(self, name: &str, lacks: &[Capability]) -> Result<Options, DriverError> {
+    pub fn options(self, name: &str, lacks: &[Capability]) -> Result<DriverOptions, DriverError> {
         let usage = |problem: String| DriverError::Usage(problem);
         let tls = TlsFiles::of_flags("--", [self.tls_cert, self.tls_key, self.tls_ca])
             .map_err(|error| usage(error.to_string()))?;
@@ -73,8 +73,8 @@ impl DriverArgs {
             .parse()
             .map_err(|error| usage(format!("--client-name: {error}")))?;
         let resume = self.instance_id.zip(self.rev);
-        Ok(Options {
-            client: client::Options {
+        Ok(DriverOptions {
+            client: client::ClientOptions {
                 target: self.target,
                 tls,
                 token_file: self.token_file,

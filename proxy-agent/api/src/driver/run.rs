@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{DriverError, Sink};
+use super::{BatchSink, DriverError};
 use crate::{
     Batch, Report, Token,
     client::{self, Client, Event, Follower},
@@ -17,9 +17,9 @@ use crate::{
 
 /// What [`run`] needs to know.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct DriverOptions {
     /// Which brain, and as whom.
-    pub client: client::Options,
+    pub client: client::ClientOptions,
     /// The state that is in force already.
     pub resume: Option<Token>,
     /// Whether to end after one state.
@@ -40,9 +40,9 @@ const REPORT: Duration = Duration::from_secs(5);
 
 /// Keeps `sink` up to date until `stop`, or until it fails for good. Needs a runtime with time and
 /// I/O enabled.
-pub async fn run<S: Sink>(
+pub async fn run<S: BatchSink>(
     sink: S,
-    options: Options,
+    options: DriverOptions,
     stop: impl Future<Output = ()>,
 ) -> Result<Stopped, DriverError> {
     let mut driver = Driver {
@@ -80,7 +80,7 @@ struct Driver<S> {
     unheard: Option<String>,
 }
 
-impl<S: Sink> Driver<S> {
+impl<S: BatchSink> Driver<S> {
     fn sink(&self) -> &S {
         self.sink.as_ref().expect("it comes back from each call")
     }
@@ -104,12 +104,12 @@ impl<S: Sink> Driver<S> {
         }
     }
 
-    fn follower(&self, options: &Options) -> Follower {
+    fn follower(&self, options: &DriverOptions) -> Follower {
         let resume = options.resume.filter(|_| self.sink().resumes());
         Follower::new(options.client.clone(), resume)
     }
 
-    async fn once(&mut self, options: &Options) -> Result<(), DriverError> {
+    async fn once(&mut self, options: &DriverOptions) -> Result<(), DriverError> {
         let client = Client::connect(&options.client).await?;
         let batch = client.next(options.resume).await?;
         let token = batch.token;
@@ -131,7 +131,7 @@ impl<S: Sink> Driver<S> {
     async fn follow(
         &mut self,
         follower: &mut Follower,
-        options: &Options,
+        options: &DriverOptions,
     ) -> Result<(), DriverError> {
         if self.sink().resumes() {
             self.report.applied = options.resume;
@@ -195,7 +195,7 @@ impl<S: Sink> Driver<S> {
 
     /// Tries again what failed.
     async fn again(&mut self, follower: &mut Follower) -> Result<Option<Duration>, DriverError> {
-        let again = self.busy(Sink::again).await;
+        let again = self.busy(BatchSink::again).await;
         let (Some(result), Some(token)) = (again, self.told) else {
             follower.restart();
             return Ok(None);
@@ -218,7 +218,7 @@ impl<S: Sink> Driver<S> {
         let Some(token) = self.report.applied else {
             return Ok(None);
         };
-        let result = match self.busy(Sink::repair).await {
+        let result = match self.busy(BatchSink::repair).await {
             None => return Ok(None),
             Some(Ok(repaired)) => {
                 for one in &repaired.repaired {

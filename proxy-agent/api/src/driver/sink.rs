@@ -9,7 +9,7 @@ use crate::{Batch, Replica};
 
 /// Takes operations as they come, and keeps no copy of the state: the incremental form of a
 /// backend. One caller at a time, on a thread that may block.
-pub trait Sink: Send + 'static {
+pub trait BatchSink: Send + 'static {
     /// How it is called.
     fn name(&self) -> &str;
 
@@ -96,7 +96,7 @@ impl<B: Backend> Replicating<B> {
     }
 }
 
-impl<B: Backend + 'static> Sink for Replicating<B> {
+impl<B: Backend + 'static> BatchSink for Replicating<B> {
     fn name(&self) -> &str {
         self.syncing.backend().name()
     }

@@ -97,8 +97,8 @@ impl Drop for Brain {
 }
 
 /// How to reach the brain behind a socket.
-pub fn options(path: PathBuf, name: &str) -> client::Options {
-    client::Options {
+pub fn options(path: PathBuf, name: &str) -> client::ClientOptions {
+    client::ClientOptions {
         target: Target::Unix(path),
         tls: None,
         token_file: None,

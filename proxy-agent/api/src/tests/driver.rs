@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Batch, Token,
-    driver::{DriverError, Options, Replicating, Sink, Stopped, run},
+    driver::{BatchSink, DriverError, DriverOptions, Replicating, Stopped, run},
 };
 
 /// What a backend was asked to do.
@@ -67,7 +67,7 @@ struct Driven {
 }
 
 impl Driven {
-    fn start(options: Options) -> Self {
+    fn start(options: DriverOptions) -> Self {
         let (sender, asked) = mpsc::unbounded_channel();
         let answers = Arc::default();
         let backend = Recording {
@@ -97,8 +97,8 @@ impl Driven {
     }
 }
 
-fn driven_by(brain: &Brain) -> Options {
-    Options {
+fn driven_by(brain: &Brain) -> DriverOptions {
+    DriverOptions {
         client: options(brain.path.clone(), "recording"),
         resume: None,
         once: false,
@@ -276,7 +276,7 @@ async fn once_brings_one_state_into_force_and_tells_where_to_go_on() {
     let place = Place::new();
     let brain = Brain::start(place.socket("brain")).await;
     brain.publish(&states::numbered(2, 1));
-    let once = Options {
+    let once = DriverOptions {
         once: true,
         ..driven_by(&brain)
     };
@@ -286,7 +286,7 @@ async fn once_brings_one_state_into_force_and_tells_where_to_go_on() {
     assert_eq!(token, Some(brain.publisher.token()));
     until_applied(&brain, 1).await;
     // The same state is no other one.
-    let mut driven = Driven::start(Options {
+    let mut driven = Driven::start(DriverOptions {
         resume: token,
         ..once
     });
@@ -304,7 +304,7 @@ async fn a_state_that_is_in_force_already_is_not_synced_again() {
     let brain = Brain::start(place.socket("brain")).await;
     brain.publish(&states::numbered(2, 1));
     let resume = Some(brain.publisher.token());
-    let mut driven = Driven::start(Options {
+    let mut driven = Driven::start(DriverOptions {
         resume,
         ..driven_by(&brain)
     });
@@ -326,7 +326,7 @@ async fn who_only_looks_on_reports_nothing() {
             asked: sender,
             answers: Arc::default(),
         };
-        let options = Options {
+        let options = DriverOptions {
             once,
             ..driven_by(&brain)
         };
@@ -351,7 +351,7 @@ async fn who_only_looks_on_reports_nothing() {
 async fn nobody_there_is_an_error_for_once() {
     let place = Place::new();
     let client = options(place.socket("nobody"), "one");
-    let driven = Driven::start(Options {
+    let driven = Driven::start(DriverOptions {
         client,
         resume: None,
         once: true,
@@ -368,7 +368,7 @@ struct PassingOn {
     fail: bool,
 }
 
-impl Sink for PassingOn {
+impl BatchSink for PassingOn {
     fn name(&self) -> &'static str {
         "passing-on"
     }
@@ -401,7 +401,7 @@ async fn operations_are_passed_on_and_come_anew_after_a_failure() {
         batches: sender,
         fail: true,
     };
-    let options = Options {
+    let options = DriverOptions {
         resume,
         ..driven_by(&brain)
     };

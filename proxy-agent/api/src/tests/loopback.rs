@@ -37,8 +37,8 @@ impl Loopback {
         Self { publisher, target }
     }
 
-    fn options(&self, token_file: Option<PathBuf>) -> client::Options {
-        client::Options {
+    fn options(&self, token_file: Option<PathBuf>) -> client::ClientOptions {
+        client::ClientOptions {
             target: self.target.clone(),
             token_file,
             ..options(PathBuf::new(), "one")
@@ -46,7 +46,7 @@ impl Loopback {
     }
 
     /// Hears the state, and reports it. Returns what came of the report.
-    async fn report(&self, options: &client::Options) -> Result<(), ClientError> {
+    async fn report(&self, options: &client::ClientOptions) -> Result<(), ClientError> {
         let client = soon(Client::connect(options)).await?;
         let applied = soon(client.next(None)).await?.token;
         let report = Report {

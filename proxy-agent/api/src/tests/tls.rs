@@ -77,8 +77,8 @@ impl Secured {
         }
     }
 
-    fn options(&self, tls: Option<TlsFiles>) -> client::Options {
-        client::Options {
+    fn options(&self, tls: Option<TlsFiles>) -> client::ClientOptions {
+        client::ClientOptions {
             target: self.target.clone(),
             tls,
             token_file: None,
@@ -88,7 +88,7 @@ impl Secured {
     }
 
     /// What comes of asking for the state.
-    async fn ask(&self, options: &client::Options) -> Result<usize, String> {
+    async fn ask(&self, options: &client::ClientOptions) -> Result<usize, String> {
         let told = async {
             let client = Client::connect(options).await?;
             client.next(None).await

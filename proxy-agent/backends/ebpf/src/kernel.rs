@@ -66,7 +66,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What the backend must know.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct EbpfOptions {
     /// Where maps and links are pinned; one agent at a time.
     pub pin_dir: PathBuf,
     /// The cgroup whose sockets are served; the root of the hierarchy when not given.
@@ -94,7 +94,7 @@ pub struct EbpfBackend {
 impl EbpfBackend {
     /// Locks the pins and loads the programs. What serves already goes on as it is: programs are
     /// attached by the first sync, after the maps are right.
-    pub fn open(options: &Options) -> Result<Self, OpenError> {
+    pub fn open(options: &EbpfOptions) -> Result<Self, OpenError> {
         let opened = Instant::now();
         rights::check()?;
         let cgroup = Cgroup::open(options.cgroup_path.as_deref())?;

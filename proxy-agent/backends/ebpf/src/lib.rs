@@ -37,7 +37,7 @@ mod tests;
 
 pub use descriptor::Ebpf;
 #[cfg(target_os = "linux")]
-pub use kernel::{EbpfBackend, Options, is_programmed, mount_bpffs};
+pub use kernel::{EbpfBackend, EbpfOptions, is_programmed, mount_bpffs};
 use proxy_model::Capability;
 pub use render::render;
 

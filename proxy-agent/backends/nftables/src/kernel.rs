@@ -64,7 +64,7 @@ const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 
 /// What it needs to know.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct NftablesOptions {
     /// The bit of the packet mark that says that a packet is to be masqueraded, as a mask.
     pub mark: u32,
 }
@@ -94,14 +94,14 @@ pub struct NftablesBackend {
 
 impl NftablesBackend {
     /// Takes the lock; changes nothing else. Waits for no holder to go.
-    pub fn open(options: Options) -> Result<Self, OpenError> {
+    pub fn open(options: NftablesOptions) -> Result<Self, OpenError> {
         let lock = Lock::take(Duty::Rules, Duration::ZERO)?;
         let netlink = Netlink::open().map_err(|error| refusal::opening(&error))?;
         Ok(Self::over(netlink, lock, options))
     }
 
     /// One that reaches the kernel over `netlink`.
-    fn over(netlink: Netlink, lock: Lock, options: Options) -> Self {
+    fn over(netlink: Netlink, lock: Lock, options: NftablesOptions) -> Self {
         Self {
             _lock: lock,
             netlink,

@@ -52,7 +52,8 @@ use proxy_model::Capability;
 pub use descriptor::Nftables;
 #[cfg(target_os = "linux")]
 pub use kernel::{
-    Duty, Keeper, KernelError, NftablesBackend, Options, cleanup, holder, is_kept, is_there, remove,
+    Duty, Keeper, KernelError, NftablesBackend, NftablesOptions, cleanup, holder, is_kept,
+    is_there, remove,
 };
 pub use render::render;
 

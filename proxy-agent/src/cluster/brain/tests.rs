@@ -75,14 +75,14 @@ fn state(node: &str) -> NodeState {
 
 /// A source behind `socket`, for node-a.
 fn follow(socket: &Path) -> (Link, mpsc::Receiver<Message>) {
-    let options = client::Options {
+    let options = client::ClientOptions {
         target: Target::Unix(socket.to_path_buf()),
         tls: None,
         token_file: None,
         name: "fake".parse().unwrap(),
         lacks: vec![],
     };
-    let source = Source::new(options, Some("node-a".into()));
+    let source = BrainSource::new(options, Some("node-a".into()));
     let link = source.link();
     let (sender, messages) = mpsc::channel(1);
     tokio::spawn(source.run(sender));

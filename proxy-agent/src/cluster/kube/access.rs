@@ -21,7 +21,7 @@ use ::kube::{
 };
 use http::Uri;
 
-use super::Options;
+use super::ApiServerOptions;
 use crate::file::check_size;
 pub use environment::Environment;
 pub use error::ConnectError;
@@ -45,7 +45,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    pub(super) async fn find(options: &Options) -> Result<Self, ConnectError> {
+    pub(super) async fn find(options: &ApiServerOptions) -> Result<Self, ConnectError> {
         let masters = masters(&options.masters)?;
         if let Some(path) = &options.kubeconfig {
             return Self::from_kubeconfig(path, masters).await;

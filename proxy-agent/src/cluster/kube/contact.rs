@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use http::Uri;
 
 use super::{
-    counters::{Kind, Reason},
+    counters::{ObjectKind, Reason},
     failure::Failure,
 };
 
@@ -38,13 +38,13 @@ impl Contact {
 /// How one kind of objects fares, as last told.
 #[derive(Debug)]
 pub(super) struct Standing {
-    kind: Kind,
+    kind: ObjectKind,
     resource: String,
     bad: Option<Reason>,
 }
 
 impl Standing {
-    pub(super) fn new(kind: Kind, resource: String) -> Self {
+    pub(super) fn new(kind: ObjectKind, resource: String) -> Self {
         Self {
             kind,
             resource,
@@ -159,7 +159,7 @@ mod tests {
     fn a_refusal_is_told_once_until_the_reason_is_another_or_it_is_over() {
         let server = Uri::from_static("https://192.0.2.1:6443");
         let refused = |code| Failure::from_answer(code, b"{}", None);
-        let mut standing = Standing::new(Kind::Service, "services".to_owned());
+        let mut standing = Standing::new(ObjectKind::Service, "services".to_owned());
         let lines = said(|| {
             standing.good();
             standing.bad(&server, &refused(403));

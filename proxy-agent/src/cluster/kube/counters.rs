@@ -8,7 +8,7 @@ use std::{
 
 /// The kinds of objects that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ObjectKind {
     /// `v1` Services.
     Service,
     /// `discovery.k8s.io/v1` EndpointSlices.
@@ -19,7 +19,7 @@ pub enum Kind {
     ServiceCidr,
 }
 
-impl Kind {
+impl ObjectKind {
     /// All, in the order of [`Counters::kinds`].
     pub const ALL: [Self; 4] = [
         Self::Service,
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ObjectKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -107,8 +107,8 @@ impl Reason {
 pub struct Counters {
     /// Bytes of answers, without what TLS and HTTP add.
     pub bytes_read: AtomicU64,
-    /// By [`Kind`], in the order of [`Kind::ALL`].
-    pub kinds: [KindCounters; Kind::ALL.len()],
+    /// By [`ObjectKind`], in the order of [`ObjectKind::ALL`].
+    pub kinds: [KindCounters; ObjectKind::ALL.len()],
     /// By [`Reason`], in the order of [`Reason::ALL`].
     pub errors: [AtomicU64; Reason::ALL.len()],
     /// How often another server was turned to.
@@ -170,7 +170,7 @@ impl Heard {
 
 impl Counters {
     /// Those of one kind.
-    pub fn kind(&self, kind: Kind) -> &KindCounters {
+    pub fn kind(&self, kind: ObjectKind) -> &KindCounters {
         &self.kinds[kind as usize]
     }
 
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn kinds_and_reasons_are_counted_apart() {
         let counters = Counters::default();
-        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+        for (index, kind) in ObjectKind::ALL.into_iter().enumerate() {
             count(&counters.kind(kind).events);
             assert_eq!(counters.kinds[index].events.load(Relaxed), 1, "{kind}");
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use proxy_model::{Figure, FigureKind};
 
-use super::{Counters, Kind, KindCounters, Reason};
+use super::{Counters, KindCounters, ObjectKind, Reason};
 
 /// A count of one kind of objects: name, meaning, and where it is.
 type OfKind = (&'static str, &'static str, fn(&KindCounters) -> &AtomicU64);
@@ -63,13 +63,13 @@ pub fn figures(counters: &Counters) -> Vec<Figure> {
         ),
     ];
     for (name, help, count) in OF_KINDS {
-        figures.extend(Kind::ALL.into_iter().map(|kind| {
+        figures.extend(ObjectKind::ALL.into_iter().map(|kind| {
             let labels = vec![("kind", kind.name().to_owned())];
             let count = count(counters.kind(kind)).load(Relaxed);
             figure(name, FigureKind::Counter, help, labels, count)
         }));
     }
-    figures.extend(Kind::ALL.into_iter().map(|kind| {
+    figures.extend(ObjectKind::ALL.into_iter().map(|kind| {
         figure(
             "culvert_api_objects_left_out",
             FigureKind::Gauge,
@@ -78,7 +78,7 @@ pub fn figures(counters: &Counters) -> Vec<Figure> {
             counters.kind(kind).left_out.load(Relaxed),
         )
     }));
-    figures.extend(Kind::ALL.into_iter().map(|kind| Figure {
+    figures.extend(ObjectKind::ALL.into_iter().map(|kind| Figure {
         name: "culvert_api_silent_seconds",
         kind: FigureKind::Gauge,
         help: "Time since the API server last said anything about this kind, or since the start: a \

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 use kube::Resource;
 use proxy_model::{ClusterEvent, EndpointSlice, Node, ObjectName, Service, ServiceCidr};
 
-use super::counters::Kind;
+use super::counters::ObjectKind;
 use crate::cluster::{
     convert::{self, Converted},
     names::{Names, plain},
@@ -22,7 +22,7 @@ const OURS: &str = "!service.kubernetes.io/headless,!service.kubernetes.io/servi
 /// A kind of objects that is followed.
 pub(super) trait Followed: Send + Sync + 'static {
     /// Of metrics and logs.
-    const KIND: Kind;
+    const KIND: ObjectKind;
     /// Clusters that do not serve this kind, or do not let this proxy read it, do without.
     const OPTIONAL: bool = false;
     /// Label selector.
@@ -74,7 +74,7 @@ fn cluster_name(metadata: &Metadata) -> Option<Arc<str>> {
 pub(super) struct Services;
 
 impl Followed for Services {
-    const KIND: Kind = Kind::Service;
+    const KIND: ObjectKind = ObjectKind::Service;
     const LABELS: Option<&'static str> = Some(OURS);
     const FIELDS: Option<&'static str> = Some("spec.clusterIP!=None");
     type Object = object::Service;
@@ -121,7 +121,7 @@ impl Followed for Services {
 pub(super) struct EndpointSlices;
 
 impl Followed for EndpointSlices {
-    const KIND: Kind = Kind::EndpointSlice;
+    const KIND: ObjectKind = ObjectKind::EndpointSlice;
     const LABELS: Option<&'static str> = Some(OURS);
     type Object = object::EndpointSlice;
     type Value = EndpointSlice;
@@ -176,7 +176,7 @@ impl Followed for EndpointSlices {
 pub(super) struct Nodes;
 
 impl Followed for Nodes {
-    const KIND: Kind = Kind::Node;
+    const KIND: ObjectKind = ObjectKind::Node;
     type Object = object::Node;
     type Value = Node;
     type Key = Arc<str>;
@@ -217,7 +217,7 @@ impl Followed for Nodes {
 pub(super) struct ServiceCidrs;
 
 impl Followed for ServiceCidrs {
-    const KIND: Kind = Kind::ServiceCidr;
+    const KIND: ObjectKind = ObjectKind::ServiceCidr;
     const OPTIONAL: bool = true;
     type Object = object::ServiceCidr;
     type Value = ServiceCidr;

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 use crate::config::kube_proxy::{
     Given,
-    fields::{self, Kind},
+    fields::{self, FieldKind},
 };
 
 /// Flags, with their dashes, and the fields that they set.
@@ -64,7 +64,7 @@ impl Args for OtherArgs {
             let switch = paths
                 .iter()
                 .filter_map(|path| fields::at(path))
-                .any(|field| field.kind == Kind::Switch);
+                .any(|field| field.kind == FieldKind::Switch);
             match (switch, name) {
                 (true, _) => arg
                     .num_args(0..=1)

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Notice,
-    fields::{self, FIELDS, Field, Honoured, Kind},
+    fields::{self, FIELDS, Field, FieldKind, Honoured},
     typed::{Origin, Typed},
     value::Setting,
 };
@@ -96,7 +96,7 @@ impl Complete {
             let (setting, origin) = self.at(field.path);
             // A free-form field has defaults within, and only logging has such fields.
             let changed = *origin != Origin::Default
-                && field.kind != Kind::Any
+                && field.kind != FieldKind::Any
                 && *setting != default_of(field);
             changed.then(|| {
                 let text = format!("{} is not honoured: {why}", setting.to_value());

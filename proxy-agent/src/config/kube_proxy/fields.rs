@@ -8,7 +8,7 @@ pub struct Field {
     /// Where it is: names joined by dots.
     pub path: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Its default, as a flag would have it.
     pub default: &'static str,
     /// Whether a zero value in a file means the default. It does where kube-proxy's type cannot
@@ -20,7 +20,7 @@ pub struct Field {
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     /// A boolean.
     Switch,
     /// A string.
@@ -39,7 +39,7 @@ pub enum Kind {
     Any,
 }
 
-impl Kind {
+impl FieldKind {
     /// How it is called in messages and on the reference page.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -81,7 +81,12 @@ const PERIOD: Honoured = Honoured::Yes(
 const MASQUERADE: Honoured =
     Honoured::Yes("with the nftables backend; the eBPF backend never masquerades");
 
-const fn field(path: &'static str, kind: Kind, default: &'static str, honoured: Honoured) -> Field {
+const fn field(
+    path: &'static str,
+    kind: FieldKind,
+    default: &'static str,
+    honoured: Honoured,
+) -> Field {
     // Only pointers in kube-proxy's type tell zero from absent: `pointer` below.
     Field {
         path,
@@ -95,7 +100,7 @@ const fn field(path: &'static str, kind: Kind, default: &'static str, honoured: 
 /// A field where zero is a value of its own, and only `null` means the default.
 const fn pointer(
     path: &'static str,
-    kind: Kind,
+    kind: FieldKind,
     default: &'static str,
     honoured: Honoured,
 ) -> Field {
@@ -108,63 +113,63 @@ const fn pointer(
 /// The fields, in the order of kube-proxy's documentation.
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
-    field("featureGates", Kind::Switches, "", Honoured::No("Culvert has no feature gates")),
-    field("clientConnection.kubeconfig", Kind::Text, "", Honoured::Yes("how the API server is reached")),
-    field("clientConnection.acceptContentTypes", Kind::Text, "", OWN_CLIENT),
-    field("clientConnection.contentType", Kind::Text, "application/vnd.kubernetes.protobuf", OWN_CLIENT),
-    field("clientConnection.qps", Kind::Number, "5", OWN_CLIENT),
-    field("clientConnection.burst", Kind::Whole, "10", OWN_CLIENT),
-    field("logging.format", Kind::Text, "text", OWN_LOG),
-    field("logging.flushFrequency", Kind::Any, "5s", OWN_LOG),
-    field("logging.verbosity", Kind::Whole, "0", OWN_LOG),
-    field("logging.vmodule", Kind::Any, "", OWN_LOG),
-    field("logging.options", Kind::Any, "", OWN_LOG),
-    field("hostnameOverride", Kind::Text, "", Honoured::Yes("this node's name")),
-    field("bindAddress", Kind::Text, "0.0.0.0", Honoured::Yes("the family of the default of the two addresses below; nothing else yet")),
-    field("healthzBindAddress", Kind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` if `bindAddress` is IPv6")),
-    field("metricsBindAddress", Kind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` if `bindAddress` is IPv6")),
-    field("bindAddressHardFail", Kind::Switch, "false", Honoured::Yes("stop if one of these cannot be bound, instead of trying again")),
-    field("enableProfiling", Kind::Switch, "false", NOT_YET),
-    field("showHiddenMetricsForVersion", Kind::Text, "", Honoured::No("no metric is hidden")),
-    field("mode", Kind::Text, "", Honoured::Yes("`ebpf` and `nftables` serve what they can; `auto`, empty, and every other mode of kube-proxy serve with the first backend that does all that Services need; and whose section is read, see above")),
-    field("portRange", Kind::Text, "", Honoured::No("kube-proxy ignores it too")),
-    field("windowsRunAsService", Kind::Switch, "false", NO_WINDOWS),
-    pointer("iptables.masqueradeBit", Kind::Whole, "14", MARK),
-    field("iptables.masqueradeAll", Kind::Switch, "false", MASQUERADE),
-    pointer("iptables.localhostNodePorts", Kind::Switch, "true", Honoured::Yes("whether processes of this node reach NodePorts through loopback addresses, IPv6 too; only in the modes that read this section, and where `nodePortAddresses` holds them")),
-    field("iptables.syncPeriod", Kind::Period, "30s", PERIOD),
-    field("iptables.minSyncPeriod", Kind::Period, "1s", COALESCED),
-    field("ipvs.syncPeriod", Kind::Period, "30s", PERIOD),
-    field("ipvs.minSyncPeriod", Kind::Period, "0s", COALESCED),
-    field("ipvs.scheduler", Kind::Text, "", NO_IPVS),
-    field("ipvs.excludeCIDRs", Kind::Texts, "", NO_IPVS),
-    field("ipvs.strictARP", Kind::Switch, "false", NO_IPVS),
-    field("ipvs.tcpTimeout", Kind::Period, "0s", NO_IPVS),
-    field("ipvs.tcpFinTimeout", Kind::Period, "0s", NO_IPVS),
-    field("ipvs.udpTimeout", Kind::Period, "0s", NO_IPVS),
-    pointer("nftables.masqueradeBit", Kind::Whole, "14", MARK),
-    field("nftables.masqueradeAll", Kind::Switch, "false", MASQUERADE),
-    field("nftables.syncPeriod", Kind::Period, "30s", PERIOD),
-    field("nftables.minSyncPeriod", Kind::Period, "1s", COALESCED),
-    field("winkernel.networkName", Kind::Text, "", NO_WINDOWS),
-    field("winkernel.sourceVip", Kind::Text, "", NO_WINDOWS),
-    field("winkernel.enableDSR", Kind::Switch, "false", NO_WINDOWS),
-    field("winkernel.rootHnsEndpointName", Kind::Text, "", NO_WINDOWS),
-    field("winkernel.forwardHealthCheckVip", Kind::Switch, "false", NO_WINDOWS),
-    field("detectLocalMode", Kind::Text, "ClusterCIDR", Honoured::Yes("how traffic of this node's pods is told, for `explain`")),
-    field("detectLocal.bridgeInterface", Kind::Text, "", Honoured::Yes("the bridge, with `detectLocalMode: BridgeInterface`")),
-    field("detectLocal.interfaceNamePrefix", Kind::Text, "", Honoured::Yes("the prefix, with `detectLocalMode: InterfaceNamePrefix`")),
-    field("clusterCIDR", Kind::Text, "", Honoured::Yes("addresses of all pods, one CIDR or one per family, with `detectLocalMode: ClusterCIDR`")),
-    field("nodePortAddresses", Kind::Texts, "", Honoured::Yes("where NodePorts and health check node ports answer: `primary`, or CIDRs; empty is everywhere, or `primary` with `mode: nftables`")),
-    pointer("oomScoreAdj", Kind::Whole, "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
-    pointer("conntrack.maxPerCore", Kind::Whole, "32768", NO_CONNTRACK),
-    pointer("conntrack.min", Kind::Whole, "131072", NO_CONNTRACK),
-    pointer("conntrack.tcpEstablishedTimeout", Kind::Period, "24h", NO_CONNTRACK),
-    pointer("conntrack.tcpCloseWaitTimeout", Kind::Period, "1h", NO_CONNTRACK),
-    field("conntrack.tcpBeLiberal", Kind::Switch, "false", NO_CONNTRACK),
-    field("conntrack.udpTimeout", Kind::Period, "0s", NO_CONNTRACK),
-    field("conntrack.udpStreamTimeout", Kind::Period, "0s", NO_CONNTRACK),
-    field("configSyncPeriod", Kind::Period, "15m", Honoured::No("the API server is watched, and never listed again for its own sake")),
+    field("featureGates", FieldKind::Switches, "", Honoured::No("Culvert has no feature gates")),
+    field("clientConnection.kubeconfig", FieldKind::Text, "", Honoured::Yes("how the API server is reached")),
+    field("clientConnection.acceptContentTypes", FieldKind::Text, "", OWN_CLIENT),
+    field("clientConnection.contentType", FieldKind::Text, "application/vnd.kubernetes.protobuf", OWN_CLIENT),
+    field("clientConnection.qps", FieldKind::Number, "5", OWN_CLIENT),
+    field("clientConnection.burst", FieldKind::Whole, "10", OWN_CLIENT),
+    field("logging.format", FieldKind::Text, "text", OWN_LOG),
+    field("logging.flushFrequency", FieldKind::Any, "5s", OWN_LOG),
+    field("logging.verbosity", FieldKind::Whole, "0", OWN_LOG),
+    field("logging.vmodule", FieldKind::Any, "", OWN_LOG),
+    field("logging.options", FieldKind::Any, "", OWN_LOG),
+    field("hostnameOverride", FieldKind::Text, "", Honoured::Yes("this node's name")),
+    field("bindAddress", FieldKind::Text, "0.0.0.0", Honoured::Yes("the family of the default of the two addresses below; nothing else yet")),
+    field("healthzBindAddress", FieldKind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` if `bindAddress` is IPv6")),
+    field("metricsBindAddress", FieldKind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` if `bindAddress` is IPv6")),
+    field("bindAddressHardFail", FieldKind::Switch, "false", Honoured::Yes("stop if one of these cannot be bound, instead of trying again")),
+    field("enableProfiling", FieldKind::Switch, "false", NOT_YET),
+    field("showHiddenMetricsForVersion", FieldKind::Text, "", Honoured::No("no metric is hidden")),
+    field("mode", FieldKind::Text, "", Honoured::Yes("`ebpf` and `nftables` serve what they can; `auto`, empty, and every other mode of kube-proxy serve with the first backend that does all that Services need; and whose section is read, see above")),
+    field("portRange", FieldKind::Text, "", Honoured::No("kube-proxy ignores it too")),
+    field("windowsRunAsService", FieldKind::Switch, "false", NO_WINDOWS),
+    pointer("iptables.masqueradeBit", FieldKind::Whole, "14", MARK),
+    field("iptables.masqueradeAll", FieldKind::Switch, "false", MASQUERADE),
+    pointer("iptables.localhostNodePorts", FieldKind::Switch, "true", Honoured::Yes("whether processes of this node reach NodePorts through loopback addresses, IPv6 too; only in the modes that read this section, and where `nodePortAddresses` holds them")),
+    field("iptables.syncPeriod", FieldKind::Period, "30s", PERIOD),
+    field("iptables.minSyncPeriod", FieldKind::Period, "1s", COALESCED),
+    field("ipvs.syncPeriod", FieldKind::Period, "30s", PERIOD),
+    field("ipvs.minSyncPeriod", FieldKind::Period, "0s", COALESCED),
+    field("ipvs.scheduler", FieldKind::Text, "", NO_IPVS),
+    field("ipvs.excludeCIDRs", FieldKind::Texts, "", NO_IPVS),
+    field("ipvs.strictARP", FieldKind::Switch, "false", NO_IPVS),
+    field("ipvs.tcpTimeout", FieldKind::Period, "0s", NO_IPVS),
+    field("ipvs.tcpFinTimeout", FieldKind::Period, "0s", NO_IPVS),
+    field("ipvs.udpTimeout", FieldKind::Period, "0s", NO_IPVS),
+    pointer("nftables.masqueradeBit", FieldKind::Whole, "14", MARK),
+    field("nftables.masqueradeAll", FieldKind::Switch, "false", MASQUERADE),
+    field("nftables.syncPeriod", FieldKind::Period, "30s", PERIOD),
+    field("nftables.minSyncPeriod", FieldKind::Period, "1s", COALESCED),
+    field("winkernel.networkName", FieldKind::Text, "", NO_WINDOWS),
+    field("winkernel.sourceVip", FieldKind::Text, "", NO_WINDOWS),
+    field("winkernel.enableDSR", FieldKind::Switch, "false", NO_WINDOWS),
+    field("winkernel.rootHnsEndpointName", FieldKind::Text, "", NO_WINDOWS),
+    field("winkernel.forwardHealthCheckVip", FieldKind::Switch, "false", NO_WINDOWS),
+    field("detectLocalMode", FieldKind::Text, "ClusterCIDR", Honoured::Yes("how traffic of this node's pods is told, for `explain`")),
+    field("detectLocal.bridgeInterface", FieldKind::Text, "", Honoured::Yes("the bridge, with `detectLocalMode: BridgeInterface`")),
+    field("detectLocal.interfaceNamePrefix", FieldKind::Text, "", Honoured::Yes("the prefix, with `detectLocalMode: InterfaceNamePrefix`")),
+    field("clusterCIDR", FieldKind::Text, "", Honoured::Yes("addresses of all pods, one CIDR or one per family, with `detectLocalMode: ClusterCIDR`")),
+    field("nodePortAddresses", FieldKind::Texts, "", Honoured::Yes("where NodePorts and health check node ports answer: `primary`, or CIDRs; empty is everywhere, or `primary` with `mode: nftables`")),
+    pointer("oomScoreAdj", FieldKind::Whole, "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
+    pointer("conntrack.maxPerCore", FieldKind::Whole, "32768", NO_CONNTRACK),
+    pointer("conntrack.min", FieldKind::Whole, "131072", NO_CONNTRACK),
+    pointer("conntrack.tcpEstablishedTimeout", FieldKind::Period, "24h", NO_CONNTRACK),
+    pointer("conntrack.tcpCloseWaitTimeout", FieldKind::Period, "1h", NO_CONNTRACK),
+    field("conntrack.tcpBeLiberal", FieldKind::Switch, "false", NO_CONNTRACK),
+    field("conntrack.udpTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
+    field("conntrack.udpStreamTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
+    field("configSyncPeriod", FieldKind::Period, "15m", Honoured::No("the API server is watched, and never listed again for its own sake")),
 ];
 
 /// The field at `path`.

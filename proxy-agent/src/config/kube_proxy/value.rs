@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::fields::Kind;
+use super::fields::FieldKind;
 
 /// A value of the type that its field has.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,53 +19,53 @@ pub(super) enum Setting {
 
 impl Setting {
     /// Reads what a file holds. The error completes the sentence "field: …".
-    pub(super) fn of_value(kind: Kind, value: &Value) -> Result<Self, String> {
+    pub(super) fn of_value(kind: FieldKind, value: &Value) -> Result<Self, String> {
         let wrong = || format!("must be a {}, but is {}", kind.as_str(), shown(value));
         match kind {
-            Kind::Switch => value.as_bool().map(Self::Switch),
-            Kind::Text => value.as_str().map(|text| Self::Text(text.to_owned())),
-            Kind::Whole => value
+            FieldKind::Switch => value.as_bool().map(Self::Switch),
+            FieldKind::Text => value.as_str().map(|text| Self::Text(text.to_owned())),
+            FieldKind::Whole => value
                 .as_i64()
                 .and_then(|number| i32::try_from(number).ok())
                 .map(Self::Whole),
-            Kind::Number => value.as_f64().map(Self::Number),
-            Kind::Period => value.as_str().and_then(period).map(Self::Period),
-            Kind::Texts => value.as_array().and_then(|list| {
+            FieldKind::Number => value.as_f64().map(Self::Number),
+            FieldKind::Period => value.as_str().and_then(period).map(Self::Period),
+            FieldKind::Texts => value.as_array().and_then(|list| {
                 let texts = list.iter().map(|one| one.as_str().map(str::to_owned));
                 texts.collect::<Option<_>>().map(Self::Texts)
             }),
-            Kind::Switches => value
+            FieldKind::Switches => value
                 .as_object()
                 .filter(|map| map.values().all(Value::is_boolean))
                 .map(|_| Self::Other(value.clone())),
-            Kind::Any => Some(Self::Other(value.clone())),
+            FieldKind::Any => Some(Self::Other(value.clone())),
         }
         .ok_or_else(|| match kind {
-            Kind::Whole => wrong().replacen("a integer", "a 32-bit integer", 1),
-            Kind::Period => wrong() + EXAMPLE,
+            FieldKind::Whole => wrong().replacen("a integer", "a 32-bit integer", 1),
+            FieldKind::Period => wrong() + EXAMPLE,
             _ => wrong(),
         })
     }
 
     /// Reads what was typed after a flag, or stands in the table of fields. The error completes the
     /// sentence "flag: …".
-    pub(super) fn of_text(kind: Kind, text: &str) -> Result<Self, String> {
+    pub(super) fn of_text(kind: FieldKind, text: &str) -> Result<Self, String> {
         let wrong = || format!("must be a {}, but is \"{text}\"", kind.as_str());
         match kind {
-            Kind::Text => Some(Self::Text(text.to_owned())),
-            Kind::Switch => text.parse().ok().map(Self::Switch),
-            Kind::Whole => text.parse().ok().map(Self::Whole),
-            Kind::Number => text.parse().ok().map(Self::Number),
-            Kind::Period => period(text).map(Self::Period),
-            Kind::Texts => {
+            FieldKind::Text => Some(Self::Text(text.to_owned())),
+            FieldKind::Switch => text.parse().ok().map(Self::Switch),
+            FieldKind::Whole => text.parse().ok().map(Self::Whole),
+            FieldKind::Number => text.parse().ok().map(Self::Number),
+            FieldKind::Period => period(text).map(Self::Period),
+            FieldKind::Texts => {
                 let list = text.split(',').filter(|one| !one.is_empty());
                 Some(Self::Texts(list.map(str::to_owned).collect()))
             }
-            Kind::Switches => switches(text).map(Self::Other),
-            Kind::Any => Some(Self::Other(text.into())),
+            FieldKind::Switches => switches(text).map(Self::Other),
+            FieldKind::Any => Some(Self::Other(text.into())),
         }
         .ok_or_else(|| match kind {
-            Kind::Period => wrong() + EXAMPLE,
+            FieldKind::Period => wrong() + EXAMPLE,
             _ => wrong(),
         })
     }
@@ -216,37 +216,41 @@ mod tests {
             Setting::of_value(kind, &value).unwrap_err()
         };
         assert_eq!(
-            wrong(Kind::Switch, "\"yes\""),
+            wrong(FieldKind::Switch, "\"yes\""),
             "must be a boolean, but is \"yes\""
         );
-        assert_eq!(wrong(Kind::Text, "7"), "must be a string, but is 7");
+        assert_eq!(wrong(FieldKind::Text, "7"), "must be a string, but is 7");
         assert_eq!(
-            wrong(Kind::Text, "{\"a\":1}"),
+            wrong(FieldKind::Text, "{\"a\":1}"),
             "must be a string, but is a section"
         );
         assert_eq!(
-            wrong(Kind::Texts, "[1]"),
+            wrong(FieldKind::Texts, "[1]"),
             "must be a list of strings, but is a list"
         );
-        assert!(wrong(Kind::Period, "30").starts_with("must be a duration, but is 30; write it"));
-        assert!(wrong(Kind::Period, "\"30\"").starts_with("must be a duration, but is \"30\""));
+        assert!(
+            wrong(FieldKind::Period, "30").starts_with("must be a duration, but is 30; write it")
+        );
+        assert!(
+            wrong(FieldKind::Period, "\"30\"").starts_with("must be a duration, but is \"30\"")
+        );
         assert_eq!(
-            wrong(Kind::Whole, "2147483648"),
+            wrong(FieldKind::Whole, "2147483648"),
             "must be a 32-bit integer, but is 2147483648"
         );
-        assert!(wrong(Kind::Whole, "1.5").ends_with("1.5"));
+        assert!(wrong(FieldKind::Whole, "1.5").ends_with("1.5"));
     }
 
     #[test]
     fn lists_and_names_with_booleans_are_typed_with_commas() {
         let of = |kind, text| Setting::of_text(kind, text).unwrap().to_value().to_string();
-        assert_eq!(of(Kind::Texts, "a,b"), r#"["a","b"]"#);
-        assert_eq!(of(Kind::Texts, ""), "[]");
+        assert_eq!(of(FieldKind::Texts, "a,b"), r#"["a","b"]"#);
+        assert_eq!(of(FieldKind::Texts, ""), "[]");
         assert_eq!(
-            of(Kind::Switches, "A=true,B=false"),
+            of(FieldKind::Switches, "A=true,B=false"),
             r#"{"A":true,"B":false}"#
         );
-        assert!(Setting::of_text(Kind::Switches, "A").is_err());
-        assert!(Setting::of_text(Kind::Switches, "A=1").is_err());
+        assert!(Setting::of_text(FieldKind::Switches, "A").is_err());
+        assert!(Setting::of_text(FieldKind::Switches, "A=1").is_err());
     }
 }

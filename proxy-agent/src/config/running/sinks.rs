@@ -4,14 +4,14 @@ use std::path::Path;
 
 use crate::{
     config::cli::SinkArgs,
-    sinks::file::{Output, may_replace},
+    sinks::file::{Destination, may_replace},
 };
 
 /// The file that is to hold the state, if one is.
-pub(super) fn output(args: &SinkArgs, mistakes: &mut Vec<String>) -> Option<Output> {
+pub(super) fn output(args: &SinkArgs, mistakes: &mut Vec<String>) -> Option<Destination> {
     let path = args.output_file.as_deref()?;
     if path == Path::new("-") {
-        return Some(Output::Stdout);
+        return Some(Destination::Stdout);
     }
     let mut mistake = |text: &str| {
         mistakes.push(format!("--output-file {}: {text}", path.display()));
@@ -21,5 +21,5 @@ pub(super) fn output(args: &SinkArgs, mistakes: &mut Vec<String>) -> Option<Outp
     } else if let Err(reason) = may_replace(path) {
         mistake(&reason.to_string());
     }
-    Some(Output::File(path.to_owned()))
+    Some(Destination::File(path.to_owned()))
 }

@@ -7,7 +7,7 @@ use crate::config::cli::AgentArgs;
 
 /// Where cluster objects come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum SourceOptions {
     /// Files and directories.
     Manifests(Vec<PathBuf>),
     /// The API server. Without kubeconfig and address: with the service account of the pod.
@@ -25,7 +25,7 @@ const NO_SOURCE: &str = "no source of cluster objects was given, and this is not
                          could use its service account: give --kubeconfig, --master, \
                          --manifests, or --target";
 
-impl Source {
+impl SourceOptions {
     /// Whether the state is decided elsewhere.
     pub const fn is_brain(&self) -> bool {
         matches!(self, Self::Brain(_))
@@ -40,7 +40,7 @@ pub(super) fn choose(
     configured: Option<PathBuf>,
     elsewhere: bool,
     mistakes: &mut Vec<String>,
-) -> Option<Source> {
+) -> Option<SourceOptions> {
     let typed = &args.api_server;
     let manifests = &args.model.node.manifests;
     let mut alone = |flag: &str, others: &[(&str, bool)]| {
@@ -57,18 +57,18 @@ pub(super) fn choose(
     if args.target.target.is_some() {
         alone("--target", &of_api_server);
         alone("--target", &[("--manifests", !manifests.is_empty())]);
-        return brain.map(Source::Brain);
+        return brain.map(SourceOptions::Brain);
     }
     if !manifests.is_empty() {
         alone("--manifests", &of_api_server);
-        return Some(Source::Manifests(manifests.clone()));
+        return Some(SourceOptions::Manifests(manifests.clone()));
     }
     let kubeconfig = typed.kubeconfig.clone().or(configured);
     if kubeconfig.is_none() && typed.master.is_empty() && !elsewhere {
         mistakes.push(NO_SOURCE.to_owned());
         return None;
     }
-    Some(Source::ApiServer {
+    Some(SourceOptions::ApiServer {
         kubeconfig,
         masters: typed.master.clone(),
     })

@@ -79,7 +79,7 @@ fn what_kubeadm_starts_works_as_it_is() {
     let run = run_file(fields, &["--hostname-override=Node-A"]).unwrap();
     assert_eq!(
         run.agent.source,
-        Source::ApiServer {
+        SourceOptions::ApiServer {
             kubeconfig: Some("/var/lib/kube-proxy/kubeconfig.conf".into()),
             masters: Vec::new(),
         }
@@ -131,7 +131,7 @@ fn every_flag_reaches_its_field() {
     .unwrap();
     assert_eq!(
         run.agent.source,
-        Source::ApiServer {
+        SourceOptions::ApiServer {
             kubeconfig: Some("k".into()),
             masters: ["https://10.0.0.1:6443", "https://10.0.0.2:6443"]
                 .map(str::to_owned)
@@ -241,7 +241,7 @@ fn the_source_is_what_was_given_and_only_one() {
         let line = [&["proxy-agent", "--node-name=n"], args].concat();
         run_where(&Cli::try_parse_from(line).unwrap().run, in_pod).map(|run| run.agent.source)
     };
-    let server = |kubeconfig: Option<&str>| Source::ApiServer {
+    let server = |kubeconfig: Option<&str>| SourceOptions::ApiServer {
         kubeconfig: kubeconfig.map(PathBuf::from),
         masters: Vec::new(),
     };
@@ -249,7 +249,7 @@ fn the_source_is_what_was_given_and_only_one() {
     assert!(of(&[], false).is_err());
     assert!(of(&["--master=10.0.0.1:6443"], false).is_ok());
     let manifests = of(&["--manifests=x"], true).unwrap();
-    assert_eq!(manifests, Source::Manifests(vec!["x".into()]));
+    assert_eq!(manifests, SourceOptions::Manifests(vec!["x".into()]));
     for flag in ["--kubeconfig=k", "--master=https://x"] {
         let error = of(&["--manifests=x", flag], true).unwrap_err();
         assert!(
@@ -383,9 +383,9 @@ fn the_state_goes_to_a_regular_file_or_to_standard_output() {
     let run = |output: &str| {
         run_args(&["--manifests=x", "--node-name=n", "-o", output]).map(|run| run.agent.output)
     };
-    assert_eq!(run("-").unwrap(), Some(Output::Stdout));
+    assert_eq!(run("-").unwrap(), Some(Destination::Stdout));
     let new = "no-such-directory/state.json";
-    assert_eq!(run(new).unwrap(), Some(Output::File(new.into())));
+    assert_eq!(run(new).unwrap(), Some(Destination::File(new.into())));
     let directory = tempfile::tempdir().unwrap();
     for (path, part) in [
         (directory.path().to_str().unwrap(), "no regular file"),

@@ -73,7 +73,7 @@ impl Running {
         origin: Origin,
         sync_period: Option<Duration>,
     ) -> Self {
-        let options = serving::Options {
+        let options = serving::ServingOptions {
             healthz: None,
             metrics: None,
             hard_fail: false,

@@ -2,7 +2,7 @@
 
 use proxy_api::{
     Report, Target, Token, Trigger,
-    client::{Client, Options},
+    client::{Client, ClientOptions},
     server::{Listener, SOCKET_MODE, serve},
 };
 use proxy_model::{IpFamily, NodeInfo, NodeState};
@@ -60,7 +60,7 @@ impl Rig {
     }
 
     async fn report(&self, name: &str, revision: u64) {
-        let options = Options {
+        let options = ClientOptions {
             target: self.target.clone(),
             tls: None,
             token_file: None,

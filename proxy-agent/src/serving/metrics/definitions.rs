@@ -7,7 +7,7 @@ pub struct Definition {
     /// Full name.
     pub name: &'static str,
     /// Type.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Names of labels.
     pub labels: &'static [&'static str],
     /// What it tells, without a full stop.
@@ -18,7 +18,7 @@ pub struct Definition {
 
 /// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows.
     Counter,
     /// Goes up and down.
@@ -27,7 +27,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// As after `# TYPE`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ macro_rules! define {
         $(
             pub(super) const $const: Definition = Definition {
                 name: $name,
-                kind: Kind::$kind,
+                kind: MetricKind::$kind,
                 labels: &[$($label),*],
                 help: $help,
                 of_kube_proxy: $same,
@@ -131,41 +131,45 @@ define! {
 /// Of the clients of the node API. There is nothing of it before a client reports.
 pub(in crate::serving) const CLIENT_PROGRAMMING: Definition = Definition {
     name: "culvert_client_network_programming_duration_seconds",
-    kind: Kind::Histogram,
+    kind: MetricKind::Histogram,
     labels: &["client", "ip_family"],
     help: "Time from the change of a pod or Service until the client reported it in force, by the clock of the control plane",
     of_kube_proxy: false,
 };
 
 /// What the metrics library reads from the kernel about this process.
-pub const OF_PROCESS: &[(&str, Kind, &str)] = &[
+pub const OF_PROCESS: &[(&str, MetricKind, &str)] = &[
     (
         "process_cpu_seconds_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "CPU time in whole seconds",
     ),
     (
         "process_max_fds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "File descriptors that may be open",
     ),
     (
         "process_open_fds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "File descriptors that are open",
     ),
     (
         "process_resident_memory_bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Memory in RAM",
     ),
     (
         "process_start_time_seconds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "When the process started",
     ),
-    ("process_threads", Kind::Gauge, "Threads"),
-    ("process_virtual_memory_bytes", Kind::Gauge, "Address space"),
+    ("process_threads", MetricKind::Gauge, "Threads"),
+    (
+        "process_virtual_memory_bytes",
+        MetricKind::Gauge,
+        "Address space",
+    ),
 ];
 
 /// Upper bounds of the buckets of a histogram.

@@ -24,7 +24,7 @@ use proxy_model::{
 use super::*;
 use crate::{
     backend::choice,
-    cluster::kube::{self, Counters, Kind, Reason},
+    cluster::kube::{self, Counters, ObjectKind, Reason},
 };
 
 /// One metric of the text format.
@@ -195,7 +195,7 @@ fn a_sync_is_counted_for_both_families() {
     let now = UNIX_EPOCH + Duration::from_millis(1_500);
     metrics.queued(now);
     for whole in [true, false, false] {
-        let sync = Sync {
+        let sync = Synced {
             whole,
             took: Duration::from_millis(3),
             triggers: &[],
@@ -241,7 +241,7 @@ fn changes_are_pending_until_a_sync() {
     metrics.failed();
     metrics.events(3, 0, 3);
     assert_eq!(pending(), [1.0, 5.0]);
-    let sync = Sync {
+    let sync = Synced {
         whole: true,
         took: Duration::ZERO,
         triggers: &[],
@@ -270,7 +270,7 @@ fn network_programming_leaves_out_what_was_before_the_start() {
         // By a clock that goes ahead.
         (IpFamily::V6, after(60)),
     ];
-    let sync = Sync {
+    let sync = Synced {
         whole: false,
         took: Duration::ZERO,
         triggers: &triggers,
@@ -469,7 +469,7 @@ fn what_the_api_source_counts_is_shown_by_kind_and_reason() {
     count(&counters.bytes_read, 1_000);
     count(&counters.failovers, 2);
     counters.server.store(1, Relaxed);
-    let slices = counters.kind(Kind::EndpointSlice);
+    let slices = counters.kind(ObjectKind::EndpointSlice);
     let of_slices = [
         (&slices.events, "events"),
         (&slices.bookmarks, "bookmarks"),

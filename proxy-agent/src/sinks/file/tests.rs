@@ -19,7 +19,7 @@ fn state(node: &str) -> NodeState {
 
 /// Writes states of these nodes to a file, and waits for the end.
 fn write_all(path: &Path, nodes: &[&str]) {
-    let (mut sink, ending) = FileSink::start(Output::File(path.to_owned())).unwrap();
+    let (mut sink, ending) = FileSink::start(Destination::File(path.to_owned())).unwrap();
     for node in nodes {
         sink.publish(&state(node), &[]);
     }
@@ -79,7 +79,7 @@ fn a_writer_that_hangs_is_not_waited_for() {
 fn a_failure_is_told_once_and_the_next_state_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("missing/state.json");
-    let output = Output::File(path.clone());
+    let output = Destination::File(path.clone());
     let mut told = Reported::default();
     let mut attempt = || told.tell(&output, replace(&path, "{}"));
     assert!(attempt());

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use proxy_api::{
     Replica, Target,
-    client::{Client, Event, Follower, Options},
+    client::{Client, ClientOptions, Event, Follower},
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -200,8 +200,8 @@ async fn relay(listener: &UnixListener, brain: &Path, passed: &Cell<usize>) -> i
     tokio::try_join!(there, back).map(drop)
 }
 
-fn options(socket: PathBuf, name: &str) -> Result<Options> {
-    Ok(Options {
+fn options(socket: PathBuf, name: &str) -> Result<ClientOptions> {
+    Ok(ClientOptions {
         target: Target::Unix(socket),
         tls: None,
         name: name.parse()?,

@@ -15,7 +15,7 @@ use super::{
     OpenError,
     pins::{self, PinDir, PinPath},
     sizes::Sizes,
-    syscalls::{self, Kind},
+    syscalls::{self, BpfKind},
     with_causes,
 };
 use crate::encode;
@@ -151,7 +151,7 @@ fn unfit(
 /// without complaint, and every access would corrupt memory or fail.
 pub fn differences(map: impl AsFd, shape: &MapShape, sizes: &Sizes<'_>) -> io::Result<Vec<String>> {
     let what = syscalls::identity(&map)?;
-    if what.kind != Kind::Map {
+    if what.kind != BpfKind::Map {
         return Ok(vec![format!("{} is {what} instead of a map", shape.name)]);
     }
     let found = syscalls::map_shape(map)?;

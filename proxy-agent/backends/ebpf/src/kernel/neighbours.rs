@@ -9,7 +9,7 @@ use std::{
 
 use proxy_common::names::SOCKET_PROGRAMS;
 
-use super::{Options, cgroup::Cgroup, links, syscalls};
+use super::{EbpfOptions, cgroup::Cgroup, links, syscalls};
 
 /// How many cgroups below are looked at: a node with more has told enough.
 const MOST_BELOW: usize = 1000;
@@ -218,7 +218,7 @@ fn hook_name(hook: u32) -> &'static str {
 }
 
 /// Tells the log where this agent has none there.
-pub fn tell_of_programs(options: &Options) {
+pub fn tell_of_programs(options: &EbpfOptions) {
     match Cgroup::open(options.cgroup_path.as_deref()) {
         Ok(cgroup) => tell(&cgroup, &[]),
         Err(error) => {

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use proxy_backend::{Host, OpenError, Probe, Settings, Surroundings};
 use proxy_model::{Backend, Protocol};
 
-use super::{EbpfBackend, Options, cleanup, is_programmed, probe, programs_log, tell_of_programs};
+use super::{
+    EbpfBackend, EbpfOptions, cleanup, is_programmed, probe, programs_log, tell_of_programs,
+};
 use crate::{
     LACKS,
     descriptor::{CGROUP_PATH, KERNEL_LOG, map_sizes},
@@ -24,7 +26,7 @@ impl Host for OnLinux {
     }
 
     fn open(&self, settings: &Settings, _: &Surroundings) -> Result<Box<dyn Backend>, OpenError> {
-        let options = Options::from(settings);
+        let options = EbpfOptions::from(settings);
         let mut backend = EbpfBackend::open(&options)?;
         if options.kernel_log {
             programs_log::forward(&mut backend)?;
@@ -54,7 +56,7 @@ impl Host for OnLinux {
     }
 }
 
-impl From<&Settings> for Options {
+impl From<&Settings> for EbpfOptions {
     fn from(settings: &Settings) -> Self {
         let Settings { pin_dir, given, .. } = settings;
         Self {

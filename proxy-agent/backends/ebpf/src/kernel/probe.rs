@@ -8,7 +8,7 @@ use std::{fs::File, io::ErrorKind, path::PathBuf};
 use proxy_common::names::SOCKET_PROGRAMS;
 
 use super::{
-    OpenError, Options,
+    EbpfOptions, OpenError,
     cgroup::Cgroup,
     error::{RIGHTS, with_causes},
     links, load, neighbours,
@@ -18,7 +18,7 @@ use super::{
 use proxy_backend::Requirement;
 
 /// Every requirement, the simplest first: what is wrong there explains what is wrong further on.
-pub fn probe(options: &Options) -> Vec<Requirement> {
+pub fn probe(options: &EbpfOptions) -> Vec<Requirement> {
     let mut all = vec![
         host::kernel(),
         rights(),
@@ -97,7 +97,7 @@ fn system_call() -> Requirement {
     requirement("bpf system call", "everything is done through it", result)
 }
 
-fn pin_dir(options: &Options) -> Requirement {
+fn pin_dir(options: &EbpfOptions) -> Requirement {
     requirement(
         "BPF file system",
         "what is pinned there stays when the agent ends, so that no connection fails meanwhile",
@@ -105,7 +105,7 @@ fn pin_dir(options: &Options) -> Requirement {
     )
 }
 
-fn lock(options: &Options) -> Requirement {
+fn lock(options: &EbpfOptions) -> Requirement {
     let pins = PinDir::peek(&options.pin_dir);
     let holder = pins.and_then(|pins| holders(pins.directory()).first().copied());
     let nobody = match File::open(&options.pin_dir) {
@@ -169,7 +169,7 @@ fn hooks(cgroup: &Cgroup) -> Requirement {
 }
 
 /// Who else is on the hooks: that keeps no backend from serving.
-fn others(options: &Options, cgroup: &Cgroup) -> Option<Requirement> {
+fn others(options: &EbpfOptions, cgroup: &Cgroup) -> Option<Requirement> {
     let own = PinDir::peek(&options.pin_dir).map(|pins| {
         let programs = SOCKET_PROGRAMS.iter().filter_map(|name| {
             let link = syscalls::open_pinned(pins.links().join(name).as_ref()).ok()?;
@@ -227,7 +227,7 @@ fn alone(cgroup: &Cgroup) -> Option<(PathBuf, Vec<&'static str>)> {
 }
 
 /// Whether the kernel accepts the programs, and what a refused connect gives with them.
-fn programs(options: &Options) -> [Requirement; 2] {
+fn programs(options: &EbpfOptions) -> [Requirement; 2] {
     let loaded = load::try_load(&options.map_sizes);
     let refusal = match &loaded {
         Ok(refusal) => (*refusal).to_owned(),

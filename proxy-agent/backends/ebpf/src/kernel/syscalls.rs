@@ -110,14 +110,14 @@ pub fn pin(object: impl AsFd, path: &Path) -> io::Result<()> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// What it is.
-    pub kind: Kind,
+    pub kind: BpfKind,
     /// The id that `bpftool` prints.
     pub id: u32,
 }
 
 /// What a BPF object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum BpfKind {
     /// A map.
     Map,
     /// A program.
@@ -129,9 +129,9 @@ pub enum Kind {
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::Map => "map",
-            Kind::Program => "program",
-            Kind::Link => "link",
+            BpfKind::Map => "map",
+            BpfKind::Program => "program",
+            BpfKind::Link => "link",
         };
         write!(f, "{kind} {}", self.id)
     }
@@ -144,9 +144,9 @@ pub fn identity(object: impl AsFd) -> io::Result<Identity> {
     let number = object.as_fd().as_raw_fd();
     let name = fs::read_link(format!("/proc/self/fd/{number}"))?;
     let kind = match name.to_string_lossy() {
-        name if name.contains("bpf-map") => Kind::Map,
-        name if name.contains("bpf-prog") => Kind::Program,
-        name if name.contains("bpf_link") || name.contains("bpf-link") => Kind::Link,
+        name if name.contains("bpf-map") => BpfKind::Map,
+        name if name.contains("bpf-prog") => BpfKind::Program,
+        name if name.contains("bpf_link") || name.contains("bpf-link") => BpfKind::Link,
         name => return Err(io::Error::other(format!("{name} is no BPF object"))),
     };
     // The id is the second word of the information about each kind.
@@ -160,7 +160,7 @@ pub fn cgroup_link(link: impl AsFd) -> io::Result<Option<CgroupLink>> {
     // attach_type.
     let Identity { kind, .. } = identity(&link)?;
     let info = info(link)?;
-    if kind != Kind::Link || info[0] != BPF_LINK_TYPE_CGROUP {
+    if kind != BpfKind::Link || info[0] != BPF_LINK_TYPE_CGROUP {
         return Ok(None);
     }
     let [low, high] = [info[4].to_ne_bytes(), info[5].to_ne_bytes()];
@@ -190,7 +190,7 @@ pub struct Shape {
 /// What the map that is open here is like; an error for anything else.
 pub fn map_shape(map: impl AsFd) -> io::Result<Shape> {
     let what = identity(&map)?;
-    if what.kind != Kind::Map {
+    if what.kind != BpfKind::Map {
         return Err(io::Error::other(format!("{what} is no map")));
     }
     // type, id, key_size, value_size, max_entries, map_flags.

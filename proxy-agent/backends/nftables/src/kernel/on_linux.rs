@@ -6,8 +6,8 @@ use proxy_backend::{Host, Keeper as Keeps, KeeperError, OpenError, Probe, Settin
 use proxy_model::{Backend, IpFamily, Protocol};
 
 use super::{
-    Duty, Keeper, KernelError, NftablesBackend, Options, cleanup, holder_that_stays, is_kept,
-    is_programmed, is_there, probe, remove,
+    Duty, Keeper, KernelError, NftablesBackend, NftablesOptions, cleanup, holder_that_stays,
+    is_kept, is_programmed, is_there, probe, remove,
 };
 use crate::{KEPT, LACKS, TABLE};
 
@@ -29,7 +29,7 @@ impl Host for OnLinux {
         surroundings: &Surroundings,
     ) -> Result<Box<dyn Backend>, OpenError> {
         let mark = settings.masquerade_mark;
-        let backend = NftablesBackend::open(Options { mark })?;
+        let backend = NftablesBackend::open(NftablesOptions { mark })?;
         Ok(Box::new(
             backend.observed_by(surroundings.conntrack.clone()),
         ))

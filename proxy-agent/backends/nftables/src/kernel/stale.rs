@@ -27,19 +27,19 @@ const TOGETHER: usize = 128;
 
 /// What kind of object waits, in the order in which they are deleted: what uses others comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum StaleKind {
     /// With how far it is from where the kernel enters.
     Chain(u8),
     Set,
 }
 
-impl Kind {
+impl StaleKind {
     fn chain(name: &str) -> Self {
         Self::Chain(ServiceChain::depth(name))
     }
 }
 
-type Name = (Kind, IpFamily, Arc<str>);
+type Name = (StaleKind, IpFamily, Arc<str>);
 
 /// What waits.
 #[derive(Debug, Default)]
@@ -68,19 +68,19 @@ impl Stale {
             self.keep(|(_, of, _)| *of != family);
         }
         let chains = plan.stale_chains.iter();
-        let chains = chains.map(|name| (Kind::chain(name), family, Arc::clone(name)));
+        let chains = chains.map(|name| (StaleKind::chain(name), family, Arc::clone(name)));
         let ranges = plan.stale_ranges.iter();
-        let ranges = ranges.map(|name| (Kind::Set, family, Arc::clone(name)));
+        let ranges = ranges.map(|name| (StaleKind::Set, family, Arc::clone(name)));
         for name in chains.chain(ranges) {
             if self.waiting.insert(name.clone()) {
                 self.new.insert(name);
             }
         }
         for (name, _) in &plan.new_chains {
-            self.forget(&(Kind::chain(name), family, Arc::clone(name)));
+            self.forget(&(StaleKind::chain(name), family, Arc::clone(name)));
         }
         for ranges in &plan.new_ranges {
-            self.forget(&(Kind::Set, family, Arc::clone(&ranges.name)));
+            self.forget(&(StaleKind::Set, family, Arc::clone(&ranges.name)));
         }
     }
 
@@ -208,8 +208,8 @@ fn refused(netlink: &mut Netlink, names: &[Name]) -> Result<Vec<(Name, i32)>, Ke
     let mut by_message = BTreeMap::new();
     for name in names {
         let number = match name {
-            (Kind::Chain(_), family, name) => transaction.remove_chain(*family, name),
-            (Kind::Set, family, name) => transaction.remove_set(*family, name),
+            (StaleKind::Chain(_), family, name) => transaction.remove_chain(*family, name),
+            (StaleKind::Set, family, name) => transaction.remove_set(*family, name),
         };
         by_message.insert(number, name);
     }
@@ -231,7 +231,7 @@ mod tests {
 
     fn name(number: usize) -> Name {
         (
-            Kind::Chain(0),
+            StaleKind::Chain(0),
             IpFamily::V4,
             format!("chain-{number:04}").into(),
         )

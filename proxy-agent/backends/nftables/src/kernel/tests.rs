@@ -21,7 +21,7 @@ use self::{
     tables::{Table, Tables, lines},
 };
 use super::{
-    FAMILIES, Lock, NftablesBackend, Options, expressions::nfproto, socket::Netlink,
+    FAMILIES, Lock, NftablesBackend, NftablesOptions, expressions::nfproto, socket::Netlink,
     transaction::Transaction,
 };
 use crate::{
@@ -39,7 +39,7 @@ const HANDED_OVER: usize = 1;
 fn agent(kernel: &Kernel) -> NftablesBackend {
     let netlink = || Netlink::over(kernel.clone()).expect("a kernel in memory opens");
     let lock = Lock::held_by(netlink());
-    NftablesBackend::over(netlink(), lock, Options { mark: MARK })
+    NftablesBackend::over(netlink(), lock, NftablesOptions { mark: MARK })
 }
 
 /// The tables that `state` should have.

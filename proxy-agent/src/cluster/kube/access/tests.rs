@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc};
 
 use super::*;
-use crate::cluster::kube::{Options, Timing, servers::Servers};
+use crate::cluster::kube::{ApiServerOptions, Timing, servers::Servers};
 
 #[test]
 fn masters_are_urls_or_hosts_with_a_port() {
@@ -103,7 +103,7 @@ fn what_kubelet_sets_names_a_server() {
 }
 
 /// A kubeconfig with `cluster` and `user`, as YAML within braces.
-fn options(cluster: &str, user: &str, masters: &[&str]) -> (tempfile::TempDir, Options) {
+fn options(cluster: &str, user: &str, masters: &[&str]) -> (tempfile::TempDir, ApiServerOptions) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config");
     let text = format!(
@@ -113,7 +113,7 @@ fn options(cluster: &str, user: &str, masters: &[&str]) -> (tempfile::TempDir, O
          contexts: [{{name: a, context: {{cluster: c, user: u}}}}]\n"
     );
     fs::write(&path, text).unwrap();
-    let mut options = Options::new("node-a");
+    let mut options = ApiServerOptions::new("node-a");
     options.kubeconfig = Some(path);
     options.masters = masters.iter().map(|master| (*master).to_owned()).collect();
     (dir, options)
@@ -164,7 +164,7 @@ async fn a_kubeconfig_that_cannot_be_used_is_named() {
 
 #[tokio::test]
 async fn a_master_alone_is_enough() {
-    let mut options = Options::new("node-a");
+    let mut options = ApiServerOptions::new("node-a");
     options.masters = vec!["http://127.0.0.1:8080".to_owned()];
     let access = Access::find(&options).await.unwrap();
     assert_eq!(access.servers, ["http://127.0.0.1:8080"]);

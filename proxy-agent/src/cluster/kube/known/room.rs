@@ -8,14 +8,14 @@ use std::{
     hash::{BuildHasher as _, Hash, RandomState},
 };
 
-use crate::cluster::kube::counters::Kind;
+use crate::cluster::kube::counters::ObjectKind;
 
 /// As many that were left out are told apart; what comes beyond is as if it were one.
 const MOST_LEFT_OUT: usize = 100_000;
 
 /// Room for objects and their parts.
 pub(super) struct Room {
-    kind: Kind,
+    kind: ObjectKind,
     most: usize,
     taken: usize,
     /// What became free since the last list.
@@ -28,7 +28,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(kind: Kind, most: usize) -> Self {
+    pub(super) fn new(kind: ObjectKind, most: usize) -> Self {
         Self {
             kind,
             most,

@@ -1,17 +1,17 @@
 //! Whom to turn to.
 
 use super::{
-    super::{Access, Options},
+    super::{Access, ApiServerOptions},
     *,
 };
 
 #[tokio::test]
 async fn each_server_is_tried_at_once_and_when_none_works_all_are_left_alone() {
-    let options = Options {
+    let options = ApiServerOptions {
         masters: ["http://192.0.2.1:1", "http://192.0.2.2:1"]
             .map(str::to_owned)
             .into(),
-        ..Options::new("node-a")
+        ..ApiServerOptions::new("node-a")
     };
     let access = Access::find(&options).await.unwrap();
     let servers = Servers::new(access, options.timing, Arc::default()).unwrap();

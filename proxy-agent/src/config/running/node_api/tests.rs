@@ -4,7 +4,7 @@ use clap::Parser;
 
 use super::*;
 use crate::config::{
-    Agent, ConfigError, Source,
+    Agent, ConfigError, SourceOptions,
     cli::{Cli, Command},
     running,
 };
@@ -16,7 +16,7 @@ fn run(args: &[&str]) -> Result<Agent, ConfigError> {
 
 fn brain_of(args: &[&str]) -> Brain {
     match run(args).unwrap().source {
-        Source::Brain(brain) => brain,
+        SourceOptions::Brain(brain) => brain,
         other => panic!("{other:?}"),
     }
 }
@@ -51,7 +51,7 @@ fn a_brain_is_another_client_than_a_backend_and_both_can_be_named() {
     let Some(Command::Brain(args)) = Cli::try_parse_from(line).unwrap().command else {
         panic!("no brain");
     };
-    let Source::Brain(brain) = running::brain_where(&args, false).unwrap().source else {
+    let SourceOptions::Brain(brain) = running::brain_where(&args, false).unwrap().source else {
         panic!("another source");
     };
     assert_eq!(brain.client_name.as_str(), "brain");

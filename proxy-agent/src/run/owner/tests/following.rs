@@ -39,14 +39,14 @@ fn token(revision: u64) -> Token {
 }
 
 fn link() -> brain::Link {
-    let options = client::Options {
+    let options = client::ClientOptions {
         target: "unix:///nonexistent/brain.sock".parse().unwrap(),
         tls: None,
         token_file: None,
         name: "fake".parse().unwrap(),
         lacks: vec![],
     };
-    brain::Source::new(options, None).link()
+    brain::BrainSource::new(options, None).link()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -88,7 +88,12 @@ fn problems(name: &str, read: &Read) -> Vec<String> {
 fn everything() -> BTreeMap<String, Read> {
     let clients = Clients::new();
     let elsewhere: Vec<Collector> = vec![
-        Box::new(|| cluster::figures().into_iter().flat_map(|(_, all)| all).collect()),
+        Box::new(|| {
+            cluster::figures()
+                .into_iter()
+                .flat_map(|(_, all)| all)
+                .collect()
+        }),
         clients.collector(),
     ];
     let metrics = Metrics::new(&chosen(), &BACKENDS, &Conntrack::new(), elsewhere);
