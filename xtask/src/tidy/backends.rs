@@ -60,8 +60,8 @@ pub(super) fn check(file: &File, names: &[&str]) -> Vec<Finding> {
     let lines = (1..).zip(code.unwrap_or_default().lines());
     let code = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
     let found = code.flat_map(|(number, line)| {
-        let line = line.to_ascii_lowercase();
-        let hits = names.iter().filter(move |name| line.contains(*name));
+        let words = words(line);
+        let hits = names.iter().filter(move |name| is_named(name, &words));
         hits.map(move |name| (number, *name))
     });
     let error = |(number, name)| {
@@ -71,6 +71,23 @@ pub(super) fn check(file: &File, names: &[&str]) -> Vec<Finding> {
         ))
     };
     found.map(error).collect()
+}
+
+/// The words of a line in lower case, with what joins words: a flag of kube-proxy and a setting of the
+/// kernel that have a backend's name in theirs name no backend.
+fn words(line: &str) -> Vec<String> {
+    let joins = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let words = line.split(|c| !joins(c));
+    words.map(str::to_ascii_lowercase).collect()
+}
+
+/// Whether a word is the name, or that of its crate (`proxy_backend_NAME`), or a type's
+/// (`NAMEBackend`).
+fn is_named(name: &str, words: &[String]) -> bool {
+    words.iter().any(|word| {
+        let rest = word.replace('-', "_").replace(name, "");
+        word.contains(name) && ["", "proxy_backend_", "backend", "options"].contains(&&*rest)
+    })
 }
 
 #[cfg(test)]
@@ -110,6 +127,15 @@ mod tests {
             ("tests/suites/nftables.rs", 0),
         ] {
             assert_eq!(said(path, code), expected, "{path}");
+        }
+        for (line, expected) in [
+            ("let it = \"nftables\";", 1),
+            ("NftablesBackend::open()", 1),
+            ("proxy-backend-nftables", 1),
+            ("\"nftables-sync-period\"", 0),
+            ("bridge-nf-call-nftables", 0),
+        ] {
+            assert_eq!(said("proxy-agent/src/run.rs", line), expected, "{line}");
         }
         let text = "// As nftables does.\n#[cfg(test)]\nmod tests;\n\n#[cfg(test)]\nmod tests {\n    \"toy\"\n}\n";
         assert_eq!(said("proxy-agent/src/run.rs", text), 0);
