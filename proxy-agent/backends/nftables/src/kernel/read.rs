@@ -5,8 +5,9 @@ use std::{net::SocketAddr, sync::Arc};
 use proxy_model::{IpFamily, Protocol};
 
 use super::{
+    rule_hash::hash_beside,
+    shape::Shape,
     socket::{KernelError, Netlink},
-    transaction::{Shape, hash_beside},
 };
 use crate::{
     TABLE,

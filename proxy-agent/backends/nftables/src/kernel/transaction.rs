@@ -4,13 +4,14 @@ use proxy_model::IpFamily;
 
 use super::{
     expressions::{self, nfproto},
+    rule_hash::{self, rule_hash},
+    shape::Shape,
     typeof_data,
 };
 use crate::{
     TABLE,
     fixed::FixedChain,
     key::{Key, Part},
-    names,
     plan::Plan,
     ranges,
     ruleset::{Hook, Place, Ranges, Rule, Value},
@@ -24,10 +25,6 @@ use proxy_netlink::{
 
 /// An attribute has 65,535 bytes at most; an element has far less than what is left here.
 const FULL: usize = 60_000;
-
-/// A mark beside our rules, of a kind that `nft` does not print: a hash over what is in the rule.
-/// A rule without it, or with another one, is not ours, or not the one that should be there.
-const RULE_HASH: u8 = 0xc7;
 
 /// A batch.
 #[derive(Debug)]
@@ -276,7 +273,7 @@ impl Transaction {
                     comment.push(0);
                     typeof_data::put(&mut user_data, abi::NFTNL_UDATA_RULE_COMMENT, &comment);
                 }
-                typeof_data::put(&mut user_data, RULE_HASH, &hash.to_be_bytes());
+                rule_hash::put(&mut user_data, hash);
                 new.bytes(abi::NFTA_RULE_USERDATA, &user_data);
             },
         );
@@ -332,80 +329,5 @@ pub const fn hook_number(place: Place) -> u32 {
         Place::Prerouting => abi::NF_INET_PRE_ROUTING,
         Place::Output => abi::NF_INET_LOCAL_OUT,
         Place::Postrouting => abi::NF_INET_POST_ROUTING,
-    }
-}
-
-/// What the kernel knows of the form of a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// Flags.
-    pub flags: u32,
-    /// Bytes of a key.
-    pub key: u32,
-    /// Bytes of the data; 0 for verdicts, and without.
-    pub data: u32,
-}
-
-impl Shape {
-    /// That of a set of ours.
-    pub fn of(set: Set, family: IpFamily) -> Self {
-        let length = |parts: &[Part]| u32::try_from(Part::widths(parts, family)).unwrap_or(0);
-        let map = match set.data() {
-            Data::None => 0,
-            Data::Verdict | Data::Endpoint => abi::NFT_SET_MAP,
-        };
-        let dynamic = if set.is_dynamic() {
-            abi::NFT_SET_TIMEOUT | abi::NFT_SET_EVAL
-        } else {
-            0
-        };
-        Self {
-            flags: map | dynamic,
-            key: length(set.key()),
-            data: match set.data() {
-                Data::Endpoint => length(ENDPOINT),
-                Data::None | Data::Verdict => 0,
-            },
-        }
-    }
-}
-
-/// A hash over what the kernel is told of a rule. It stands beside the rules of earlier agents: another
-/// one would have the next agent write all of them anew.
-pub fn rule_hash(rule: &Rule, family: IpFamily) -> u64 {
-    let mut messages = Messages::default();
-    messages.add(Head::default(), |attributes| {
-        expressions::write(rule, family, attributes);
-    });
-    let text = messages.as_bytes().escape_ascii().to_string();
-    names::hash(&[&text, &rule.comment.unwrap_or_default()])
-}
-
-/// The hash beside a rule, if it is one of ours.
-pub fn hash_beside(user_data: &[u8]) -> Option<u64> {
-    let mut rest = user_data;
-    while let [kind, length, after @ ..] = rest {
-        let (value, next) = after.split_at_checked(usize::from(*length))?;
-        if *kind == RULE_HASH {
-            return Some(u64::from_be_bytes(value.try_into().ok()?));
-        }
-        rest = next;
-    }
-    None
-}
-
-// The kernel's messages are in the byte order of the machine, and so is what is hashed.
-#[cfg(all(test, target_endian = "little"))]
-mod tests {
-    use super::*;
-    use crate::fixed::nat_chains;
-
-    #[test]
-    fn rules_of_earlier_agents_are_known_again() {
-        let hashes = [IpFamily::V4, IpFamily::V6].map(|family| {
-            let chains = nat_chains(family);
-            rule_hash(&chains[0].rules[0], family)
-        });
-        assert_eq!(hashes, [0x01ed_00c3_9d2f_480a; 2], "{hashes:x?}");
     }
 }
