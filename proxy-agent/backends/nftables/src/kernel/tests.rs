@@ -3,8 +3,11 @@
 
 mod answers;
 mod edits;
+mod real;
 mod recording;
 mod tables;
+
+use std::ops::ControlFlow;
 
 use proptest::{
     collection,
@@ -14,6 +17,7 @@ use proptest::{
     test_runner::TestRunner,
 };
 use proxy_model::{Backend, NodeState, SyncError};
+use proxy_netlink::{attributes::Read, message::attributes, nf_tables as abi};
 
 use self::{
     edits::edit,
@@ -21,8 +25,11 @@ use self::{
     tables::{Table, Tables, lines},
 };
 use super::{
-    FAMILIES, Lock, NftablesBackend, NftablesOptions, expressions::nfproto, socket::Netlink,
+    FAMILIES, Lock, NftablesBackend, NftablesOptions,
+    expressions::nfproto,
+    socket::{Netlink, question},
     transaction::Transaction,
+    wire::Wire,
 };
 use crate::{
     TABLE,
@@ -37,9 +44,14 @@ const MARK: u32 = 0x4000;
 const HANDED_OVER: usize = 1;
 
 fn agent(kernel: &Kernel) -> NftablesBackend {
-    let netlink = || Netlink::over(kernel.clone()).expect("a kernel in memory opens");
-    let lock = Lock::held_by(netlink());
-    NftablesBackend::over(netlink(), lock, NftablesOptions { mark: MARK })
+    agent_over(kernel.clone(), kernel)
+}
+
+/// One whose requests go over `wire`; its lock is of no consequence.
+fn agent_over(wire: impl Wire + 'static, kernel: &Kernel) -> NftablesBackend {
+    let lock = Lock::held_by(Netlink::over(kernel.clone()).expect("a kernel in memory opens"));
+    let netlink = Netlink::over(wire).expect("it is open");
+    NftablesBackend::over(netlink, lock, NftablesOptions { mark: MARK })
 }
 
 /// The tables that `state` should have.
@@ -203,6 +215,18 @@ proptest! {
             prop_assert_eq!(again.repaired, vec![]);
         }
     }
+}
+
+/// How often rules were changed in the network namespace of `wire`.
+fn generation(wire: &mut impl Wire) -> u32 {
+    let request = question(0, abi::NFT_MSG_GETGEN, 0, |_| {});
+    let mut generation = None;
+    let came = wire.exchange(&request, &mut |_, message| {
+        generation = Read(attributes(message)).number(abi::NFTA_GEN_ID);
+        ControlFlow::Break(())
+    });
+    came.expect("the kernel answers");
+    generation.expect("it has a generation")
 }
 
 /// The same states each time.

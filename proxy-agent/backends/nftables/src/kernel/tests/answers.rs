@@ -6,7 +6,7 @@ use proxy_netlink::{
     nf_tables as abi,
 };
 
-use super::tables::{Chain, Given, Table, Tables};
+use super::tables::{Chain, Given, Set, Table, Tables};
 
 /// The number of the message that is answered, and the answer.
 pub type Answer = (u32, Vec<u8>);
@@ -71,8 +71,8 @@ pub fn answers(
             (abi::NFTA_TABLE_HANDLE, 1_u64.to_be_bytes().to_vec()),
         ])),
         abi::NFT_MSG_GETCHAIN => {
-            let chain = table.chains.get(read.text(abi::NFTA_CHAIN_NAME)?)?;
-            Some(seen(chain))
+            let name = read.text(abi::NFTA_CHAIN_NAME)?;
+            Some(seen_chain(table, name, table.chains.get(name)?))
         }
         _ => None,
     });
@@ -82,12 +82,27 @@ pub fn answers(
     }
 }
 
-fn seen(chain: &Chain) -> Given {
-    let rules = u32::try_from(chain.rules.len()).expect("few");
+fn seen_chain(table: &Table, name: &str, chain: &Chain) -> Given {
+    let uses = chain.rules.len() + table.ways_to(name);
+    let uses = u32::try_from(uses).expect("few");
     let mut given = chain.given.clone();
-    let uses = (abi::NFTA_CHAIN_USE, rules.to_be_bytes().to_vec());
+    let uses = (abi::NFTA_CHAIN_USE, uses.to_be_bytes().to_vec());
     let handle = (abi::NFTA_CHAIN_HANDLE, 1_u64.to_be_bytes().to_vec());
     given.0.extend([uses, handle]);
+    given
+}
+
+fn seen_set(set: &Set) -> Given {
+    /// `sizeof(struct nft_verdict)`.
+    const VERDICT: u32 = 16;
+    let mut given = set.given.clone();
+    let without = (abi::NFTA_SET_FLAGS, vec![0; 4]);
+    given.0.retain(|one| *one != without);
+    let verdict = abi::NFT_DATA_VERDICT.to_be_bytes();
+    if given.get(abi::NFTA_SET_DATA_TYPE) == Some(&verdict) {
+        let length = (abi::NFTA_SET_DATA_LEN, VERDICT.to_be_bytes().to_vec());
+        given.0.push(length);
+    }
     given
 }
 
@@ -103,12 +118,17 @@ fn dumped(table: Option<&Table>, kind: u16, read: Read<'_>) -> Option<Vec<Given>
         _ => table?,
     };
     Some(match kind {
-        abi::NFT_MSG_GETCHAIN => table.chains.values().map(seen).collect(),
+        abi::NFT_MSG_GETCHAIN => {
+            let chains = table.chains.iter();
+            chains
+                .map(|(name, chain)| seen_chain(table, name, chain))
+                .collect()
+        }
         abi::NFT_MSG_GETRULE => {
             let rules = table.chains.values().flat_map(|chain| &chain.rules);
             rules.map(|rule| rule.given.clone()).collect()
         }
-        abi::NFT_MSG_GETSET => table.sets.values().map(|set| set.given.clone()).collect(),
+        abi::NFT_MSG_GETSET => table.sets.values().map(seen_set).collect(),
         abi::NFT_MSG_GETSETELEM => {
             let set = table.sets.get(read.text(abi::NFTA_SET_ELEM_LIST_SET)?)?;
             let elements: Vec<_> = set.elements.values().collect();

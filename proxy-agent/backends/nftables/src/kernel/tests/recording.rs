@@ -64,6 +64,11 @@ impl Kernel {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Rules were changed so often before.
+    pub fn begin_at(&self, generation: u32) {
+        self.inner().generation = generation;
+    }
+
     /// What it holds.
     pub fn tables(&self) -> Tables {
         self.inner().tables.clone()

@@ -73,16 +73,17 @@ pub struct Element {
 }
 
 impl Table {
-    /// Whether a rule leads to the chain of this name.
-    fn has_rule_to(&self, name: &str) -> bool {
-        let mut rules = self.chains.values().flat_map(|chain| &chain.rules);
-        rules.any(|rule| rule.chains.contains(name))
+    /// How many rules and elements lead to the chain of this name.
+    pub fn ways_to(&self, name: &str) -> usize {
+        let rules = self.chains.values().flat_map(|chain| &chain.rules);
+        let rules = rules.filter(|rule| rule.chains.contains(name));
+        rules.count() + self.elements_to(name)
     }
 
-    /// Whether an element leads to the chain of this name.
-    fn has_element_to(&self, name: &str) -> bool {
-        let mut elements = self.sets.values().flat_map(|set| set.elements.values());
-        elements.any(|element| element.chain.as_deref() == Some(name))
+    fn elements_to(&self, name: &str) -> usize {
+        let elements = self.sets.values().flat_map(|set| set.elements.values());
+        let elements = elements.filter(|element| element.chain.as_deref() == Some(name));
+        elements.count()
     }
 
     fn add(&mut self, set: &str, key: (Vec<u8>, u32), element: Element) -> Result<(), i32> {
@@ -219,11 +220,8 @@ pub fn apply(
             let name = read.text(abi::NFTA_CHAIN_NAME).ok_or(libc::EINVAL)?;
             let chain = table.chains.get_mut(name).ok_or(libc::ENOENT)?;
             chain.rules.clear();
-            let used = table.has_rule_to(name) || table.has_element_to(name);
-            if used
-                || held == Some(name)
-                || before.is_some_and(|before| before.has_element_to(name))
-            {
+            let before = before.map_or(0, |before| before.elements_to(name));
+            if table.ways_to(name) + before > 0 || held == Some(name) {
                 return Err(libc::EBUSY);
             }
             table.chains.remove(name);
