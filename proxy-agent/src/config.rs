@@ -34,7 +34,7 @@ const LARGEST_CONFIG: u64 = 1 << 20;
 
 /// Commands that compute the state once read files only.
 const NO_MANIFESTS: &str =
-    "--manifests: no source of cluster objects was given: name a file or directory of manifests";
+    "--manifests: no source of cluster objects was given: give a file or directory of manifests";
 
 /// Every mistake in what was typed.
 #[derive(Debug, Error)]
@@ -51,7 +51,7 @@ fn settings(file: Option<&Path>, given: &[Given], mistakes: &mut Vec<String>) ->
         Ok(text) => Some(text),
         Err(error) => {
             mistakes.push(format!(
-                "--config {}: reading the file: {error}; name a file that holds a \
+                "--config {}: reading the file: {error}; give a file that holds a \
                  KubeProxyConfiguration",
                 path.display()
             ));
@@ -136,7 +136,7 @@ fn node_name(args: &NodeArgs, configured: Option<String>, mistakes: &mut Vec<Str
     let host_name = || gethostname::gethostname().into_string().ok();
     let given = args.node_name.clone().or(configured);
     let Some(name) = given.or_else(host_name) else {
-        mistakes.push("--node-name: the host has no usable name, so one must be given".into());
+        mistakes.push("--node-name: the host has no usable name; give one".into());
         return "".into();
     };
     let name = normal_node_name(&name);

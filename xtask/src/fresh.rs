@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Run this instead of the README's commands; may be given more than once
     #[arg(long, value_name = "COMMAND")]
     command: Vec<String>,
-    /// Keep the bare root, and say where it is
+    /// Keep the bare root, and print where it is
     #[arg(long)]
     keep: bool,
     /// Use a root that was kept, as it was left, instead of a new one

@@ -66,12 +66,12 @@ impl Target {
 /// Options of `fuzz`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which; all, one after the other, if none is named
+    /// Target to run; all, one after the other, if none is named
     target: Option<Target>,
     /// How long each target runs
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u32,
-    /// Run this one input instead, as a crash left it
+    /// Run only this input, such as one that a crash left
     #[arg(long, value_name = "FILE", requires = "target")]
     input: Option<PathBuf>,
 }

@@ -51,25 +51,25 @@ struct Cli {
 enum Command {
     /// Find or install what building and testing needs; does nothing when it is all there
     Setup(setup::Args),
-    /// Build the kernel object and say what is in it
+    /// Build the kernel object, and list its programs
     BuildEbpf(build_ebpf::Args),
     /// Show Culvert at work on a throw-away node
     Demo(workload::Args),
-    /// Run tests: all of them, the quick ones, or those that depend on the kernel on another one
+    /// Run tests: all of them, the quick ones, or the kernel-dependent ones on another kernel
     Test(test::Args),
-    /// Run the README's commands on a bare Debian made for it, set-up included
+    /// Run the README's commands, set-up included, on a bare Debian made for the purpose
     Fresh(fresh::Args),
-    /// Feed arbitrary objects and events to decoding and the model, for a while
+    /// Fuzz decoding and the model with arbitrary objects and events
     Fuzz(fuzz::Args),
     /// Build the model and the agent for Windows, and compare what they print under wine
     Windows,
-    /// Measure, everything side by side
+    /// Run the benchmarks, everything side by side
     Bench(workload::Args),
-    /// Everything that has to hold before a change lands
+    /// Run everything that must pass before a change is merged
     Ci(ci::Args),
     /// Check house rules that no compiler checks
     Tidy,
-    /// Generate the reference pages from the code, and the messages of the node API from its proto
+    /// Generate the reference pages from the code, and the node API's Rust messages from its proto
     Docs(docs::Args),
     /// Run a command on another kernel, in a virtual machine
     Vm(guest::Args),

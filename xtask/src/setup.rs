@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Also what the virtual machines of `test --kernel` need: qemu and three kernels (600 MB)
     #[arg(long)]
     vm: bool,
-    /// Also what `windows` takes: a toolchain that compiles for it, and wine (1.3 GB)
+    /// Also what the command `windows` needs: a toolchain that compiles for it, and wine (1.3 GB)
     #[arg(long)]
     windows: bool,
 }

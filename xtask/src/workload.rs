@@ -18,7 +18,7 @@ use crate::test_programs::{AGENT_ENV, POD};
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// Handed to the program; `--help` shows what it knows
+    /// Arguments for the program; `--help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
 }

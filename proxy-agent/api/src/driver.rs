@@ -75,7 +75,7 @@ Exit codes:
   0  done, or stopped by SIGTERM or SIGINT (what is in force stays)
   1  failed while running
   2  bad usage
-  3  this host cannot"
+  3  cannot run on this host"
 )]
 struct Cli {
     #[command(flatten)]

@@ -65,8 +65,8 @@ impl Capability {
                  connections from elsewhere"
             }
             Self::SourceRanges => {
-                "load-balancer IPs with source ranges are not served to anyone, so that nobody \
-                 passes who may not"
+                "load-balancer IPs with source ranges are not served to any client, so that none \
+                 outside the ranges passes"
             }
             Self::Affinity => "each connection goes to a random endpoint",
             Self::ForeignClients => {
@@ -83,8 +83,8 @@ impl Capability {
         }
     }
 
-    /// Whether a backend that lacks it gives way to another one. What no backend has that does the
-    /// rest is told, and decides nothing: nothing else would suffice.
+    /// Whether mode auto replaces a backend that lacks it by another one. A capability that no
+    /// otherwise sufficient backend has is only reported: no other backend would suffice.
     pub const fn decides(self) -> bool {
         !matches!(self, Self::LoopbackNodePorts)
     }

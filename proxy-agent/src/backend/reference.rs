@@ -13,12 +13,13 @@ pub fn backends(all: &[BackendKind]) -> String {
         "# Backends\n\n\
          <!-- Generated from the code by `cargo xtask docs`; do not edit. -->\n\n\
          A backend turns what Services need into objects of the kernel. `--proxy-mode` names the \
-         one that serves, or leaves it to the agent: `auto` takes them in the order of this page, \
-         or of `--backend-order`, and goes over to the next one where a Service needs what it lacks.\n\n\
-         `proxy-agent check` says which of them this host supports, `proxy-agent state` which one \
-         serves, why, and which Services need what it lacks. What each does to a packet is what \
-         [docs/semantics.md](../semantics.md) says; `proxy-agent render --backend NAME` prints what \
-         it would program.\n\n",
+         one that serves, or leaves the choice to the agent: `auto` prefers them in the order of \
+         this page, or of `--backend-order`, and switches to the next one when a Service needs \
+         what the one in use lacks.\n\n\
+         `proxy-agent check` shows which of them this host supports; `proxy-agent state` shows \
+         which one serves, why, and which Services need what it lacks. \
+         [docs/semantics.md](../semantics.md) says what each does to a packet; `proxy-agent render \
+         --backend NAME` prints what it would program.\n\n",
     );
     heads(&mut page, &["backend", "what it programs"]);
     for kind in all {
@@ -28,9 +29,10 @@ pub fn backends(all: &[BackendKind]) -> String {
         row(&mut page, &[&format!("`{}`", absent.name), absent.why]);
     }
     page.push_str(
-        "\n## What they can do\n\nWhere a backend lacks something, the rest of a Service is served \
-         all the same, as the last column says. What decides nothing is told, and is no reason to \
-         use another backend: none has it that does the rest.\n\n",
+        "\n## What they can do\n\nIf a backend lacks a capability, the last column says what does \
+         not work; the rest of each Service is served. A capability that does not decide (\"no\" \
+         in that column) is only reported when it is missing. It is no reason to use another \
+         backend, because no backend has it together with all the others.\n\n",
     );
     let names = all.iter().map(|kind| format!("`{}`", kind.name()));
     let names: Vec<String> = names.collect();

@@ -16,8 +16,9 @@ pub fn asked(args: &AskArgs, model: &ModelArgs) -> Result<PathBuf, ConfigError> 
     let mut mistakes: Vec<_> = idle
         .map(|flag| {
             format!(
-                "{flag}: decides nothing here: the running agent answers, with its own \
-                 configuration; give --manifests to compute the state anew, or leave this out"
+                "{flag}: has no effect here: the running agent answers, with its own \
+                 configuration; give --manifests to compute the state from files, or leave this \
+                 flag out"
             )
         })
         .collect();

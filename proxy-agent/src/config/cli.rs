@@ -62,7 +62,7 @@ Exit codes:
   0  done, or stopped by SIGTERM or SIGINT (the dataplane stays in place)
   1  failed while running
   2  bad usage or bad input: a flag, a file, or a manifest at start
-  3  not here: no rights, no BPF, no cgroup v2, no BPF file system; mode auto: no backend can be used
+  3  cannot run on this host: no rights, no BPF, no cgroup v2, no BPF file system; mode auto: no backend can be used
   4  another agent holds the pin directory, programs the packet rules, or answers on the admin socket";
 
 /// What to do.
@@ -70,17 +70,18 @@ Exit codes:
 pub enum Command {
     /// Serve Services until stopped; what is programmed stays in the kernel afterwards
     Run(Box<RunArgs>),
-    /// Compute what this node must do, and program nothing: for backends elsewhere
+    /// Compute what this node must do, for backends in other processes; programs nothing itself
     Brain(Box<BrainArgs>),
-    /// Print the node-local state: the running agent's, or what manifests lead to
+    /// Print the node-local state: the running agent's, or the one computed from manifests
     State(StateArgs),
-    /// Say what happens to a packet, and why: asks the running agent, or computes it from manifests
+    /// Explain what happens to a packet, and why: asks the running agent, or computes it from
+    /// manifests
     Explain(ExplainArgs),
-    /// Say what this host supports, and which backend would be chosen
+    /// Show what this host supports, and which backend would be chosen
     Check(CheckArgs),
     /// Print what a backend would program; needs no privileges
     Render(RenderArgs),
-    /// Remove everything that an agent left in the kernel; traffic to Services then fails
+    /// Remove everything that agents left in the kernel; traffic to Services then fails
     Cleanup(PinArgs),
     /// Print the version
     Version,
@@ -105,7 +106,7 @@ pub struct NodeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = DATAPLANE)]
 pub struct PinArgs {
-    /// Directory on the BPF file system for maps and links; one agent at a time
+    /// Directory on the BPF file system for maps and links; for one agent at a time
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PIN_DIR)]
     pub pin_dir: PathBuf,
 }
@@ -121,8 +122,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub pins: PinArgs,
 
-    /// Socket on which `state` and `explain` ask this agent [default: /run/culvert/<pin directory,
-    /// with - for />.sock]
+    /// Socket on which `state` and `explain` query this agent [default: /run/culvert/<pin
+    /// directory, with - for />.sock]
     #[arg(help_heading = DATAPLANE)]
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
@@ -132,7 +133,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help = backends::order_help())]
     pub backend_order: Vec<String>,
 
-    /// Remove what kube-proxy left in the kernel, of any of its modes, once the rules of this agent
+    /// Remove what kube-proxy left in the kernel, in any of its modes, once this agent's own rules
     /// are in force; stop kube-proxy first
     #[arg(help_heading = FIRST)]
     #[arg(long)]
@@ -147,7 +148,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running agent")]
 pub struct AskArgs {
-    /// The agent that holds this directory
+    /// Query the agent that holds this pin directory
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PIN_DIR)]
     pub pin_dir: PathBuf,
 
@@ -167,11 +168,11 @@ pub struct StateArgs {
     #[command(flatten)]
     pub ask: AskArgs,
 
-    /// Print how the kernel differs from the running agent's state instead
+    /// Instead of the state, print how the kernel differs from it
     #[arg(help_heading = ANSWER, long, conflicts_with = "manifests")]
     pub kernel: bool,
 
-    /// Form of the output; the JSON is described in docs/state-json.md
+    /// Format of the output; the JSON is described in docs/state-json.md
     #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub output: Form,
 }
@@ -187,11 +188,11 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub ask: AskArgs,
 
-    /// Interface that the packet comes in by; none for one that this node sends
+    /// Interface on which the packet arrives; leave it out for a packet that this node sends
     #[arg(help_heading = PACKET, long, value_name = "NAME")]
     pub in_interface: Option<String>,
 
-    /// Where it meets the proxy: as a packet, or as a call of a local socket
+    /// Where the proxy sees it: as a packet, or as a call of a local socket
     #[arg(help_heading = PACKET, long, value_enum, value_name = "WHERE", default_value = "packet")]
     pub path: Arrival,
 
@@ -203,7 +204,7 @@ pub struct ExplainArgs {
     #[arg(help_heading = PACKET, long, value_name = "IP:PORT/PROTO")]
     pub to: String,
 
-    /// Form of the output; the JSON is described in docs/explain-json.md
+    /// Format of the output; the JSON is described in docs/explain-json.md
     #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub output: Form,
 }
@@ -219,7 +220,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub backends: CheckBackendArgs,
 
-    /// Form of the output; the JSON is described in docs/check-json.md
+    /// Format of the output; the JSON is described in docs/check-json.md
     #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub output: Form,
 }

@@ -114,8 +114,8 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
 }
 
 /// A brain that tells nobody is of no use.
-const NO_SINK: &str = "no sink was given, so that nobody would hear of the state: give --listen \
-                       for backends that ask, or --output-file";
+const NO_SINK: &str = "no sink was given, so the state would reach no client: give --listen for \
+                       backends that connect, or --output-file";
 
 fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     let mut mistakes = Vec::new();
@@ -237,11 +237,11 @@ fn notes(settings: &Settings) -> Vec<String> {
     let unset = settings.effective["nodePortAddresses"]
         .as_array()
         .is_none_or(Vec::is_empty);
-    let primary = "nodePortAddresses: is unset, which in this mode of kube-proxy means the Node object's \
-                   first address of each family only; \
-                   --nodeport-addresses=0.0.0.0/0,::/0 has them answer on every address";
+    let primary = "nodePortAddresses: is unset, which in this mode of kube-proxy means only the \
+                   Node object's first address of each family; --nodeport-addresses=0.0.0.0/0,::/0 \
+                   makes NodePorts answer on every address";
     let everywhere = "nodePortAddresses: is unset: NodePorts answer on every address of this node; \
-                      --nodeport-addresses=primary leaves only the node's own";
+                      --nodeport-addresses=primary restricts them to those of the Node object";
     match settings.node_ports {
         NodePortSelection::Primary if unset => vec![primary.to_owned()],
         NodePortSelection::All => vec![everywhere.to_owned()],
@@ -267,7 +267,7 @@ fn order(typed: &[String], mode: Mode, mistakes: &mut Vec<String>) -> Vec<Backen
     }
     if let (Some(only), false) = (mode.only(), typed.is_empty()) {
         mistakes.push(format!(
-            "--backend-order: mode {} leaves nothing to choose; give mode auto, or no order",
+            "--backend-order: mode {} leaves no choice; give mode auto, or no order",
             only.name()
         ));
     }

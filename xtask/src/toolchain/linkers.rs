@@ -41,7 +41,7 @@ fn is_the_release(linker: &Path) -> Result<(), Unfit> {
         release => Err(Unfit::Other(format!(
             "{} is {}, not {BPF_LINKER_VERSION}",
             linker.display(),
-            release.unwrap_or("of no release that it tells")
+            release.unwrap_or("of unknown release")
         ))),
     }
 }

@@ -15,28 +15,28 @@ pub struct DriverArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub target: Target,
 
-    /// With `tls://`: the certificate to show (PEM)
+    /// With `tls://`: certificate to present (PEM)
     #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
-    /// With `tls://`: its private key (PEM)
+    /// With `tls://`: private key of that certificate (PEM)
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
-    /// With `tls://`: certificates of the authorities that the brain must have its own from (PEM)
+    /// With `tls://`: certificates of the authorities that may issue the brain's certificate (PEM)
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
 
-    /// With `tcp://`: a file with the token of the brain's `--listen-token-file`; without it, such a
-    /// brain takes no reports
+    /// With `tcp://`: file with the token of the brain's `--listen-token-file`; without it, the
+    /// brain accepts no reports
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
-    /// How this backend is called in the brain's output [default: its own name]
+    /// Name of this backend in the brain's output [default: its own name]
     #[arg(long, value_name = "NAME")]
     pub client_name: Option<String>,
 
-    /// With --rev: the state that is in force already, as printed by --once; nothing is done before
+    /// With --rev: the state that is already in force, as printed by --once; nothing is done until
     /// there is another one
     #[arg(long, value_name = "NUMBER", requires = "rev")]
     pub instance_id: Option<u64>,
@@ -45,7 +45,7 @@ pub struct DriverArgs {
     #[arg(long, value_name = "NUMBER", requires = "instance_id")]
     pub rev: Option<u64>,
 
-    /// Bring one state into force, print the flags to go on from there, and exit
+    /// Bring one state into force, print the flags that continue from it, and exit
     #[arg(long)]
     pub once: bool,
 

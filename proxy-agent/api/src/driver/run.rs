@@ -153,7 +153,7 @@ impl<S: BatchSink> Driver<S> {
                     Event::Lost(error) => {
                         tracing::warn!(
                             %error,
-                            "the brain cannot be heard: the last state stays in force"
+                            "the brain is not reachable: the last state stays in force"
                         );
                         continue;
                     }

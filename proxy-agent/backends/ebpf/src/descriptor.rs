@@ -26,15 +26,16 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: MAP_SIZE,
         takes: Takes::Texts("NAME=ENTRIES"),
-        help: "Entries that a map can hold; may be repeated; see docs/reference/maps.md",
+        help: "Number of entries that a map can hold; may be repeated; see docs/reference/maps.md",
         check_help: None,
     },
     Flag {
         name: KERNEL_LOG,
         takes: Takes::Nothing,
-        help: "Log a line, with --log-level debug, for every call that the programs of the eBPF \
-               backend lead to an endpoint or refuse, none for those that they leave alone; costs \
-               time on every connect. What comes faster than it is read is lost, and not counted",
+        help: "Log each call that the programs of the eBPF backend redirect to an endpoint or \
+               refuse, but not those that they leave alone; needs --log-level debug, and costs \
+               time on every connect. Lines that come faster than they are read are lost, and not \
+               counted",
         check_help: None,
     },
 ];
@@ -48,8 +49,8 @@ impl Descriptor for Ebpf {
     }
 
     fn programs(&self) -> &'static str {
-        "programs on the socket hooks of a cgroup: they decide when a process dials, and no packet \
-         costs anything"
+        "programs on the socket hooks of a cgroup, which redirect a connection when a process \
+         dials; no cost per packet"
     }
 
     fn lacks(&self) -> &'static [Capability] {

@@ -13,12 +13,13 @@ const GENERATED: &str = "<!-- Generated from the code by `cargo xtask docs`; do 
 pub fn maps() -> String {
     let mut page = format!(
         "# Maps and programs of the eBPF backend\n\n{GENERATED}\n\nPinned under `--pin-dir`: maps \
-         of the first group in `services-v{SERVICES_ABI}/`, of the second in `flows-v{FLOWS_ABI}/`, \
-         links in `links/`.\nPorts are in host byte order, addresses are 16 bytes with IPv4 mapped \
-         into IPv6.\nThe layout of every key and value is in `proxy-common`.\n`bpftool map dump \
-         pinned` names the fields; it shows addresses as bytes. With addresses in words, \
-         `proxy-agent state` tells what the maps should hold, `proxy-agent state --kernel` where \
-         they do not, and `proxy-agent render --backend ebpf` every entry.\n"
+         of the first group in `services-v{SERVICES_ABI}/`, of the second in \
+         `flows-v{FLOWS_ABI}/`, links in `links/`.\nPorts are in host byte order, addresses are 16 \
+         bytes with IPv4 mapped into IPv6.\nThe layout of every key and value is in \
+         `proxy-common`.\n`bpftool map dump pinned` names the fields; it shows addresses as bytes. \
+         With readable addresses, `proxy-agent state` shows what the maps should hold, \
+         `proxy-agent state --kernel` where they differ, and `proxy-agent render --backend ebpf` \
+         every entry.\n"
     );
     let groups = [
         (

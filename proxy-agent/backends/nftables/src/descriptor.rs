@@ -15,8 +15,8 @@ impl Descriptor for Nftables {
     }
 
     fn programs(&self) -> &'static str {
-        "a table `culvert` in each family, with connection tracking: it meets whatever passes through \
-         the node"
+        "a table `culvert` in each family, which translates packets by connection tracking: all \
+         that pass through the node"
     }
 
     fn lacks(&self) -> &'static [Capability] {

@@ -30,8 +30,8 @@ pub struct AgentArgs {
     #[command(flatten)]
     pub others: OtherArgs,
 
-    /// How often the kernel is compared with the desired state, such as 1m30s; something that waits
-    /// for twice as long to come into force makes /healthz answer 503 [default: 30s]
+    /// How often the kernel is compared with the desired state, such as 1m30s; /healthz answers 503
+    /// while a change has waited for twice as long to come into force [default: 30s]
     #[arg(help_heading = DATAPLANE)]
     #[arg(long, visible_alias = "iptables-sync-period", value_name = "DURATION")]
     pub sync_period: Option<String>,
@@ -52,12 +52,12 @@ pub struct BrainArgs {
     #[command(flatten)]
     pub agent: AgentArgs,
 
-    /// The node is another host than this one: what its Node object says of addresses stands in for
-    /// what this host's interfaces have
+    /// The node is another host than this one: its addresses are those of its Node object, not
+    /// those of this host's interfaces
     #[arg(help_heading = DATAPLANE, long, conflicts_with = "target")]
     pub elsewhere: bool,
 
-    /// Socket on which `state` and `explain` ask this brain
+    /// Socket on which `state` and `explain` query this brain
     #[arg(help_heading = DATAPLANE, long, value_name = "PATH", default_value = BRAIN_SOCKET)]
     pub admin_socket: PathBuf,
 }
@@ -70,8 +70,8 @@ pub const BRAIN_SOCKET: &str = "/run/culvert/brain.sock";
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "State for others")]
 pub struct SinkArgs {
-    /// Write the state into this file each time it changes, as JSON: the file is replaced as a
-    /// whole; `-` for standard output; the JSON is described in docs/state-json.md
+    /// Write the state to this file each time it changes, as JSON, replacing the whole file; `-`
+    /// for standard output; the JSON is described in docs/state-json.md
     #[arg(short, long, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
 
@@ -84,7 +84,7 @@ pub struct SinkArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Log")]
 pub struct LogArgs {
-    /// Form of the log on standard error: text on a terminal, otherwise JSON lines
+    /// Format of the log on standard error: text on a terminal, otherwise JSON lines
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "auto")]
     pub log_format: LogFormat,
 

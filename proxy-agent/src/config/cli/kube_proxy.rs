@@ -12,13 +12,13 @@ use crate::config::kube_proxy::Given;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Source: manifests, API server")]
 pub struct ApiServerArgs {
-    /// File that tells how to reach the API server [default: the service account, in a pod]
+    /// Kubeconfig file: how to reach the API server [default: the service account, in a pod]
     #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Address of an API server, in place of the one in the kubeconfig; several, separated by
-    /// commas or repeated, are tried in turn
+    /// Address of an API server, instead of the one in the kubeconfig; several, separated by commas
+    /// or repeated, are tried in turn
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub master: Vec<String>,
 }
@@ -27,15 +27,15 @@ pub struct ApiServerArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Health and metrics")]
 pub struct ServingArgs {
-    /// Where /healthz and /livez answer; empty for nowhere [default: 0.0.0.0:10256]
+    /// Address of /healthz and /livez; empty to serve neither [default: 0.0.0.0:10256]
     #[arg(long, value_name = "IP[:PORT]")]
     pub healthz_bind_address: Option<String>,
 
-    /// Where /metrics answers; empty for nowhere [default: 127.0.0.1:10249]
+    /// Address of /metrics; empty not to serve it [default: 127.0.0.1:10249]
     #[arg(long, value_name = "IP[:PORT]")]
     pub metrics_bind_address: Option<String>,
 
-    /// Stop if one of these addresses cannot be bound, instead of trying again
+    /// Exit if one of these addresses cannot be bound, instead of retrying
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub bind_address_hard_fail: Option<bool>,
 }
@@ -51,14 +51,15 @@ pub struct ModelArgs {
     #[command(flatten)]
     pub node: NodeArgs,
 
-    /// `KubeProxyConfiguration` (v1alpha1) file, see docs/reference/config.md; a flag that is given
-    /// wins over the file
+    /// `KubeProxyConfiguration` (v1alpha1) file, see docs/reference/config.md; flags override the
+    /// file
     #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Which backend serves: `ebpf` or `nftables`, what it can; `auto`, the first that does all
-    /// that Services need; kube-proxy's other modes are taken and mean `auto` [default: `auto`]
+    /// Which backend serves: `ebpf` or `nftables` for that one, even if Services need more than it
+    /// can do; `auto` for the first that does all that Services need; kube-proxy's other modes are
+    /// accepted and mean `auto` [default: `auto`]
     #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "MODE")]
     pub proxy_mode: Option<String>,
@@ -67,8 +68,9 @@ pub struct ModelArgs {
     #[arg(help_heading = TRAFFIC, long, value_name = "CIDRS")]
     pub cluster_cidr: Option<String>,
 
-    /// How traffic of this node's pods is told: `ClusterCIDR`, `NodeCIDR`, `BridgeInterface` or
-    /// `InterfaceNamePrefix` [default: `ClusterCIDR`]
+    /// How packets from pods are recognised: `ClusterCIDR`, `NodeCIDR`, `BridgeInterface` or
+    /// `InterfaceNamePrefix`; the nftables backend masquerades other packets to ClusterIPs
+    /// [default: `ClusterCIDR`]
     #[arg(help_heading = TRAFFIC, long, value_name = "MODE")]
     pub detect_local_mode: Option<String>,
 
@@ -80,16 +82,16 @@ pub struct ModelArgs {
     #[arg(help_heading = TRAFFIC, long, value_name = "PREFIX")]
     pub pod_interface_name_prefix: Option<String>,
 
-    /// Masquerade all traffic to ClusterIPs (not by the eBPF backend, which never does; `explain`
-    /// tells what a netfilter proxy would do)
+    /// Masquerade all traffic to ClusterIPs, with the nftables backend; the eBPF backend never
+    /// masquerades
     #[arg(help_heading = TRAFFIC, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub masquerade_all: Option<bool>,
 
-    /// Where NodePorts answer: `primary` for the Node object's first address of each family, or
-    /// CIDRs that the addresses must be in, separated by commas or repeated; a family without a
-    /// CIDR has all of its addresses. The addresses are those of the host's interfaces; commands
-    /// that compute from manifests take those of the Node object in their place [default: all, or
-    /// `primary` with --proxy-mode nftables, as in kube-proxy]
+    /// Addresses on which NodePorts answer: `primary` for the Node object's first address of each
+    /// family, or CIDRs that the addresses must be in, separated by commas or repeated; in a family
+    /// without a CIDR, all addresses. The addresses are those of the host's interfaces; commands
+    /// that compute from manifests use those of the Node object instead [default: all, or `primary`
+    /// with --proxy-mode nftables, as in kube-proxy]
     #[arg(help_heading = TRAFFIC, long, value_name = "CIDRS", value_delimiter = ',')]
     pub nodeport_addresses: Option<Vec<String>>,
 

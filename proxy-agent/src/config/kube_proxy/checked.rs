@@ -59,12 +59,12 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     typed.notices.extend(notices(complete));
     if sync_period.is_positive() && sync_period < SHORTEST_PERIOD {
         sync_period = SHORTEST_PERIOD;
-        let text = "is less than 100ms, at which the kernel is compared";
+        let text = "is less than 100ms, which is used instead";
         typed.notices.push(Notice::new(&period, text.to_owned()));
     }
     let masquerades = |kind: BackendKind| !kind.lacks().contains(&Capability::Masquerade);
     if complete.switch(masquerade) && !mode.only().is_some_and(masquerades) {
-        let text = "true: the eBPF backend masquerades nothing, endpoints see the true source";
+        let text = "true: the eBPF backend never masquerades, and endpoints see the true source";
         typed.notices.push(Notice::new(masquerade, text.to_owned()));
     }
     typed.notices.extend(half);
@@ -103,16 +103,17 @@ fn notices(complete: &Complete) -> Vec<Notice> {
     let is_known = matches!(mode, "" | "auto") || BackendKind::named(mode, backends::ALL).is_some();
     if !is_known {
         let text = format!(
-            "\"{mode}\": this version has no such backend, and chooses one that does all that \
-             Services need; of this mode it takes the sync period, the masquerade bit, \
-             masqueradeAll and where NodePorts answer"
+            "\"{mode}\": this version has no such backend; the agent chooses one that does all \
+             that Services need, and reads the sync period, the masquerade bit, masqueradeAll and \
+             the NodePort addresses as this mode does"
         );
         notices.push(Notice::new("mode", text));
     }
     let by_cidr = complete.text("detectLocalMode") == "ClusterCIDR"
         && complete.origin("detectLocalMode") != Origin::Default;
     if by_cidr && complete.text("clusterCIDR").is_empty() {
-        let text = "ClusterCIDR, but there is no clusterCIDR: no traffic counts as that of pods";
+        let text = "ClusterCIDR, but there is no clusterCIDR: no packets are recognised as those \
+                    of pods";
         notices.push(Notice::new("detectLocalMode", text.to_owned()));
     }
     notices

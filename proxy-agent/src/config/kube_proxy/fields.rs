@@ -60,7 +60,7 @@ impl FieldKind {
 pub enum Honoured {
     /// What it decides.
     Yes(&'static str),
-    /// Nothing, and why: told in the log when the field is set to something else than its default.
+    /// Nothing, and why: logged when the field is set to anything but its default.
     No(&'static str),
 }
 
@@ -68,15 +68,18 @@ const NOT_YET: Honoured = Honoured::No("not yet");
 const OWN_CLIENT: Honoured = Honoured::No("Culvert reads JSON and makes a handful of requests");
 const OWN_LOG: Honoured = Honoured::No("`--log-format` and `--log-level` decide");
 const MARK: Honoured = Honoured::Yes(
-    "the bit of the packet mark that says that a packet is to be masqueraded, with the nftables backend; of the section of the selected `mode`",
+    "the bit of the packet mark that marks packets for masquerading, with the nftables backend; \
+     read from the section of the selected `mode`",
 );
 const NO_CONNTRACK: Honoured =
     Honoured::No("Culvert leaves the limits and timeouts of conntrack as they are");
 const NO_IPVS: Honoured = Honoured::No("there is no IPVS");
 const NO_WINDOWS: Honoured = Honoured::No("for Windows only");
-const COALESCED: Honoured = Honoured::No("changes are joined as long as one is being programmed");
+const COALESCED: Honoured =
+    Honoured::No("changes that arrive while one is being programmed are joined");
 const PERIOD: Honoured = Honoured::Yes(
-    "every so often the kernel is compared with the desired state; of the section of the selected `mode`",
+    "how often the kernel is compared with the desired state; read from the section of the \
+     selected `mode`",
 );
 const MASQUERADE: Honoured =
     Honoured::Yes("with the nftables backend; the eBPF backend never masquerades");
@@ -87,7 +90,7 @@ const fn field(
     default: &'static str,
     honoured: Honoured,
 ) -> Field {
-    // Only pointers in kube-proxy's type tell zero from absent: `pointer` below.
+    // Only pointers in kube-proxy's type distinguish zero from absent: `pointer` below.
     Field {
         path,
         kind,
@@ -125,18 +128,18 @@ pub const FIELDS: &[Field] = &[
     field("logging.vmodule", FieldKind::Any, "", OWN_LOG),
     field("logging.options", FieldKind::Any, "", OWN_LOG),
     field("hostnameOverride", FieldKind::Text, "", Honoured::Yes("this node's name")),
-    field("bindAddress", FieldKind::Text, "0.0.0.0", Honoured::Yes("the family of the default of the two addresses below; nothing else yet")),
+    field("bindAddress", FieldKind::Text, "0.0.0.0", Honoured::Yes("the family of the defaults of the two addresses below; nothing else yet")),
     field("healthzBindAddress", FieldKind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` if `bindAddress` is IPv6")),
     field("metricsBindAddress", FieldKind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` if `bindAddress` is IPv6")),
-    field("bindAddressHardFail", FieldKind::Switch, "false", Honoured::Yes("stop if one of these cannot be bound, instead of trying again")),
+    field("bindAddressHardFail", FieldKind::Switch, "false", Honoured::Yes("exit if one of these cannot be bound, instead of retrying")),
     field("enableProfiling", FieldKind::Switch, "false", NOT_YET),
     field("showHiddenMetricsForVersion", FieldKind::Text, "", Honoured::No("no metric is hidden")),
-    field("mode", FieldKind::Text, "", Honoured::Yes("`ebpf` and `nftables` serve what they can; `auto`, empty, and every other mode of kube-proxy serve with the first backend that does all that Services need; and whose section is read, see above")),
+    field("mode", FieldKind::Text, "", Honoured::Yes("which backend serves: `ebpf` and `nftables` name one, even if Services need more than it can do; `auto`, none, and every other mode of kube-proxy mean the first that does all that Services need. Also which section is read, see above")),
     field("portRange", FieldKind::Text, "", Honoured::No("kube-proxy ignores it too")),
     field("windowsRunAsService", FieldKind::Switch, "false", NO_WINDOWS),
     pointer("iptables.masqueradeBit", FieldKind::Whole, "14", MARK),
     field("iptables.masqueradeAll", FieldKind::Switch, "false", MASQUERADE),
-    pointer("iptables.localhostNodePorts", FieldKind::Switch, "true", Honoured::Yes("whether processes of this node reach NodePorts through loopback addresses, IPv6 too; only in the modes that read this section, and where `nodePortAddresses` holds them")),
+    pointer("iptables.localhostNodePorts", FieldKind::Switch, "true", Honoured::Yes("whether processes of this node reach NodePorts through loopback addresses, also of IPv6; only in the modes that read this section, and only if `nodePortAddresses` includes them")),
     field("iptables.syncPeriod", FieldKind::Period, "30s", PERIOD),
     field("iptables.minSyncPeriod", FieldKind::Period, "1s", COALESCED),
     field("ipvs.syncPeriod", FieldKind::Period, "30s", PERIOD),
@@ -156,11 +159,11 @@ pub const FIELDS: &[Field] = &[
     field("winkernel.enableDSR", FieldKind::Switch, "false", NO_WINDOWS),
     field("winkernel.rootHnsEndpointName", FieldKind::Text, "", NO_WINDOWS),
     field("winkernel.forwardHealthCheckVip", FieldKind::Switch, "false", NO_WINDOWS),
-    field("detectLocalMode", FieldKind::Text, "ClusterCIDR", Honoured::Yes("how traffic of this node's pods is told, for `explain`")),
+    field("detectLocalMode", FieldKind::Text, "ClusterCIDR", Honoured::Yes("how packets from pods are recognised; the nftables backend masquerades other packets to ClusterIPs, and lets recognised ones reach any endpoint where externalTrafficPolicy is Local")),
     field("detectLocal.bridgeInterface", FieldKind::Text, "", Honoured::Yes("the bridge, with `detectLocalMode: BridgeInterface`")),
     field("detectLocal.interfaceNamePrefix", FieldKind::Text, "", Honoured::Yes("the prefix, with `detectLocalMode: InterfaceNamePrefix`")),
     field("clusterCIDR", FieldKind::Text, "", Honoured::Yes("addresses of all pods, one CIDR or one per family, with `detectLocalMode: ClusterCIDR`")),
-    field("nodePortAddresses", FieldKind::Texts, "", Honoured::Yes("where NodePorts and health check node ports answer: `primary`, or CIDRs; empty is everywhere, or `primary` with `mode: nftables`")),
+    field("nodePortAddresses", FieldKind::Texts, "", Honoured::Yes("where NodePorts and health check node ports answer: `primary`, or CIDRs; empty means everywhere, or `primary` with `mode: nftables`")),
     pointer("oomScoreAdj", FieldKind::Whole, "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
     pointer("conntrack.maxPerCore", FieldKind::Whole, "32768", NO_CONNTRACK),
     pointer("conntrack.min", FieldKind::Whole, "131072", NO_CONNTRACK),
@@ -169,7 +172,7 @@ pub const FIELDS: &[Field] = &[
     field("conntrack.tcpBeLiberal", FieldKind::Switch, "false", NO_CONNTRACK),
     field("conntrack.udpTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
     field("conntrack.udpStreamTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
-    field("configSyncPeriod", FieldKind::Period, "15m", Honoured::No("the API server is watched, and never listed again for its own sake")),
+    field("configSyncPeriod", FieldKind::Period, "15m", Honoured::No("the API server is watched, and never listed periodically")),
 ];
 
 /// The field at `path`.

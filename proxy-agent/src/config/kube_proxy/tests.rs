@@ -259,7 +259,7 @@ fn a_flag_wins_over_the_file_and_says_so_where_they_differ() {
         notices(&read),
         [
             "metricsBindAddress: \"0.0.0.0:1\" in the file, but --metrics-bind-address \
-          \"127.0.0.1:2\" was given: the flag wins"
+             \"127.0.0.1:2\" was given: the flag overrides the file"
         ]
     );
 }

@@ -94,7 +94,7 @@ impl Typed {
                 }
             }
         } else {
-            let text = "there is no such field: ignored, as kube-proxy does".to_owned();
+            let text = "there is no such field: ignored, as by kube-proxy".to_owned();
             self.notices.push(Notice::new(path, text));
         }
     }
@@ -119,7 +119,7 @@ impl Typed {
                 && !(field.zero_is_default && before.is_zero())
             {
                 let text = format!(
-                    "{} in the file, but {} {} was given: the flag wins",
+                    "{} in the file, but {} {} was given: the flag overrides the file",
                     before.to_value(),
                     given.flag,
                     now.to_value()

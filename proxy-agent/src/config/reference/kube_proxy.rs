@@ -9,25 +9,24 @@ use super::{
 };
 
 const HEAD: &str = "\
-`proxy-agent run --config FILE` takes the file that kube-proxy takes: a `KubeProxyConfiguration` \
-of `kubeproxy.config.k8s.io/v1alpha1`. What kubeadm starts works as it is, with the image and the \
-command changed: `--config=/var/lib/kube-proxy/config.conf --hostname-override=$(NODE_NAME)`. \
+`proxy-agent run --config FILE` takes kube-proxy's configuration file: a `KubeProxyConfiguration` \
+of `kubeproxy.config.k8s.io/v1alpha1`. The DaemonSet that kubeadm creates works after changing its \
+image and its command: `--config=/var/lib/kube-proxy/config.conf --hostname-override=$(NODE_NAME)`. \
 Version `v1alpha2` is refused: it is not supported yet.
 
-- Mistakes are all told at once, each with its field, and the agent does not start (exit code 2). \
-The rules are kube-proxy's.
-- An unknown field, and one that stands twice, is told in the log and otherwise ignored, as \
-kube-proxy does.
-- A field that is set to something else than its default and is not honoured is told in the log.
+- All mistakes are reported at once, each with its field, and the agent does not start (exit code \
+2). The rules are kube-proxy's.
+- An unknown or repeated field is logged, and otherwise ignored, as kube-proxy does.
+- A field that is not honoured is logged if it is set to anything but its default.
 - Zero (`0`, `0s`, an empty string, `false`) means the default, except where the table says \
-`null`: there only `null`, or leaving it out, does.
-- **A flag that is given wins over the file**, and the log says so where they differ. kube-proxy \
-ignores most flags when it has a file; here an empty `--healthz-bind-address=` or \
-`--metrics-bind-address=` turns a port off, which a file cannot do.
-- Which section is read follows from `mode`: `ipvs` and `nftables` read their own `syncPeriod`, \
-and `nftables` its own `masqueradeAll`. Every other mode, an empty one, `auto` and `ebpf` too, reads the \
+`null`: there, only `null` or omitting the field does.
+- **Flags override the file**, and the log says so where they differ. kube-proxy ignores most flags \
+when it has a file. An empty `--healthz-bind-address=` or `--metrics-bind-address=` turns a port \
+off, which a file cannot do.
+- `mode` decides which section is read: `ipvs` and `nftables` read their own `syncPeriod`, and \
+`nftables` its own `masqueradeAll`. Every other mode, including none, `auto` and `ebpf`, reads the \
 section `iptables`: that is kube-proxy's default on Linux, and the section that files fill. \
-`--sync-period` and `--masquerade-all` set it for all modes.
+`--sync-period` and `--masquerade-all` set the value for all modes.
 - `/configz` on the metrics port shows what is in force.
 
 | field | type | default | honoured |
@@ -42,7 +41,7 @@ pub fn config() -> String {
     line(
         &mut page,
         "\n## Flags of kube-proxy that `--help` leaves out\n\n\
-         They are taken, so that a manifest for kube-proxy works as it is, and stand for the field \
+         They are accepted, so that a manifest for kube-proxy works unchanged, and set the field \
          beside them.\n\n\
          | flag | field |\n| --- | --- |",
     );

@@ -63,7 +63,8 @@ pub(super) fn brain(
     };
     let Some(typed) = &args.target else {
         if args.client_name.is_some() {
-            mistakes.push("--client-name: is told to the brain that --target names".to_owned());
+            mistakes
+                .push("--client-name: needs --target, the brain that gets this name".to_owned());
         }
         needed("--target", &[], tls.is_some(), mistakes);
         token("--target", &[], args.target_token_file.is_some(), mistakes);
@@ -97,7 +98,7 @@ pub(super) fn idle(args: &AgentArgs, settings: &Settings) -> Vec<String> {
         return Vec::new();
     }
     let warning = |what: &str| {
-        format!("{what}: decides nothing with --target: the brain decides where traffic goes")
+        format!("{what}: has no effect with --target: the brain decides where traffic goes")
     };
     let given = args.model.given();
     let (mode, idle): (Vec<_>, Vec<_>) = given
@@ -110,7 +111,7 @@ pub(super) fn idle(args: &AgentArgs, settings: &Settings) -> Vec<String> {
         kube_proxy::settle(None, &mode),
     ) && settings.model("".into()) != usual.model("".into())
     {
-        let what = format!("what --config {} says of traffic", file.display());
+        let what = format!("the traffic settings of --config {}", file.display());
         warnings.push(warning(&what));
     }
     warnings
@@ -145,7 +146,7 @@ pub(super) fn listen(args: &ListenArgs, mistakes: &mut Vec<String>) -> Listen {
         let mode = mode(typed);
         if mode.is_none() {
             mistakes.push(format!(
-                "--listen-mode {typed}: must be rights of a file in octal, such as 0660"
+                "--listen-mode {typed}: must be a file mode in octal, such as 0660"
             ));
         } else if !on_socket && targets.len() == args.listen.len() {
             mistakes.push("--listen-mode: is for --listen unix:///PATH".to_owned());
@@ -166,8 +167,8 @@ pub(super) fn unheard(args: &ListenArgs) -> Option<String> {
     let plain = args.listen.iter().find(is_plain)?;
     args.listen_token_file.is_none().then(|| {
         format!(
-            "--listen {plain}: tells every process of this host, and takes no reports; give \
-             --listen-token-file, or use unix://, where backends are to report"
+            "--listen {plain}: serves every process of this host, and accepts no reports; if \
+             backends must report, give --listen-token-file, or use unix://"
         )
     })
 }

@@ -21,9 +21,8 @@ pub enum SourceOptions {
     Brain(Brain),
 }
 
-const NO_SOURCE: &str = "no source of cluster objects was given, and this is not a pod that \
-                         could use its service account: give --kubeconfig, --master, \
-                         --manifests, or --target";
+const NO_SOURCE: &str = "no source of cluster objects was given, and this is not a pod with a \
+                         service account: give --kubeconfig, --master, --manifests, or --target";
 
 impl SourceOptions {
     /// Whether the state is decided elsewhere.
@@ -46,7 +45,8 @@ pub(super) fn choose(
     let mut alone = |flag: &str, others: &[(&str, bool)]| {
         for (other, _) in others.iter().filter(|(_, given)| *given) {
             mistakes.push(format!(
-                "{other}: there can be one source of cluster objects: give either this or {flag}"
+                "{other}: there can be only one source of cluster objects: give either this or \
+                 {flag}"
             ));
         }
     };

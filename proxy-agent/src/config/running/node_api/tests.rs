@@ -84,7 +84,7 @@ fn what_the_brain_decides_is_not_decided_here() {
     assert_eq!(warnings(&[]), [] as [String; 0]);
     let of_flags = warnings(&["--cluster-cidr=10.0.0.0/8", "--nodeport-addresses=primary"]);
     assert_eq!(of_flags.len(), 2, "{of_flags:?}");
-    assert!(of_flags[0].starts_with("--cluster-cidr: decides nothing"));
+    assert!(of_flags[0].starts_with("--cluster-cidr: has no effect"));
     // Nor is it noted where NodePorts answer.
     assert_eq!(run(&[target]).unwrap().notes, [] as [String; 0]);
     let file = |fields: &str| {
@@ -170,7 +170,7 @@ fn on_loopback_a_token_lets_clients_report_and_it_is_said_that_others_cannot() {
     let told = without
         .warnings
         .iter()
-        .any(|one| one.contains("takes no reports"));
+        .any(|one| one.contains("accepts no reports"));
     assert!(told, "{:?}", without.warnings);
     let with = listen(&["--listen-token-file=t"]);
     assert_eq!(with.listen.token_file, Some(PathBuf::from("t")));
