@@ -152,7 +152,7 @@ type OfClient = (&'static str, &'static str, fn(&ClientStatus) -> f64);
 const OF_CLIENT: [OfClient; 5] = [
     (
         "culvert_client_connected",
-        "1 while the client follows",
+        "1 while the client is connected",
         |client| Figure::exact((client.streams > 0).into()),
     ),
     (
@@ -162,7 +162,8 @@ const OF_CLIENT: [OfClient; 5] = [
     ),
     (
         "culvert_client_behind_seconds",
-        "For how long the client has not come nearer to newer revisions; 0 if it is up to date, or only looks on",
+        "For how long the client has been behind without progress; 0 if it is up to date, or only \
+         observes",
         |client| client.behind_for.unwrap_or_default().as_secs_f64(),
     ),
     (
@@ -172,7 +173,7 @@ const OF_CLIENT: [OfClient; 5] = [
     ),
     (
         "culvert_client_failing",
-        "1 while a state cannot be brought into force by the client; `state` says why",
+        "1 while the client cannot bring a state into force; `state` says why",
         |client| Figure::exact(client.error.is_some().into()),
     ),
 ];
@@ -191,13 +192,13 @@ pub(super) fn figures(revision: u64, all: &[ClientStatus]) -> Vec<Figure> {
     let mut figures = vec![
         figure(
             "culvert_clients",
-            "Clients of the node API, also those that went away a short while ago",
+            "Clients of the node API, including those that disconnected recently",
             Vec::new(),
             Figure::exact(all.len() as u64),
         ),
         figure(
             "culvert_published_revision",
-            "Newest revision that clients are told; 0 before the first",
+            "Newest revision that is published to clients; 0 before the first",
             Vec::new(),
             Figure::exact(revision),
         ),

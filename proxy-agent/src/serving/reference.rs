@@ -16,12 +16,12 @@ pub fn metrics(all: &[BackendKind], sources: &[(&str, Vec<Figure>)]) -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          <!-- Generated from the code by `cargo xtask docs`; do not edit. -->\n\n\
-         On `--metrics-bind-address`, path `/metrics`, in Prometheus' text format. All of them are \
-         there from the start, with every label value that is known before, so that a query finds \
-         a zero and not nothing.\n\n\
+         Served on `--metrics-bind-address`, path `/metrics`, in Prometheus' text format. All \
+         metrics exist from the start, with every label value that is known in advance, so that a \
+         query finds zero instead of nothing.\n\n\
          Where the meaning is the same, the name is kube-proxy's, with its labels and buckets. One \
-         sync of Culvert programs both families: what carries `ip_family` then shows the same for \
-         both. Durations and times are in seconds.\n\n\
+         sync of Culvert programs both families, so sync metrics with the label `ip_family` show \
+         the same for both. Durations and times are in seconds.\n\n\
          ## Of the agent\n\n\
          | name | type | labels | meaning | same as kube-proxy |\n\
          | --- | --- | --- | --- | --- |\n",

@@ -140,13 +140,13 @@ impl Cleaner {
         let mut figures = vec![
             counter(
                 "conntrack_cleans_total",
-                "Times that stale UDP flows were looked for.",
+                "How often stale UDP flows were looked for.",
                 Vec::new(),
                 Figure::exact(self.cleans as u64),
             ),
             counter(
                 "conntrack_clean_seconds_total",
-                "Time spent on looking for stale UDP flows and removing them, in seconds.",
+                "Time spent finding and removing stale UDP flows, in seconds.",
                 Vec::new(),
                 self.spent.as_secs_f64(),
             ),

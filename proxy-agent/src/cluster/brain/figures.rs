@@ -18,19 +18,20 @@ pub fn figures(contact: &Contact) -> Vec<Figure> {
         figure(
             "culvert_brain_connected",
             FigureKind::Gauge,
-            "1 while the brain can be heard",
+            "1 while the brain is connected",
             connected,
         ),
         figure(
             "culvert_brain_losses_total",
             FigureKind::Counter,
-            "How often the brain could not be heard any more, or at first",
+            "How often the connection to the brain was lost, or could not be made at first",
             Figure::exact(contact.losses()),
         ),
         figure(
             "culvert_brain_stale_seconds",
             FigureKind::Gauge,
-            "For how long the brain cannot be heard and the state is stale; 0 while it can",
+            "For how long the brain has been unreachable and the state stale; 0 while it is \
+             connected",
             contact.stale_for().as_secs_f64(),
         ),
     ]

@@ -105,7 +105,7 @@ impl Reason {
 /// Counted since the start.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Bytes of answers, without what TLS and HTTP add.
+    /// Bytes of answers, without the overhead of TLS and HTTP.
     pub bytes_read: AtomicU64,
     /// By [`ObjectKind`], in the order of [`ObjectKind::ALL`].
     pub kinds: [KindCounters; ObjectKind::ALL.len()],
@@ -120,13 +120,13 @@ pub struct Counters {
 /// Counted since the start, for one kind of objects.
 #[derive(Debug, Default)]
 pub struct KindCounters {
-    /// Objects that were listed, and changes that were told.
+    /// Objects that were listed, and changes that were received.
     pub events: AtomicU64,
     /// Bookmarks.
     pub bookmarks: AtomicU64,
     /// Lists that were completed, streaming ones too.
     pub lists: AtomicU64,
-    /// Watches that were started, streaming lists too.
+    /// Watches that were started, including streaming lists.
     pub watches: AtomicU64,
     /// Objects that could not be decoded.
     pub decode_failures: AtomicU64,

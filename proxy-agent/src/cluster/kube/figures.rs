@@ -12,7 +12,7 @@ type OfKind = (&'static str, &'static str, fn(&KindCounters) -> &AtomicU64);
 const OF_KINDS: [OfKind; 5] = [
     (
         "culvert_api_events_total",
-        "Objects that were listed, and changes that were told",
+        "Objects that were listed, and changes that were received",
         |counters| &counters.events,
     ),
     (
@@ -22,12 +22,12 @@ const OF_KINDS: [OfKind; 5] = [
     ),
     (
         "culvert_api_lists_total",
-        "Lists that were completed; after the first, each is a watch that could not be resumed",
+        "Lists that were completed; each after the first means that a watch could not be resumed",
         |counters| &counters.lists,
     ),
     (
         "culvert_api_watches_total",
-        "Watches that were started, streaming lists too",
+        "Watches that were started, including streaming lists",
         |counters| &counters.watches,
     ),
     (
@@ -43,14 +43,14 @@ pub fn figures(counters: &Counters) -> Vec<Figure> {
         figure(
             "culvert_api_bytes_read_total",
             FigureKind::Counter,
-            "Bytes of answers, without what TLS and HTTP add",
+            "Bytes of answers, without the overhead of TLS and HTTP",
             Vec::new(),
             counters.bytes_read.load(Relaxed),
         ),
         figure(
             "culvert_api_failovers_total",
             FigureKind::Counter,
-            "How often another API server was turned to",
+            "How often the agent switched to another API server",
             Vec::new(),
             counters.failovers.load(Relaxed),
         ),
@@ -73,7 +73,7 @@ pub fn figures(counters: &Counters) -> Vec<Figure> {
         figure(
             "culvert_api_objects_left_out",
             FigureKind::Gauge,
-            "Objects that are not served because there are more than are kept",
+            "Objects that are not served because there are more than the limit",
             vec![("kind", kind.name().to_owned())],
             counters.kind(kind).left_out.load(Relaxed),
         )
@@ -81,8 +81,8 @@ pub fn figures(counters: &Counters) -> Vec<Figure> {
     figures.extend(ObjectKind::ALL.into_iter().map(|kind| Figure {
         name: "culvert_api_silent_seconds",
         kind: FigureKind::Gauge,
-        help: "Time since the API server last said anything about this kind, or since the start: a \
-               minute at most is usual, ten for a kind that the cluster does not have; the state \
+        help: "Time since the API server last sent anything about this kind, or since the start: \
+               usually a minute at most, ten for a kind that the cluster does not have; the state \
                may be stale by as much",
         labels: vec![("kind", kind.name().to_owned())],
         value: counters.kind(kind).heard.ago().as_secs_f64(),
@@ -91,7 +91,7 @@ pub fn figures(counters: &Counters) -> Vec<Figure> {
         figure(
             "culvert_api_errors_total",
             FigureKind::Counter,
-            "Requests and watches that came to nothing",
+            "Requests and watches that failed",
             vec![("reason", reason.name().to_owned())],
             counters.error(reason).load(Relaxed),
         )

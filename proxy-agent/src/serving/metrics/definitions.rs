@@ -65,7 +65,7 @@ define! {
     LAST_SYNC = Gauge "kubeproxy_sync_proxy_rules_last_timestamp_seconds" ["ip_family"] true,
         "When the last sync succeeded";
     LAST_QUEUED = Gauge "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds" ["ip_family"] true,
-        "When something last was to be brought into force";
+        "When a change was last queued for a sync";
     NETWORK_PROGRAMMING = Histogram "kubeproxy_network_programming_duration_seconds" ["ip_family"] true,
         "Time from the change of a pod or Service to the state in the kernel, by the clock of the control plane (annotation endpoints.kubernetes.io/last-change-trigger-time)";
     ENDPOINT_CHANGES = Counter "kubeproxy_sync_proxy_rules_endpoint_changes_total" [] true,
@@ -77,55 +77,63 @@ define! {
     SERVICE_CHANGES_PENDING = Gauge "kubeproxy_sync_proxy_rules_service_changes_pending" [] true,
         "Services whose change is not in force yet";
     NO_LOCAL_ENDPOINTS = Gauge "kubeproxy_sync_proxy_rules_no_local_endpoints_total" ["ip_family", "traffic_policy"] true,
-        "Service ports with policy Local and endpoints, none of them on this node; one with both policies counts for both";
+        "Service ports with policy Local that have endpoints, but none on this node; one with both \
+         policies Local counts for both";
     HEALTHZ = Counter "kubeproxy_proxy_healthz_total" ["code"] true,
         "Answers of /healthz on the health port";
     LIVEZ = Counter "kubeproxy_proxy_livez_total" ["code"] true,
         "Answers of /livez on the health port";
     CONNTRACK_DELETED = Counter "kubeproxy_conntrack_reconciler_deleted_entries_total" ["ip_family"] true,
-        "Stale UDP flows that were removed from the kernel's connection tracking; by packet backends only, because what is led at the socket is not tracked";
+        "Stale UDP flows removed from the kernel's connection tracking; only with packet backends, \
+         because connections that are redirected at the socket are not tracked";
     CONNTRACK_DURATION = Histogram "kubeproxy_conntrack_reconciler_sync_duration_seconds" ["ip_family"] true,
-        "Time to look for stale UDP flows and to remove them; only after changes that may leave some";
+        "Time to find stale UDP flows and remove them; only after changes that may leave some";
     BUILD = Gauge "culvert_build_info" ["version", "backend"] false,
         "1 for the dataplane in use, with the version of the agent, and 0 for the others";
     SOURCE_SYNCED = Gauge "culvert_source_synced" [] false,
-        "1 once the source has told the whole cluster; nothing is programmed before";
+        "1 once the source has delivered the whole cluster; nothing is programmed before";
     NODE_MISSING = Gauge "culvert_node_missing" [] false,
-        "1 while no node of the cluster has the name that this agent was given, or found; the log and `state` name those that there are";
+        "1 while no node of the cluster has this agent's node name; the log and `state` list \
+         existing names";
     EVENTS = Counter "culvert_events_total" [] false,
         "Events from the source, whether or not they changed anything";
     REVISIONS = Counter "culvert_revisions_total" [] false,
-        "Syncs that succeeded; events that came together share one";
+        "Syncs that succeeded; events that arrive together share one";
     SYNC_FAILURES = Counter "culvert_sync_failures_total" [] false,
-        "Syncs and comparisons that failed as a whole and were put off";
+        "Syncs and comparisons that failed as a whole and are retried";
     COMPARISONS = Counter "culvert_comparisons_total" [] false,
         "How often the kernel was compared with the state";
     LAST_COMPARISON = Gauge "culvert_last_comparison_timestamp_seconds" [] false,
-        "When the kernel was last compared with the state, and mended; 0 before the first time";
+        "When the kernel was last compared with the state, and repaired; 0 before the first time";
     REPAIRS = Counter "culvert_repairs_total" ["difference"] false,
-        "Objects in the kernel that somebody else changed and that were repaired";
+        "Objects in the kernel that another process changed and that were repaired";
     SERVICES = Gauge "culvert_service_ports" ["ip_family"] false,
         "Service ports in the state of this node";
     ENDPOINTS = Gauge "culvert_endpoints" ["ip_family"] false,
-        "Endpoints that these lead to; one behind two Service ports counts twice";
+        "Endpoints of these Service ports; one behind two Service ports counts twice";
     NOT_PROGRAMMED = Gauge "culvert_service_ports_not_programmed" ["ip_family"] false,
         "Service ports that the backend could not program; the log and `state` name them";
     HEALTH_CHECK_PORTS = Gauge "culvert_health_check_ports" ["state"] false,
-        "Health check node ports, counted once for each address, by whether the agent listens there (listening, failed); the log names what failed";
+        "Health check node ports, counted once per address, by whether the agent listens there \
+         (listening, failed); the log names those that failed";
     CAPABILITY_GAPS = Gauge "culvert_capability_gaps" ["capability"] false,
         "Service ports that need what the backend lacks; the log and `state` name them";
     BACKEND_LACKS = Gauge "culvert_backend_lacks" ["capability"] false,
         "1 for what the backend in use cannot do, whether or not a Service port needs it";
     BACKEND_CHOICE = Gauge "culvert_backend_choice" ["mode", "backend", "reason"] false,
-        "1 for the backend in use, with what led to it: the mode names it (named), it is the first that this host supports (first), Services need it (needed), the one before is of no use here (instead); 0 for all else; `state` says more";
+        "1 for the backend in use, with the reason: the mode names it (named), it is the first \
+         that this host supports (first), Services need it (needed), the one before it cannot be \
+         used here (instead); 0 for all others; `state` gives details";
     BACKEND_REFUSED = Gauge "culvert_backend_refused" ["backend"] false,
-        "1 for a backend that was looked at, and that cannot be used on this host; the log and `state` say why";
+        "1 for a backend that was examined and cannot be used on this host; the log and `state` \
+         say why";
     BACKEND_CHANGES = Counter "culvert_backend_changes_total" [] false,
-        "How often another backend took the place of the one in use";
+        "How often another backend replaced the one in use";
     DIAGNOSTICS = Gauge "culvert_diagnostics" [] false,
-        "Things about objects that make no sense or are not served; the log and `state` name them";
+        "Parts of objects that are invalid or not served; the log and `state` list them";
     LOG_LINES_LOST = Counter "culvert_log_lines_lost_total" [] false,
-        "Lines of the log that whoever reads standard error was too slow for, or had no room for; the agent does not wait";
+        "Log lines lost because the reader of standard error was too slow, or had no space left; \
+         the agent does not wait";
 }
 
 /// Of the clients of the node API. There is nothing of it before a client reports.
@@ -157,7 +165,7 @@ pub const OF_PROCESS: &[(&str, MetricKind, &str)] = &[
     (
         "process_resident_memory_bytes",
         MetricKind::Gauge,
-        "Memory in RAM",
+        "Resident memory in bytes",
     ),
     (
         "process_start_time_seconds",
@@ -168,7 +176,7 @@ pub const OF_PROCESS: &[(&str, MetricKind, &str)] = &[
     (
         "process_virtual_memory_bytes",
         MetricKind::Gauge,
-        "Address space",
+        "Virtual memory in bytes",
     ),
 ];
 

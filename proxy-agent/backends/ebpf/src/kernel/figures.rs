@@ -97,14 +97,13 @@ fn events(counters: &Counters) -> impl Iterator<Item = Figure> {
         ("kernel_left_alone", counters.kernel_left_alone),
     ];
     let decisions = decisions.map(|(decision, count)| {
-        let help = "Connects and sends that the programs refused; what they let pass is not \
-                    counted.";
+        let help = "Connects and sends that the programs refused; others are not counted.";
         counter("decisions_total", help, ("decision", decision), count)
     });
     let rare = rare.map(|(event, count)| {
         let help = "Rare events in the programs: look-ups repeated because the Service changed, \
-                    UDP sockets whose frontends were not all remembered, and sockets of the \
-                    kernel itself that are left alone where others are denied (before Linux 6.1).";
+                    UDP sockets whose frontends were not all remembered, and sockets of the kernel \
+                    itself that are left alone where others are refused (before Linux 6.1).";
         counter("rare_events_total", help, ("event", event), count)
     });
     decisions.into_iter().chain(rare)
