@@ -39,7 +39,7 @@ impl Absent {
 
     #[cfg(not(all(feature = "ebpf", feature = "nftables")))]
     const fn left_out(name: &'static str) -> Self {
-        let why = "left out of this build (a feature of cargo)";
+        let why = "left out of this build (cargo feature)";
         Self { name, why }
     }
 }

@@ -79,7 +79,7 @@ fn text(own: &str, names: &[&str], more: usize, runs: bool) -> String {
         format!("there is no Node object {own}, although endpoints run there: {unknown}")
     } else {
         format!(
-            "no node of the cluster is called {own}: no endpoint counts as local, so that traffic \
+            "no node of the cluster is called {own}: no endpoint counts as local, so traffic \
              policy Local leads nowhere, and {unknown}"
         )
     };
@@ -90,7 +90,7 @@ fn text(own: &str, names: &[&str], more: usize, runs: bool) -> String {
     };
     format!(
         "{what}; {there_are}; start the agent with the name that `kubectl get nodes` shows \
-         (--node-name), or, if kubelet has still to register this node, wait"
+         (--node-name), or wait if kubelet has yet to register this node"
     )
 }
 

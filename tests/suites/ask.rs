@@ -86,7 +86,7 @@ fn the_running_agent_tells_the_state_that_is_in_force() {
 
     let other = ask(&agent, &["state", "--node-name", "node-b"]);
     assert_eq!(other.code, Some(1), "{other:?}");
-    assert!(other.stderr.contains("node-a, not for node-b"), "{other:?}");
+    assert!(other.stderr.contains("node-a, not node-b"), "{other:?}");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn check_tells_a_host_that_can_from_one_that_cannot() {
     // What it may not see it does not claim, and what it may not do is no lack of the kernel.
     for claim in [
         "no agent holds it",
-        "nobody programs",
+        "no agent programs",
         "CONFIG_CGROUP_BPF",
         "Linux 5.10 or later",
     ] {

@@ -201,7 +201,7 @@ fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
         "socket",
     ]);
     let story = Process::run("proxy-agent", command, LIMIT).unwrap().stdout;
-    let expected = "The backend nftables does not do so yet:\n  loopback-node-ports: ";
+    let expected = "The backend nftables cannot do all of this yet:\n  loopback-node-ports: ";
     assert!(story.contains(expected), "{story}");
 
     // It stays: one change of the dataplane is enough.

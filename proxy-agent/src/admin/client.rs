@@ -25,8 +25,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub enum AskError {
     /// Nobody listens.
     #[error(
-        "no agent answers on {}: {error}; is one running with this --pin-dir, and are you its \
-         user? (--manifests computes the answer without an agent)",
+        "no agent answers on {}: {error}; check that one runs with this --pin-dir, and that you \
+         are its user, or give --manifests to compute the answer without an agent",
         .socket.display()
     )]
     NoAgent {
@@ -39,7 +39,7 @@ pub enum AskError {
     #[error("{0}")]
     Refused(String),
     /// The agent went away, or is stuck.
-    #[error("the agent on {} gave no whole answer: {reason}", .socket.display())]
+    #[error("the answer of the agent on {} is incomplete: {reason}", .socket.display())]
     Broken {
         /// Where.
         socket: PathBuf,

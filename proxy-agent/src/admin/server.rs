@@ -79,7 +79,7 @@ impl Socket {
                 () = socket.serve(queries.clone()) => {}
                 () = gone => tracing::warn!(
                     path = %path.display(),
-                    text = "somebody removed its file; it is opened again",
+                    text = "another process removed its file; it is opened again",
                     "admin socket lost"
                 ),
             }
@@ -212,7 +212,7 @@ async fn snapshot(queries: &Queries, asked: &Asked) -> Result<Snapshot, Refused>
     let snapshot = ask(queries, Query::State).await?;
     let node = &snapshot.state.node.name;
     if let Some(other) = asked.node.as_deref().filter(|other| *other != &**node) {
-        let reason = format!("the agent that runs here is for node {node}, not for {other}");
+        let reason = format!("the agent that runs here serves node {node}, not {other}");
         return Err((StatusCode::CONFLICT, reason));
     }
     if !snapshot.agent.synced {

@@ -107,7 +107,7 @@ async fn what_cannot_be_answered_is_said() {
         ..Asked::default()
     };
     let reason = refused(served.ask("/state", other).await);
-    assert!(reason.contains("node-a, not for node-b"), "{reason}");
+    assert!(reason.contains("node-a, not node-b"), "{reason}");
     let reason = refused(served.ask("/kernel", Asked::default()).await);
     assert_eq!(reason, "reading SLOTS: busy");
     let packet = |to: &str| Asked {

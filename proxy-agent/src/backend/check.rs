@@ -59,7 +59,7 @@ fn elsewhere() -> Probe {
             required: true,
             met: false,
             found: std::env::consts::OS.to_owned(),
-            reason: "it programs the kernel of another system than this one",
+            reason: "it programs the kernel of another operating system",
             remedy: None,
         }],
         lacks: Vec::new(),
@@ -219,8 +219,8 @@ mod tests {
             let line = |one: &Capability| format!("  {one:8}  {}", one.without());
             let lines: Vec<_> = LACKS.iter().map(line).collect();
             format!(
-                "\nWhat the backend {name} cannot do yet on any host, and what does not work \
-                 without it:\n{}\n",
+                "\nWhat the backend {name} cannot do yet, on any host, and what therefore does not \
+                 work:\n{}\n",
                 lines.join("\n")
             )
         };

@@ -122,7 +122,7 @@ impl Choice {
 /// No backend can be used.
 #[derive(Debug, Error)]
 #[error(
-    "mode auto: no backend can be used on this host: {}; `proxy-agent check` says what to do",
+    "mode auto: no backend can be used on this host: {}; run `proxy-agent check` to see what to do",
     .0.iter().map(|one| format!("{}: {}", one.backend, one.reason)).collect::<Vec<_>>().join("; ")
 )]
 pub struct NoBackend(pub Vec<Refused>);
@@ -147,7 +147,7 @@ pub fn choose(
     mut probe: impl FnMut(BackendKind) -> Option<String>,
 ) -> Result<Chosen, NoBackend> {
     if let Some(kind) = mode.only() {
-        let reason = format!("mode {kind} names it", kind = kind.name());
+        let reason = format!("mode {kind} selects it", kind = kind.name());
         let choice = Choice::of(mode, kind, (Cause::Named, reason), Vec::new());
         return Ok(Chosen {
             kind,
@@ -170,12 +170,12 @@ pub fn choose(
     };
     let why = match mode {
         Mode::Other(name) => {
-            format!("mode {name} has no backend in this version, so as in mode auto: ")
+            format!("mode {name} has no backend in this version, so mode auto applies: ")
         }
-        Mode::Unset => "no mode is set, so as in mode auto: ".to_owned(),
+        Mode::Unset => "no mode is set, so mode auto applies: ".to_owned(),
         Mode::Auto | Mode::Only(_) => String::new(),
     };
-    let reason = format!("{why}the first that this host supports; what Services need decides");
+    let reason = format!("{why}the first that this host supports, until Services need another");
     Ok(Chosen {
         kind: first,
         choice: Choice::of(mode, first, (Cause::First, reason), refused),
@@ -254,8 +254,8 @@ mod tests {
         };
         let expected = serde_json::json!({
             "mode": "auto", "backend": "toy",
-            "reason": "no mode is set, so as in mode auto: the first that this host supports; \
-                       what Services need decides",
+            "reason": "no mode is set, so mode auto applies: the first that this host supports, \
+                       until Services need another",
             "lacks": [lack(Capability::Sctp), lack(Capability::Affinity)],
             // Not what this version has for no host: that is no news at any start.
             "refused": [{"backend": "broken", "reason": "this host lacks: a floor"}],

@@ -23,7 +23,7 @@ pub fn choice() -> Choice {
     Choice {
         mode: NAME,
         backend: NAME,
-        reason: "a brain programs nothing itself: backends elsewhere do".to_owned(),
+        reason: "a brain programs nothing itself; backends in other processes do".to_owned(),
         cause: Cause::Nothing,
         lacks: Vec::new(),
         refused: Vec::new(),
@@ -48,9 +48,10 @@ impl Backend for NoDataplane {
 
     fn differences(&mut self, _: &NodeState) -> Result<Vec<Difference>, CompareError> {
         Err(CompareError::Unable {
-            reason: "this is a brain, which programs nothing: what is in the kernel, an agent \
-                     knows that serves; give its socket (--pin-dir, --admin-socket)"
-                .to_owned(),
+            reason:
+                "this is a brain, which programs nothing: ask the agent that serves what is in \
+                     the kernel, by its socket (--pin-dir, --admin-socket)"
+                    .to_owned(),
         })
     }
 

@@ -12,8 +12,8 @@ use crate::{HOST_CANNOT, end};
 /// What was asked for needs a dataplane of this system.
 #[derive(Debug, Error)]
 #[error(
-    "{what}: not possible on {OS}, for which this version has no dataplane; here, `state`, \
-     `explain` and `render` work, with --manifests"
+    "{what}: not possible on {OS}, for which this version has no dataplane; `state`, `explain` and \
+     `render` work with --manifests"
 )]
 struct NotHere {
     what: &'static str,
@@ -30,7 +30,7 @@ pub fn run(_: RunArgs) -> ExitCode {
 
 /// Nor think for others.
 pub fn brain(_: BrainArgs) -> ExitCode {
-    end(not_here("a brain for backends elsewhere"))
+    end(not_here("a brain for backends in other processes"))
 }
 
 /// Cannot serve either way.

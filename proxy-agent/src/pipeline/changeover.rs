@@ -100,7 +100,7 @@ impl Changeover {
         }
         let wanting = self.gaps.wanting(alternatives::needs(state));
         let text = format!(
-            "{wanting}; it serves what it can, and no other backend can be used here; see \
+            "{wanting}; it serves what it can, because no other backend can be used here; see \
              `proxy-agent check`"
         );
         let better = self

@@ -173,8 +173,12 @@ pub fn kernel_to_text(agent: &AgentFacts, differences: &[Difference]) -> String 
     }
     let count = match differences.len() {
         0 => "the kernel holds what the state says".to_owned(),
-        1 => "1 difference; it is mended at the next repair, or now on SIGHUP".to_owned(),
-        many => format!("{many} differences; they are mended at the next repair, or now on SIGHUP"),
+        1 => {
+            "1 difference; it is repaired with the next comparison, or at once on SIGHUP".to_owned()
+        }
+        many => format!(
+            "{many} differences; they are repaired with the next comparison, or at once on SIGHUP"
+        ),
     };
     line(&mut text, &count);
     line(&mut text, &summary(agent));
@@ -198,13 +202,13 @@ fn summary(agent: &AgentFacts) -> String {
     if let Some(stale) = &agent.stale {
         write!(
             text,
-            ", STALE: nothing heard since {:.0}: {}",
+            ", STALE: nothing received since {:.0}: {}",
             stale.since, stale.reason
         )
         .expect("writing to a string cannot fail");
     }
     if !agent.in_force {
-        text.push_str(", NOT IN FORCE: the last sync failed and is being tried again");
+        text.push_str(", NOT IN FORCE: the last sync failed and is retried");
     }
     if agent.repaired != 0 {
         write!(text, ", {} differences repaired", agent.repaired)

@@ -30,7 +30,7 @@ pub(super) fn render(state: &NodeState, choice: &Choice) -> String {
     }
     let ports = table::of(&["SERVICE PORT", "MISSING"], shown.iter().map(row));
     let mut text = format!(
-        "\nNot served in full, because the backend {} cannot yet:\n\n{ports}",
+        "\nNot served in full, because of what the backend {} cannot do yet:\n\n{ports}",
         choice.backend
     );
     if more > 0 {

@@ -274,7 +274,7 @@ fn how_sources_are_told_apart_is_told() {
         for part in [
             text,
             "Interfaces have 192.0.2.1, 192.0.2.2\n",
-            "Masquerades whatever dials a ClusterIP\n",
+            "Masquerades all connections to ClusterIPs\n",
         ] {
             assert!(told.contains(part), "{part:?} is not in\n{told}");
         }
@@ -312,7 +312,7 @@ fn what_a_backend_cannot_do_is_told_of_each_service_port_that_needs_it() {
     assert!(!agent_to_text(&small(), &agent).contains("MISSING"));
     let text = agent_to_text(&balanced(), &agent);
     let expected = "
-Not served in full, because the backend ebpf cannot yet:
+Not served in full, because of what the backend ebpf cannot do yet:
 
 SERVICE PORT       MISSING
 shop/web/TCP/IPv4  external-traffic, source-ranges
@@ -363,7 +363,7 @@ fn without_services_the_text_says_so() {
     };
     let text = to_text(&compute("node-a", [ClusterEvent::NodeUpserted(node)]));
     assert!(
-        text.starts_with("Node node-a, zone zone-a, about to go: not eligible"),
+        text.starts_with("Node node-a, zone zone-a, about to be removed: not eligible"),
         "{text}"
     );
 }

@@ -40,7 +40,7 @@ fn node(state: &NodeState) -> String {
     let zone = info.zone().unwrap_or("unknown");
     let mut text = format!("Node {}, zone {zone}", info.name);
     if info.object.is_some() && !info.eligible() {
-        text += ", about to go: not eligible for load balancers";
+        text += ", about to be removed: not eligible for load balancers";
     }
     text += "\n";
     let has_node_ports = state
@@ -73,7 +73,7 @@ fn node(state: &NodeState) -> String {
         }
     }
     if state.traffic.masquerade_all {
-        text += "Masquerades whatever dials a ClusterIP\n";
+        text += "Masquerades all connections to ClusterIPs\n";
     }
     text
 }

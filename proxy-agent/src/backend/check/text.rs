@@ -55,7 +55,7 @@ fn write_all(text: &mut String, check: &Check) -> fmt::Result {
         };
         writeln!(
             text,
-            "\nWhat the backend {} cannot do yet on any host, and what does not work without it:",
+            "\nWhat the backend {} cannot do yet, on any host, and what therefore does not work:",
             one.name
         )?;
         let width = self::width(lacks.iter().map(|one| one.as_str()));

@@ -9,7 +9,7 @@ pub(crate) fn lacking(lacks: &[Capability]) -> Choice {
     Choice {
         mode: "ebpf",
         backend: "ebpf",
-        reason: "mode ebpf names it".to_owned(),
+        reason: "mode ebpf selects it".to_owned(),
         cause: Cause::Named,
         lacks: lacks.to_vec(),
         refused: vec![],

@@ -1,4 +1,4 @@
-//! What is near a destination that no frontend waits for: most questions are about typing errors
+//! What is near a destination that no frontend has: most questions are about typing errors
 //! and about what is not served.
 
 use std::{collections::BTreeSet, net::IpAddr};
@@ -26,25 +26,25 @@ pub(super) fn hints(known: Known<'_>, packet: &Packet, path: Path) -> Vec<String
     hints.extend(known.proxied(to.ip()).map(|service| {
         format!(
             "It is an IP of the load balancer of {service} with ipMode Proxy: the load balancer \
-             itself serves it, nodes do not."
+             itself serves it, not the nodes."
         )
     }));
     if hints.is_empty() && known.is_state_only() {
-        let unknown = "Whether a load balancer serves it itself (ipMode Proxy), only the brain knows \
-                       that this node follows.";
+        let unknown = "Only the brain that this node follows knows whether a load balancer serves \
+                       it itself (ipMode Proxy).";
         hints.push(unknown.to_owned());
     }
     hints
 }
 
-/// The Service port that waits there, where only the path is the reason that it was not met.
+/// The Service port that has this address, where only the path is why it was not found.
 fn unseen(state: &NodeState, packet: &Packet, path: Path) -> Option<String> {
     if path == Path::Packet || packet.protocol != Protocol::Sctp {
         return None;
     }
     let key = oracle::verdict(state, packet, Path::Packet).service?;
     Some(format!(
-        "{} waits there, for packets: what becomes of those, --path packet tells.",
+        "{} is served there, but only for packets: --path packet shows what happens to those.",
         service_port(&key)
     ))
 }
@@ -73,7 +73,7 @@ fn own_address(state: &NodeState, packet: &Packet, path: Path) -> Option<String>
     let why_not = if packet.protocol == Protocol::Sctp && path == Path::Socket {
         "sockets that use SCTP are not intercepted"
     } else if ip.is_loopback() && path == Path::Packet {
-        "through loopback addresses only processes of this node reach NodePorts, as they dial \
+        "only processes of this node reach NodePorts through loopback addresses, when they dial \
          (--path socket)"
     } else if (ip.is_loopback() || ip.is_unspecified()) && !state.node.is_host(packet.source) {
         "a pod's loopback addresses are its own"
@@ -95,7 +95,7 @@ fn other_protocols(state: &NodeState, packet: &Packet) -> Vec<String> {
     };
     let hint = |key: &ServicePortKey| {
         format!(
-            "{} waits there for {}, not for {}.",
+            "{} is served there for {}, not for {}.",
             service_port(key),
             key.protocol,
             packet.protocol
@@ -129,7 +129,7 @@ fn other_ports(state: &NodeState, address: IpAddr) -> Option<String> {
         .map(|(port, protocol)| format!("{port}/{protocol}"))
         .collect();
     Some(format!(
-        "{address} belongs to {}, which waits on {} only.",
+        "{address} belongs to {}, which is served on {} only.",
         names.join(" and "),
         ports.join(", ")
     ))

@@ -10,14 +10,17 @@ use thiserror::Error;
 pub enum QuestionError {
     /// The source is no address.
     #[error(
-        "{0:?} is no IP address: write the source as 10.244.0.9 or fd00:10:244::9, without a port"
+        "{0:?} is not an IP address: write the source as 10.244.0.9 or fd00:10:244::9, without a \
+         port"
     )]
     Source(String),
     /// Nothing says which protocol.
     #[error("{0:?} names no protocol: write the destination as {FORM}")]
     NoProtocol(String),
     /// The protocol is none that a Service can have.
-    #[error("{protocol:?} in {destination:?} is no protocol of a Service: write TCP, UDP or SCTP")]
+    #[error(
+        "{protocol:?} in {destination:?} is not a protocol of Services: write TCP, UDP or SCTP"
+    )]
     Protocol {
         /// What was typed.
         destination: String,
@@ -25,10 +28,10 @@ pub enum QuestionError {
         protocol: String,
     },
     /// The destination is no address and port.
-    #[error("{0:?} is no IP address and port: write the destination as {FORM}")]
+    #[error("{0:?} is not an IP address with a port: write the destination as {FORM}")]
     Destination(String),
     /// No packet has addresses of both families.
-    #[error("no packet goes from {from} to {to}: one is IPv4, the other IPv6")]
+    #[error("no packet can go from {from} to {to}: one is IPv4, the other IPv6")]
     Families {
         /// The source.
         from: IpAddr,
@@ -100,10 +103,10 @@ mod tests {
             ("10.96.0.1:80", "names no protocol"),
             ("10.96.0.1:80/", "\"\" in"),
             ("10.96.0.1:80/ICMP", "\"ICMP\" in"),
-            ("10.96.0.1/TCP", "no IP address and port"),
+            ("10.96.0.1/TCP", "is not an IP address with a port"),
             ("fd00::1:80/TCP", "[fd00:10:96::1]:53/UDP"),
-            ("web.shop:80/TCP", "no IP address and port"),
-            ("10.96.0.1:65536/TCP", "no IP address and port"),
+            ("web.shop:80/TCP", "is not an IP address with a port"),
+            ("10.96.0.1:65536/TCP", "is not an IP address with a port"),
         ] {
             let error = destination(text).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains(text), "{error}");
@@ -118,7 +121,7 @@ mod tests {
         assert_eq!(asked.interface.as_deref(), Some("eth0"));
         assert_eq!(
             ask("fd00::9", "10.96.0.1:80/tcp").unwrap_err(),
-            "no packet goes from fd00::9 to 10.96.0.1: one is IPv4, the other IPv6"
+            "no packet can go from fd00::9 to 10.96.0.1: one is IPv4, the other IPv6"
         );
         let error = ask("10.0.0.9:1234", "10.96.0.1:80/tcp").unwrap_err();
         assert!(error.contains("without a port"), "{error}");

@@ -37,8 +37,8 @@ pub(super) fn of(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdi
             ranges(state, verdict).map_or_else(String::new, |one| table::list(&one.ranges))
         ),
         Reason::PacketPathDecides => {
-            "loadBalancerSourceRanges: the source is not known in a socket, so that the packet \
-             path decides"
+            "loadBalancerSourceRanges: the source is not known in a socket, so the packet path \
+             decides"
                 .to_owned()
         }
         Reason::NoEndpoints => "the Service has no usable endpoint anywhere".to_owned(),
@@ -46,15 +46,17 @@ pub(super) fn of(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdi
             format!("{policy} Local, and every usable endpoint is on another node")
         }
         Reason::UnknownPort => {
-            format!("{to} is a ClusterIP, but no Service waits on this port")
+            format!("{to} is a ClusterIP, but no Service has this port")
         }
         Reason::Unallocated => {
             let mut cidrs = state.service_cidrs.iter();
             let cidr = cidrs.find(|cidr| cidr.contains(&to));
             let cidr = cidr.map(ToString::to_string).unwrap_or_default();
-            format!("{to} is in {cidr}, where ClusterIPs are taken from, but no Service has it")
+            format!("{to} is in {cidr}, the range of ClusterIPs, but no Service has it")
         }
-        Reason::NoFrontend => "no Service that this node serves waits there".to_owned(),
+        Reason::NoFrontend => {
+            "no Service that this node serves has this address and port".to_owned()
+        }
         Reason::UnseenProtocol => {
             format!("sockets that use {} are not intercepted", packet.protocol)
         }
@@ -66,7 +68,7 @@ pub(super) fn of(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdi
 pub(super) fn source(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -> String {
     let from = packet.source;
     if path == Path::Socket {
-        return "is kept: an address that is translated in a socket needs no masquerade."
+        return "is kept: an address that is translated in a socket needs no masquerading."
             .to_owned();
     }
     let mut reasons = verdict.targets.iter().filter_map(|one| one.masquerade);
@@ -79,22 +81,25 @@ pub(super) fn source(state: &NodeState, packet: &Packet, path: Path, verdict: &V
             )
         }
         Some(Masquerade::External) => {
-            "becomes this node: externalTrafficPolicy Cluster, and the answer must come back this \
-             way."
+            "becomes this node: externalTrafficPolicy Cluster, and the reply must come back \
+             through this node."
                 .to_owned()
         }
         Some(Masquerade::Host) => {
             format!(
                 "becomes this node, on the address that it sends from: {from} is its own, and the \
-                 answer must come back this way."
+                 reply must come back through this node."
             )
         }
         Some(Masquerade::Hairpin) => {
-            format!("is kept, except that {from} sees this node when it reaches itself (hairpin).")
+            format!(
+                "is kept, except that {from} sees this node as the source when it reaches itself \
+                 (hairpin)."
+            )
         }
         None => match state.traffic.detector.is_local(&state.node, packet) {
             Some(_) => format!("is kept: {from} is local."),
-            None => "is kept: nothing says which sources are local.".to_owned(),
+            None => "is kept: it is not known which sources are local.".to_owned(),
         },
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn tell(
     }
     let name = backend.backend;
     format!(
-        "\nThe backend {name} does not do so yet:\n{}",
+        "\nThe backend {name} cannot do all of this yet:\n{}",
         lines.concat()
     )
 }

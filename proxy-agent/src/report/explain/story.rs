@@ -52,9 +52,9 @@ fn own_address(frontend: &Frontend, packet: &Packet) -> String {
     match frontend.address {
         Some(_) => String::new(),
         None if to.is_loopback() || to.is_unspecified() => {
-            format!("; processes of this node reach NodePorts through {to}, too")
+            format!("; processes of this node also reach NodePorts through {to}")
         }
-        None => format!("; {to} is an address of this node where NodePorts answer"),
+        None => format!("; {to} is an address of this node on which NodePorts answer"),
     }
 }
 
@@ -63,7 +63,7 @@ fn affinity(state: &NodeState, verdict: &Verdict) -> Option<String> {
     let service = state.services.get(verdict.service.as_ref()?)?;
     let seconds = service.affinity?;
     Some(format!(
-        "Affinity: a client that comes again within {seconds} s keeps its endpoint."
+        "Affinity: a client that connects again within {seconds} s keeps its endpoint."
     ))
 }
 
@@ -81,11 +81,11 @@ fn headline(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -
             count => &format!("goes to one of {count} endpoints"),
         },
         (Outcome::Reject, Path::Packet) => {
-            "is rejected: the sender is told that the port is closed"
+            "is rejected: the sender gets an error, as for a closed port"
         }
-        (Outcome::Reject, Path::Socket) => "is refused: ECONNREFUSED, EPERM before Linux 6.1",
-        (Outcome::Drop, Path::Packet) => "is dropped: the sender is told nothing",
-        (Outcome::Drop, Path::Socket) => "is told EHOSTUNREACH, EPERM before Linux 6.1",
+        (Outcome::Reject, Path::Socket) => "is refused with ECONNREFUSED (EPERM before Linux 6.1)",
+        (Outcome::Drop, Path::Packet) => "is dropped: the sender gets no answer",
+        (Outcome::Drop, Path::Socket) => "is refused with EHOSTUNREACH (EPERM before Linux 6.1)",
         (Outcome::Pass, _) => "is left alone",
     };
     format!(
@@ -135,7 +135,7 @@ fn used_endpoints(state: &NodeState, key: &ServicePortKey, policy: TrafficPolicy
         text += &table::finish(&table);
         text += &more(set.len());
     }
-    text + "Which endpoints are left out, and why, only the brain knows that this node follows.\n"
+    text + "Only the brain that this node follows knows which endpoints are left out, and why.\n"
 }
 
 /// A line about those that are not shown; empty if there are none.
@@ -149,7 +149,7 @@ fn more(endpoints: usize) -> String {
 const fn why(role: Role) -> &'static str {
     match role {
         Role::Ready => "ready",
-        Role::LastResort => "terminating, but still serving, and none is ready",
+        Role::LastResort => "terminating but still serving, and none is ready",
         Role::Terminating => "terminating, and others are ready",
         Role::Stopped => "terminating and no longer serving",
         Role::NotReady => "not ready",

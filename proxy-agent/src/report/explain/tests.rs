@@ -238,30 +238,30 @@ none 10.244.0.9 10.96.0.3:80/tcp packet: is dropped
 none 10.244.0.9 10.96.0.3:80/tcp socket: EHOSTUNREACH
 none 10.244.0.9 10.96.0.3:80/tcp packet: every usable endpoint is on another
 none 10.244.0.9 10.96.0.3:80/tcp packet: no    not on this node
-none 10.244.0.9 10.96.0.4:80/tcp packet: yes   terminating, but still serving
+none 10.244.0.9 10.96.0.4:80/tcp packet: yes   terminating but still serving
 none 10.244.0.9 10.96.0.4:80/tcp packet: goes to one endpoint
 none 10.244.0.9 10.96.0.5:80/tcp packet: No EndpointSlice has an endpoint
 none 10.244.0.9 10.96.0.5:80/tcp socket: ECONNREFUSED
-none 10.244.0.9 10.96.0.1:80/tcp packet: nothing says which sources are local
+none 10.244.0.9 10.96.0.1:80/tcp packet: it is not known which sources are local
 none 10.244.0.9 10.96.0.1:80/tcp socket: translated in a socket
 none 10.244.0.1 10.96.0.1:80/tcp packet: (hairpin)
 all 10.244.0.9 10.96.0.1:80/tcp packet: masqueradeAll is set
 bridge 10.244.0.9 10.96.0.1:80/tcp packet: does not arrive on cbr0
 node 10.244.0.9 10.96.0.1:80/tcp packet: 10.244.0.9 is local
-none 10.244.0.9 10.96.0.1:80/udp packet: waits there for TCP, not for UDP
-none 10.244.0.9 10.96.0.1:81/tcp packet: shop/web, which waits on 80/TCP only
-none 10.244.0.9 10.96.0.1:81/tcp packet: but no Service waits on this port
+none 10.244.0.9 10.96.0.1:80/udp packet: is served there for TCP, not for UDP
+none 10.244.0.9 10.96.0.1:81/tcp packet: shop/web, which is served on 80/TCP only
+none 10.244.0.9 10.96.0.1:81/tcp packet: but no Service has this port
 none 10.244.0.9 10.96.0.1:81/tcp socket: is left alone
-none 10.244.0.9 10.96.0.77:80/tcp packet: is in 10.96.0.0/16, where
+none 10.244.0.9 10.96.0.77:80/tcp packet: is in 10.96.0.0/16, the range
 none 10.244.0.9 10.244.0.1:8080/tcp packet: endpoint of shop/here, dialled
 none 10.244.0.9 192.0.2.1:30090/tcp packet: 192.0.2.1 is an address of this node, and there is no NodePort 30090
 none 10.244.0.9 192.0.2.1:30080/udp packet: no NodePort 30080 for UDP
-none 10.244.0.9 192.0.2.1:30080/tcp packet: NodePort *:30080 of shop/open; 192.0.2.1 is an address of this node where NodePorts answer
+none 10.244.0.9 192.0.2.1:30080/tcp packet: NodePort *:30080 of shop/open; 192.0.2.1 is an address of this node on which NodePorts answer
 none 10.244.0.9 192.0.2.1:30080/tcp packet: externalTrafficPolicy Cluster: all usable
-none 10.244.0.9 192.0.2.1:30080/tcp packet: becomes this node: externalTrafficPolicy Cluster, and the answer must
-none 10.244.0.9 127.0.0.1:30080/tcp packet: only processes of this node reach NodePorts, as they dial (--path socket)
-none 127.0.0.1 127.0.0.2:30080/tcp socket: processes of this node reach NodePorts through 127.0.0.2, too
-none 127.0.0.1 0.0.0.0:30080/tcp socket: through 0.0.0.0, too
+none 10.244.0.9 192.0.2.1:30080/tcp packet: becomes this node: externalTrafficPolicy Cluster, and the reply must
+none 10.244.0.9 127.0.0.1:30080/tcp packet: only processes of this node reach NodePorts through loopback addresses, when they dial (--path socket)
+none 127.0.0.1 127.0.0.2:30080/tcp socket: processes of this node also reach NodePorts through 127.0.0.2
+none 127.0.0.1 0.0.0.0:30080/tcp socket: also reach NodePorts through 0.0.0.0
 none 127.0.0.1 127.0.0.1:30090/tcp socket: there is no NodePort 30090
 none 203.0.113.5 192.0.2.1:30081/tcp packet: externalTrafficPolicy Local, and every usable endpoint is on another node
 none 192.0.2.1 192.0.2.1:30081/tcp packet: Local, but the client is this node itself
@@ -270,14 +270,14 @@ node 10.244.0.9 198.51.100.9:80/tcp packet: Local, but the client is a pod of th
 wide 192.0.2.1 198.51.100.9:80/tcp packet: Local, but the client is a pod of this node
 node 10.244.0.9 198.51.100.9:80/tcp packet: ExternalIP 198.51.100.9:80 of shop/lb
 none 10.244.0.9 198.51.100.9:80/tcp socket: Local, but the client is a process of this node
-none 10.244.0.9 10.96.0.6:80/tcp packet: Affinity: a client that comes again within 600 s keeps its endpoint.
+none 10.244.0.9 10.96.0.6:80/tcp packet: Affinity: a client that connects again within 600 s keeps its endpoint.
 none 10.244.0.9 10.96.0.6:80/tcp socket: within 600 s
 none 10.244.0.9 198.51.100.7:80/tcp packet: 10.244.0.9 is in none of the loadBalancerSourceRanges 192.0.2.0/24, 203.0.113.0/24
 none 10.244.0.9 198.51.100.7:80/tcp socket: the packet path decides
 none 192.0.2.1 198.51.100.7:80/tcp packet: Source ranges: 192.0.2.1 is in 192.0.2.0/24.
 none 192.0.2.1 198.51.100.7:80/tcp packet: LoadBalancerIP 198.51.100.7:80 of shop/lb
 none 10.244.0.9 198.51.100.8:80/tcp packet: load balancer of shop/lb with ipMode Proxy: the load
-node 10.244.0.2 198.51.100.9:80/tcp packet: 10.244.0.2 sees this node when it reaches itself (hairpin)
+node 10.244.0.2 198.51.100.9:80/tcp packet: 10.244.0.2 sees this node as the source when it reaches itself (hairpin)
 none 10.244.0.9 10.96.0.1:80/sctp socket: not intercepted
 ";
 
@@ -400,7 +400,7 @@ fn an_agent_says_what_its_backend_does_not_do_of_it() {
         let lines = lines.map(|one| format!("  {one}: {}\n", one.without()));
         let mut lines = lines.collect::<Vec<_>>().concat();
         if !lines.is_empty() {
-            lines = format!("\nThe backend ebpf does not do so yet:\n{lines}");
+            lines = format!("\nThe backend ebpf cannot do all of this yet:\n{lines}");
         }
         assert_eq!(rest, lines, "{from} to {to}");
     }
@@ -411,11 +411,11 @@ fn only_the_nearest_miss_is_told() {
     let none = Traffic::default();
     let told = ask(&none, "10.244.0.9", "10.96.0.1:80/udp", Path::Packet);
     let expected = "\
-A packet from 10.244.0.9 to 10.96.0.1:80/UDP on node node-a is rejected: the sender is told that the port is closed.
+A packet from 10.244.0.9 to 10.96.0.1:80/UDP on node node-a is rejected: the sender gets an error, as for a closed port.
 
 Frontend: none.
-shop/web:http waits there for TCP, not for UDP.
-Rule: 10.96.0.1 is a ClusterIP, but no Service waits on this port.
+shop/web:http is served there for TCP, not for UDP.
+Rule: 10.96.0.1 is a ClusterIP, but no Service has this port.
 ";
     assert_eq!(told.story, expected);
 }

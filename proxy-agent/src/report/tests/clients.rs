@@ -94,7 +94,7 @@ fn a_stale_state_says_so() {
         ..facts(choice::fixtures::lacking(LACKS))
     };
     let text = agent_to_text(&small(), &agent);
-    let told = "STALE: nothing heard since 2026-01-05T09:30:00Z: it is away";
+    let told = "STALE: nothing received since 2026-01-05T09:30:00Z: it is away";
     assert!(text.contains(told), "{text}");
     let json: Value = serde_json::from_str(&agent_to_json(&small(), &agent)).unwrap();
     let expected = json!({ "since": "2026-01-05T09:30:00Z", "reason": "it is away" });

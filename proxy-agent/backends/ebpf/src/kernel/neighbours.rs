@@ -99,8 +99,8 @@ impl Neighbour {
     /// What to do.
     pub fn remedy(&self) -> &'static str {
         self.known().map_or(
-            "nothing, if it only looks on or filters; if it leads sockets elsewhere, serve with one \
-             of the two",
+            "nothing, if it only observes or filters; if it redirects sockets, serve with one of \
+             the two",
             |known| known.remedy,
         )
     }
@@ -108,7 +108,7 @@ impl Neighbour {
 
 impl fmt::Display for Neighbour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whose = self.known().map_or("not known whose", |known| known.whose);
+        let whose = self.known().map_or("owner not known", |known| known.whose);
         match &self.cgroup {
             Some(cgroup) => write!(f, "on {}, {whose}: ", cgroup.display())?,
             None => write!(f, "on a cgroup above, {whose}: ")?,
@@ -120,7 +120,7 @@ impl fmt::Display for Neighbour {
             let name = match program.name.as_deref() {
                 Some("") => "without a name",
                 Some(name) => name,
-                None => "whose name takes CAP_SYS_ADMIN to ask",
+                None => "whose name requires CAP_SYS_ADMIN to read",
             };
             write!(f, "program {} {name} ({})", program.id, program.hook)?;
         }
@@ -257,7 +257,7 @@ pub fn tell(cgroup: &Cgroup, ours: &[u32]) {
 /// All of them in one line, and what to do.
 pub fn summary(neighbours: &[Neighbour]) -> (String, Option<String>) {
     if neighbours.is_empty() {
-        return ("nobody else's on the socket hooks".to_owned(), None);
+        return ("no other programs on the socket hooks".to_owned(), None);
     }
     let told = neighbours.iter().take(MOST_TOLD);
     let mut remedies: Vec<_> = told.clone().map(Neighbour::remedy).collect();

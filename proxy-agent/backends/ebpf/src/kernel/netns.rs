@@ -14,8 +14,8 @@ pub fn host() -> u64 {
         }
         tracing::warn!(
             %error,
-            "this kernel does not tell one network namespace from another: NodePorts do not answer \
-             on loopback addresses; run the agent in the initial one (hostNetwork)"
+            "this kernel does not let the agent distinguish network namespaces: NodePorts do not \
+             answer on loopback addresses; run the agent in the initial one (hostNetwork)"
         );
         u64::MAX
     })

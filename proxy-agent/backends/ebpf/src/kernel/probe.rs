@@ -29,7 +29,7 @@ pub fn probe(options: &EbpfOptions) -> Vec<Requirement> {
     let cgroup = Cgroup::open(options.cgroup_path.as_deref());
     all.push(requirement(
         "cgroup v2",
-        "programs are attached to a cgroup and serve the sockets of processes in it and below",
+        "programs are attached to a cgroup, and serve the sockets of processes in it and below it",
         cgroup
             .as_ref()
             .map(|cgroup| format!("{} (inode {})", cgroup.path.display(), cgroup.id))
@@ -94,13 +94,18 @@ fn system_call() -> Requirement {
              container with a profile of its own or with privileged"
         )),
     };
-    requirement("bpf system call", "everything is done through it", result)
+    requirement(
+        "bpf system call",
+        "the backend does everything through it",
+        result,
+    )
 }
 
 fn pin_dir(options: &EbpfOptions) -> Requirement {
     requirement(
         "BPF file system",
-        "what is pinned there stays when the agent ends, so that no connection fails meanwhile",
+        "what is pinned there stays when the agent ends, so that no connection fails until the \
+         next start",
         pins::look(&options.pin_dir),
     )
 }
@@ -110,7 +115,7 @@ fn lock(options: &EbpfOptions) -> Requirement {
     let holder = pins.and_then(|pins| holders(pins.directory()).first().copied());
     let nobody = match File::open(&options.pin_dir) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            "not known: it is for its owner alone"
+            "not known: only its owner may read it"
         }
         _ => "no agent holds it",
     };
@@ -119,7 +124,7 @@ fn lock(options: &EbpfOptions) -> Requirement {
         met: true,
         ..requirement(
             "pin directory",
-            "one agent at a time uses it",
+            "only one agent at a time may use it",
             Ok(holder.map_or_else(
                 || nobody.to_owned(),
                 |pid| format!("held by the agent with process id {pid}"),
@@ -155,15 +160,15 @@ fn hooks(cgroup: &Cgroup) -> Requirement {
             SOCKET_PROGRAMS.len()
         )),
         (None, Some((at, programs))) => Err(format!(
-            "a program that allows none beside it is where {} would go; find it with `bpftool \
-             cgroup show {}` and detach it, or have it attached with the multi flag",
+            "a program that allows no others is attached where {} would go; find it with `bpftool \
+             cgroup show {}` and detach it, or attach it with the multi flag",
             programs.join(", "),
             at.display()
         )),
     };
     requirement(
         "socket hooks",
-        "connect, sendmsg, recvmsg, getpeername and close are where sockets are led",
+        "sockets are redirected in connect, sendmsg, recvmsg, getpeername and close",
         result,
     )
 }
@@ -185,7 +190,8 @@ fn others(options: &EbpfOptions, cgroup: &Cgroup) -> Option<Requirement> {
         required: false,
         met: others.is_empty(),
         found,
-        reason: "of two load balancers on the socket hooks, the one attached first leads a socket",
+        reason: "of two load balancers on the socket hooks, the one attached first redirects a \
+                 socket",
         remedy,
     })
 }
@@ -237,7 +243,7 @@ fn programs(options: &EbpfOptions) -> [Requirement; 2] {
     let passes = matches!(loaded, Err(OpenError::Later(_)));
     let programs = requirement(
         "programs",
-        "the kernel's verifier has the last word on what it runs",
+        "the kernel's verifier decides what it runs",
         match loaded {
             Ok(_) => Ok(format!("all {} load", SOCKET_PROGRAMS.len())),
             Err(OpenError::Locked(path)) => Err(path.display().to_string()),
@@ -251,12 +257,13 @@ fn programs(options: &EbpfOptions) -> [Requirement; 2] {
     let refusal = Requirement {
         required: false,
         met: refusal == "ECONNREFUSED",
-        remedy: (refusal == "EPERM")
-            .then(|| "use Linux 6.1 or later if programs must tell it from a denial".to_owned()),
+        remedy: (refusal == "EPERM").then(|| {
+            "use Linux 6.1 or later if applications must distinguish it from a denial".to_owned()
+        }),
         ..requirement(
             "refusal",
-            "with bpf_set_retval (Linux 6.1) a connect to a Service without endpoints gives \
-             ECONNREFUSED, before that EPERM",
+            "with bpf_set_retval (Linux 6.1), a connect to a Service without endpoints gives \
+             ECONNREFUSED, without it EPERM",
             Ok(refusal),
         )
     };

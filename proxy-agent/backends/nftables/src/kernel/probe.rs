@@ -33,11 +33,11 @@ fn held(holder: Result<Option<String>, KernelError>) -> Requirement {
         required: false,
         met: !is_held,
         found: match holder {
-            Ok(None) => "nobody programs rules here".to_owned(),
-            Ok(Some(holder)) => format!("an agent serves with nftables here: {holder}"),
+            Ok(None) => "no agent programs rules here".to_owned(),
+            Ok(Some(holder)) => format!("an agent already serves with nftables here: {holder}"),
             Err(error) => format!("not known: {error}"),
         },
-        reason: "one agent at a time programs the rules of a network namespace",
+        reason: "only one agent at a time may program the rules of a network namespace",
         remedy: is_held
             .then(|| "nothing, or stop it before another one is started here".to_owned()),
     }
@@ -54,7 +54,7 @@ fn kernel() -> Requirement {
         required: true,
         met,
         found: release,
-        reason: "older ones lack what the maps need",
+        reason: "older kernels lack what the maps need",
         remedy: (!met).then(|| format!("use Linux {}.{} or later", LEAST.0, LEAST.1)),
     }
 }
@@ -95,13 +95,13 @@ fn rules(reachable: bool) -> Requirement {
         required: tried.is_err(),
         met: matches!(tried, Ok(true)),
         found: match &tried {
-            Ok(true) => "taken".to_owned(),
+            Ok(true) => "accepted".to_owned(),
             Ok(false) => {
-                "not tried: that needs CAP_SYS_ADMIN, to make a network namespace".to_owned()
+                "not tried: that needs CAP_SYS_ADMIN, to create a network namespace".to_owned()
             }
             Err(error) => error.to_string(),
         },
-        reason: "every kind of rule and set is tried in a network namespace of its own",
+        reason: "every kind of rule and set is tried in a separate network namespace",
         remedy: match tried {
             Ok(true) => None,
             Ok(false) => Some("nothing, if the backend serves".to_owned()),

@@ -92,17 +92,17 @@ fn a_protocol_that_sockets_do_not_meet_is_not_told_against_itself() {
     for (to, part) in [
         (
             "10.96.0.9:80/sctp",
-            "shop/signals waits there, for packets:",
+            "shop/signals is served there, but only for packets:",
         ),
         (
             "192.0.2.1:30090/sctp",
-            "shop/signals waits there, for packets:",
+            "shop/signals is served there, but only for packets:",
         ),
         (
             "127.0.0.1:30090/sctp",
             "127.0.0.1: sockets that use SCTP are not intercepted.",
         ),
-        ("10.96.0.9:80/tcp", "waits there for SCTP, not for TCP."),
+        ("10.96.0.9:80/tcp", "is served there for SCTP, not for TCP."),
     ] {
         let story = told(to);
         assert!(story.contains(part), "{to}\n{story}");

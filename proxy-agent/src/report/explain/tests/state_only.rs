@@ -39,12 +39,12 @@ fn answers_and_rules_are_the_same_from_the_state_alone() {
 fn the_story_says_what_only_the_brain_knows() {
     let [_, told] = both("192.0.2.7", "10.96.0.1:80/tcp", Path::Packet);
     let expected = "\
-Source: is kept: nothing says which sources are local.
+Source: is kept: it is not known which sources are local.
 
 ENDPOINT         USED
 10.244.0.1:8080  yes
 10.244.0.2:8080  yes
-Which endpoints are left out, and why, only the brain knows that this node follows.
+Only the brain that this node follows knows which endpoints are left out, and why.
 
 Diagnostics:
   Service shop/web: spec: is odd
@@ -52,12 +52,13 @@ Diagnostics:
     assert!(told.story.ends_with(expected), "{}", told.story);
     // None is used.
     let [_, told] = both("10.244.0.9", "10.96.0.3:80/tcp", Path::Packet);
-    let expected = "node.\n\nWhich endpoints are left out";
+    let expected = "node.\n\nOnly the brain that this node follows knows which endpoints are left out";
     assert!(told.story.contains(expected), "{}", told.story);
     // That of shop/lb is, and the node is not told.
     let [brain, told] = both("10.244.0.9", "198.51.100.8:80/tcp", Path::Packet);
     assert!(brain.story.contains("of shop/lb with ipMode Proxy"));
-    let expected = "Whether a load balancer serves it itself (ipMode Proxy), only the brain knows";
+    let expected =
+        "Only the brain that this node follows knows whether a load balancer serves it itself";
     assert!(told.story.contains(expected), "{}", told.story);
     // Where there is a hint, that is enough.
     let [_, told] = both("10.244.0.9", "10.96.0.1:80/udp", Path::Packet);

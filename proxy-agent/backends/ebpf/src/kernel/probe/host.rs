@@ -22,7 +22,7 @@ pub fn kernel() -> Requirement {
     };
     requirement(
         "Linux 5.10",
-        "it is the oldest kernel with all the socket hooks that is still maintained",
+        "it is the oldest kernel still maintained that has all the socket hooks",
         result,
     )
 }
@@ -53,7 +53,7 @@ pub fn memory() -> Requirement {
         Ok(bytes) if counts => (false, format!("at most {} KiB", bytes / 1024)),
         Ok(_) => (
             true,
-            "does not count: maps count to the memory cgroup".to_owned(),
+            "not relevant: maps count against the memory cgroup".to_owned(),
         ),
         Err(errno) => (false, errno.to_string()),
     };
@@ -61,7 +61,7 @@ pub fn memory() -> Requirement {
         required: false,
         met,
         remedy: (!met).then(|| {
-            "run with CAP_SYS_RESOURCE, with which the agent raises it, or raise it: ulimit -l \
+            "run with CAP_SYS_RESOURCE, so that the agent can raise it, or raise it: ulimit -l \
              unlimited"
                 .to_owned()
         }),
@@ -83,7 +83,7 @@ pub fn btf() -> Requirement {
         remedy: (!met).then(|| "use a kernel that is built with CONFIG_DEBUG_INFO_BTF".to_owned()),
         ..requirement(
             "kernel BTF",
-            "not needed to serve; tools such as bpftool and tracers tell more with it",
+            "not needed to serve; bpftool and tracers show more with it",
             Ok(if met { BTF } else { "none" }.to_owned()),
         )
     }
