@@ -317,7 +317,7 @@ impl Pipeline {
                 tracing::error!(
                     backend = better.name(),
                     %error,
-                    text = "the present one goes on with what it can",
+                    text = "the present one goes on serving what it can",
                     "backend not changed"
                 );
                 self.changeover.put_off();

@@ -373,7 +373,7 @@ fn warn_of_circle(state: &NodeState, servers: &[SocketAddr]) {
             tracing::warn!(
                 server = %server,
                 service = %key.service,
-                text = "after a reboot nothing serves this address until this agent does; name \
+                text = "after a reboot, nothing serves this address until this agent does; give \
                         the API server's own address (--master, or the kubeconfig)",
                 "API server behind a Service of this cluster"
             );

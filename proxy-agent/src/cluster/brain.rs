@@ -148,8 +148,8 @@ fn refusal(node: Option<&str>, batch: &Batch) -> Option<String> {
     })?;
     (**told != *node).then(|| {
         format!(
-            "it speaks for node {told}, and this is node {node}: follow the brain of this node, \
-             or leave out --node-name"
+            "it serves node {told}, and this is node {node}: follow the brain of this node, or \
+             leave out --node-name"
         )
     })
 }

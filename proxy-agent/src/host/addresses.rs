@@ -44,7 +44,7 @@ enum AddressesError {
         attempted: &'static str,
         source: io::Error,
     },
-    #[error("understanding the kernel's list of addresses: {0}")]
+    #[error("decoding the kernel's list of addresses: {0}")]
     Answer(#[from] DecodeError),
 }
 
@@ -127,8 +127,8 @@ impl Addresses {
             // Once: what is forbidden stays so, and would fill the log.
             tracing::warn!(
                 %error,
-                text = "NodePorts keep to the addresses known so far; tried again in the \
-                        background. Is AF_NETLINK forbidden (seccomp, RestrictAddressFamilies=)?",
+                text = "NodePorts keep the addresses known so far; retried in the background. \
+                        Check whether AF_NETLINK is forbidden (seccomp, RestrictAddressFamilies=)",
                 "interface addresses not known"
             );
         }

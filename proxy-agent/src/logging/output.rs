@@ -57,7 +57,7 @@ impl<W: Write> LogOutput<W> {
             tell: |lines| {
                 tracing::warn!(
                     lines,
-                    text = "whoever reads standard error was too slow, gone, or out of space",
+                    text = "the reader of standard error was too slow, gone, or out of space",
                     "log lines lost"
                 );
             },

@@ -123,7 +123,7 @@ fn until_the_end<E>(
             tracing::warn!(
                 signal,
                 doing,
-                text = "the dataplane stays, and the next agent goes on from what is there",
+                text = "the dataplane stays, and the next agent adopts it",
                 "stopping without waiting any longer"
             );
             return Ok(());

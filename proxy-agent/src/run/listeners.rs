@@ -85,7 +85,10 @@ async fn for_ever(first: Option<Listener>, how: How, publisher: Publisher) {
                 Err(error) => tracing::error!(%error, "node API lost"),
             },
             () = gone => {
-                tracing::error!(error = "somebody removed its socket's file", "node API lost");
+                tracing::error!(
+                    error = "another process removed its socket's file",
+                    "node API lost"
+                );
             }
         }
     }

@@ -167,7 +167,7 @@ impl Owner {
                     retry = self.advance()?;
                 }
                 _ = watch.tick(), if sync_period.is_some() => {
-                    heart.at("asking the kernel whether somebody else changed it");
+                    heart.at("asking the kernel whether another process changed it");
                     let pipeline = &mut self.pipeline;
                     let disturbed = block_in_place(|| {
                         pipeline.tend();
@@ -259,7 +259,7 @@ impl Owner {
 
     /// Compares and mends. Returns when to advance by itself, as `retry` said so far or sooner.
     fn repair(&mut self, retry: Option<Instant>) -> Result<Option<Instant>, RunError> {
-        self.at("comparing the kernel with the state, and mending it");
+        self.at("comparing the kernel with the state, and repairing it");
         let Some(repair) = block_in_place(|| self.pipeline.repair())? else {
             return Ok(retry);
         };
@@ -310,7 +310,7 @@ impl Owner {
                 agent: self.facts(),
             })),
             Query::Differences(answer) => {
-                self.at("comparing the kernel with the state, as somebody asked");
+                self.at("comparing the kernel with the state, on request");
                 let differences = block_in_place(|| self.pipeline.differences());
                 drop(answer.send(differences));
             }

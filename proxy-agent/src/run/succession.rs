@@ -76,8 +76,8 @@ impl Succession {
         *self.in_use.lock() = vec![kind];
         if self.served.send(kind).is_err() {
             tracing::error!(
-                text = "what served before stays in the kernel; restart the agent to have it \
-                        removed, and please report this with the log",
+                text = "what served before stays in the kernel; restart the agent to remove it, \
+                        and please report this with the log",
                 "the thread that removes what others left is gone"
             );
         }

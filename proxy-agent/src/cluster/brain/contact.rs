@@ -69,7 +69,7 @@ impl Contact {
     /// it was lost; otherwise its first word is awaited.
     pub(super) fn silent(&self) {
         if let Some(lost) = &mut self.known().lost {
-            "it answers, and has not told its state yet".clone_into(&mut lost.stale.reason);
+            "it answers, but has not sent its state yet".clone_into(&mut lost.stale.reason);
         }
     }
 
@@ -91,7 +91,8 @@ impl Contact {
                 tracing::warn!(brain = self.brain, reason, text, "brain lost");
             }
             Some(false) => {
-                let text = "what an earlier agent left in the kernel stays until the brain speaks";
+                let text = "what an earlier agent left in the kernel stays until the brain sends \
+                            its state";
                 tracing::warn!(brain = self.brain, reason, text, "brain not reached");
             }
         }

@@ -142,7 +142,12 @@ async fn a_brain_that_goes_away_leaves_a_stale_state_until_one_comes_that_is_rep
     // One that knows nothing is there, and makes the state no newer.
     let ignorant = Brain::ignorant(&socket).await;
     soon(async {
-        while !link.stale().unwrap().reason.contains("has not told") {
+        while !link
+            .stale()
+            .unwrap()
+            .reason
+            .contains("has not sent its state")
+        {
             tokio::task::yield_now().await;
         }
     })

@@ -141,10 +141,10 @@ impl Access {
     pub(super) fn warn(&self) {
         for server in &self.servers {
             let text = if is_overheard(server) {
-                "it is not reached by TLS: whoever is on the way there decides what this node \
-                 serves; name it with https://"
+                "it is not reached by TLS: an attacker on the path to it decides what this node \
+                 serves; give its URL with https://"
             } else if self.config.accept_invalid_certs && is_tls(server) {
-                "insecure-skip-tls-verify: whoever is on the way there gets the credentials of \
+                "insecure-skip-tls-verify: an attacker on the path to it gets the credentials of \
                  this agent, and decides what this node serves; give certificate-authority-data"
             } else {
                 continue;

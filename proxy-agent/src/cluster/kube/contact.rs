@@ -66,8 +66,8 @@ impl Standing {
         match reason {
             Reason::Forbidden => tracing::error!(
                 %kind, resource, %server, reason = %failure,
-                hint = "bind the ClusterRole system:node-proxier, or another that lets list and \
-                        watch this resource, to the user of this agent",
+                hint = "bind the ClusterRole system:node-proxier, or another that allows listing \
+                        and watching this resource, to the user of this agent",
                 "not allowed to read the cluster"
             ),
             Reason::Unauthorized => tracing::error!(

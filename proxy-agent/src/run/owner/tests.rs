@@ -456,7 +456,10 @@ async fn an_owner_that_hangs_is_seen_from_outside_and_does_nobody_harm_who_does_
     running.orders.send(Order::Repair).await.unwrap();
     block_in_place(|| held.entered());
     let doing = heart.last().doing;
-    assert_eq!(doing, "comparing the kernel with the state, and mending it");
+    assert_eq!(
+        doing,
+        "comparing the kernel with the state, and repairing it"
+    );
     assert!(!live(LONGEST));
     drop(held);
     running.until(|facts| facts.revision == 2).await;

@@ -115,8 +115,8 @@ impl Steps {
         if of_kube_proxy && !self.predecessors.take_over && self.obstacle.is_none() {
             tracing::warn!(
                 found = listed(&found.leftovers),
-                text = "they lead connections where kube-proxy saw endpoints last; stop kube-proxy, \
-                        and start this agent with --take-over to remove them",
+                text = "they redirect connections to endpoints as kube-proxy last saw them; stop \
+                        kube-proxy, and start this agent with --take-over to remove them",
                 "kube-proxy's rules are in force"
             );
         }
@@ -129,8 +129,8 @@ impl Steps {
                 Err(error) => return self.put_off(Step::Keep, &error),
                 Ok((false, true)) => tracing::info!(
                     table = self.keeper.table(),
-                    text = "this table leads nowhere; it stays until none of these connections is \
-                            left",
+                    text = "this table redirects nothing; it stays until none of these connections \
+                            is left",
                     "connections that others translate are kept"
                 ),
                 Ok(_) => {}
@@ -261,8 +261,8 @@ impl Steps {
             Err(error) => tracing::error!(
                 backend = kind.name(),
                 error = error.to_string(),
-                text = "it goes on leading to endpoints as they were: run `proxy-agent cleanup` as \
-                        root where the host's BPF file system is, and restart this agent",
+                text = "it still redirects to endpoints as they were: run `proxy-agent cleanup` as \
+                        root where the host's BPF file system is mounted, and restart this agent",
                 "what another backend left is not removed"
             ),
         }
@@ -274,7 +274,7 @@ impl Steps {
         if self.obstacle.as_ref() != Some(&told) {
             tracing::error!(
                 error = told,
-                text = "what served before stays meanwhile, and so do its connections; tried again",
+                text = "what served before stays until then, and so do its connections; retried",
                 "what others left is not taken away yet"
             );
             self.obstacle = Some(told);

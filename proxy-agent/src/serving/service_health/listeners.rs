@@ -126,9 +126,9 @@ impl<P: Fn(&HealthCheckKey, u16) -> Router> Listeners<P> {
                         address = %address.ip(),
                         reason = %error,
                         text = format!(
-                            "load balancers that ask there send this node none of the Service's \
-                             traffic; find out who holds the port (ss -ltnp 'sport = :{port}') \
-                             and stop it; tried again in the background"
+                            "load balancers that query this port send this node none of the \
+                             Service's traffic; find the process that holds it (ss -ltnp 'sport = \
+                             :{port}') and stop it; retried in the background"
                         ),
                         "health check node port not served"
                     );

@@ -63,7 +63,7 @@ impl Owed {
         if let Err(error) = self.cleaner.after_sync(state, change) {
             tracing::warn!(
                 %error,
-                text = "UDP clients may keep to endpoints that are gone; tried again",
+                text = "UDP clients may keep sending to endpoints that are gone; retried",
                 "stale flows not removed"
             );
         }

@@ -29,7 +29,7 @@ pub enum ConnectError {
     /// A kubeconfig that wants a proxy.
     #[error(
         "the kubeconfig {path} reaches the API server through proxy-url {url}, which is not \
-         supported: name a server that is reached directly"
+         supported: give a server that is reached directly"
     )]
     ProxyUrl {
         /// Which.
@@ -47,15 +47,15 @@ pub enum ConnectError {
     },
     /// Nothing says where the API server is.
     #[error(
-        "no API server: name one with --master or --kubeconfig, or cluster objects with \
-         --manifests (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, which kubelet sets in \
-         a container, are not set)"
+        "no API server: give one with --master or --kubeconfig, or cluster objects with \
+         --manifests (KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT, which kubelet sets in a \
+         container, are not set)"
     )]
     NoServer,
     /// What kubelet set makes no sense.
     #[error(
-        "KUBERNETES_SERVICE_HOST {host:?} with KUBERNETES_SERVICE_PORT {port:?} is no address of \
-         an API server: name one with --master or --kubeconfig"
+        "KUBERNETES_SERVICE_HOST {host:?} with KUBERNETES_SERVICE_PORT {port:?} is not an address \
+         of an API server: give one with --master or --kubeconfig"
     )]
     Environment {
         /// As set.
@@ -66,8 +66,8 @@ pub enum ConnectError {
     /// The API server is only known behind a Service.
     #[error(
         "the API server is at {address} (KUBERNETES_SERVICE_HOST), which is the ClusterIP of the \
-         kubernetes Service: this proxy is to provide it, and cannot depend on it. Name an \
-         address of the API server itself with --master, or a kubeconfig with --kubeconfig"
+         kubernetes Service: this proxy provides it, and so cannot depend on it. Give an address \
+         of the API server itself with --master, or a kubeconfig with --kubeconfig"
     )]
     OwnService {
         /// As set.
@@ -81,8 +81,8 @@ pub enum ConnectError {
     },
     /// A URL with a user in it.
     #[error(
-        "the URL {server} of an API server holds a user or a password, which end up in logs: put \
-         credentials into the kubeconfig, or into a token file that it names"
+        "the URL {server} of an API server holds a user or a password, which would end up in logs: \
+         put credentials into the kubeconfig, or into a token file that it names"
     )]
     User {
         /// Without them.
@@ -90,8 +90,8 @@ pub enum ConnectError {
     },
     /// Credentials for a server that is spoken to in plain text.
     #[error(
-        "the API server {server} is not reached by TLS, and whoever is on the way there would get \
-         the credentials of this agent: name it with https://, or give no credentials"
+        "the API server {server} is not reached by TLS, so an attacker on the path to it would get \
+         the credentials of this agent: give its URL with https://, or give no credentials"
     )]
     PlainText {
         /// Which.
@@ -128,18 +128,18 @@ fn discreet(error: &(dyn Error + 'static)) -> Option<String> {
                 out.status
             )),
             AuthError::AuthExecParse(error) => Some(format!(
-                "what the exec plugin of the kubeconfig printed is no ExecCredential{}",
+                "the output of the kubeconfig's exec plugin is not an ExecCredential{}",
                 place(error)
             )),
             AuthError::ParseTokenKey(_) => {
-                Some("what the auth provider of the kubeconfig printed holds no token".to_owned())
+                Some("the output of the kubeconfig's auth provider holds no token".to_owned())
             }
             _ => None,
         };
     }
     match error.downcast_ref::<KubeconfigError>()? {
         KubeconfigError::Parse(error) => Some(format!(
-            "it is no kubeconfig{}; what is there is not repeated, as it may be a credential",
+            "it is not a kubeconfig{}; its content is not shown, because it may be a credential",
             place(error)
         )),
         _ => None,

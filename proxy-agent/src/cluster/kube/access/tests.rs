@@ -270,8 +270,11 @@ async fn what_is_in_a_kubeconfig_is_never_repeated() {
 async fn what_an_exec_plugin_prints_is_never_repeated() {
     for (script, part) in [
         ("echo SECRET; echo SECRET >&2; exit 3", "exit status: 3"),
-        ("echo 'SECRET: ['", "no ExecCredential"),
-        ("echo '{\"status\": \"SECRET\"}'", "no ExecCredential"),
+        ("echo 'SECRET: ['", "is not an ExecCredential"),
+        (
+            "echo '{\"status\": \"SECRET\"}'",
+            "is not an ExecCredential",
+        ),
     ] {
         let plugin = format!(
             "exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, \

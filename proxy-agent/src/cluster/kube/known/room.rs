@@ -96,8 +96,8 @@ impl Room {
             return Some(Vec::new());
         }
         let text = format!(
-            "there are more than fit: {most} of them, with the ports and endpoints in them, are \
-             kept, what is known stays in force and is followed, and new ones are left out until \
+            "there are more than the limit: {most} of them, counting their ports and endpoints, \
+             are kept; known ones stay in force and are followed, and new ones are left out until \
              others go"
         );
         tracing::error!(%kind, text, "too many objects");
