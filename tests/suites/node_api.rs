@@ -130,7 +130,7 @@ fn where_nobody_could_come_in_the_agent_does_not_start() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let no_socket = format!("unix://{}", file.path().display());
     let in_the_way = format!(
-        "cannot replace {}: something that is no socket is there",
+        "cannot replace {}: something other than a socket is there",
         file.path().display()
     );
     let missing = [
@@ -250,7 +250,7 @@ fn the_brain_of_another_node_is_refused_and_what_is_in_force_stays() {
     agent.wait_for("brain lost").unwrap();
     brain.apply(&service(1, &[2])).unwrap();
     brain.start("node-b").unwrap();
-    let refusal = "it speaks for node node-b";
+    let refusal = "it serves node node-b";
     agent
         .wait_for_line("refusal", |line| {
             line.message() == Some("brain refused")

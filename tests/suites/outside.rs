@@ -147,7 +147,7 @@ fn the_backend_that_only_prints_ends_with_a_word_when_nobody_reads() {
     brain.publish(&state(1));
     let said = io::read_to_string(running.0.stderr.take().unwrap()).unwrap();
     assert_eq!(running.0.wait().unwrap().code(), Some(1), "{said}");
-    assert!(said.contains("nobody reads what is printed"), "{said}");
+    assert!(said.contains("no process reads what is printed"), "{said}");
     assert!(!said.contains("panicked"), "{said}");
 }
 

@@ -326,7 +326,7 @@ fn pins_that_are_exchanged_all_the_time_crash_no_agent() {
         if ended {
             let (code, log) = agent.wait_for_exit().unwrap();
             assert_eq!(code, Some(1), "{log:?}");
-            assert!(is_told(&log, "was exchanged"), "{log:?}");
+            assert!(is_told(&log, "its pin was replaced"), "{log:?}");
             agent.launch().unwrap();
         }
         assert_serves(&shop);

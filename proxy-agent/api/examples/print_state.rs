@@ -58,7 +58,7 @@ impl Backend for PrintState {
         let written = io::stdout().write_all(text.as_bytes());
         written.map_err(|error| SyncError::Fatal {
             cause: FatalCause::Other,
-            reason: format!("nobody reads what is printed: {error}"),
+            reason: format!("no process reads what is printed: {error}"),
         })?;
         Ok(SyncReport::default())
     }

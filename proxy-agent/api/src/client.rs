@@ -72,7 +72,7 @@ pub enum ClientError {
     #[error("the brain did not answer the call within {0} s")]
     Unanswered(u64),
     /// What came makes no sense.
-    #[error("the brain sent what makes no sense: {0}")]
+    #[error("the brain sent something invalid: {0}")]
     Nonsense(#[from] DecodeError),
     /// The brain goes away, or ended the stream for a reason of its own.
     #[error("the brain ended the stream")]

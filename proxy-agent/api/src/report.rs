@@ -17,7 +17,10 @@ pub(crate) const LONGEST_NAME: usize = 63;
 
 /// A text is no [`ClientName`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is no name of a client: 1 to 63 characters out of a-z, A-Z, 0-9, '-', '_' and '.'")]
+#[error(
+    "{0:?} is not a valid client name: use 1 to 63 characters out of a-z, A-Z, 0-9, '-', '_' and \
+     '.'"
+)]
 pub struct NameError(String);
 
 impl ClientName {

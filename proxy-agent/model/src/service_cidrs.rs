@@ -33,8 +33,8 @@ pub(crate) fn usable<'a>(
             object: format!("ServiceCIDR {name}").into(),
             field: "spec.cidrs".to_owned(),
             message: format!(
-                "{range} holds {address}, which is this node's own: what goes to addresses in it \
-                 that no Service has is not dropped"
+                "{range} holds {address}, which is this node's own: packets to unallocated \
+                 addresses in it are not dropped"
             ),
         });
     }

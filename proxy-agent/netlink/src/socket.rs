@@ -109,7 +109,7 @@ impl Socket {
         if sent == numbered.len() {
             Ok(asked)
         } else {
-            Err(io::Error::other("the kernel took a part of it only"))
+            Err(io::Error::other("the kernel accepted only a part of it"))
         }
     }
 

@@ -72,7 +72,7 @@ impl Report {
             return;
         }
         let (field, message) = if self.diagnostics.len() == MOST_DIAGNOSTICS - 1 {
-            ("", "this object has more mistakes than are told")
+            ("", "this object has more mistakes than are reported")
         } else {
             (field.as_ref(), message.as_ref())
         };
@@ -100,7 +100,7 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
         .map_err(|_| format!("{text:?} is not an IP address: it is left out"))?;
     if address.is_unspecified() {
         return Err(format!(
-            "{text:?} is no address that can be reached: it is left out"
+            "{text:?} is not an address that can be reached: it is left out"
         ));
     }
     if matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {

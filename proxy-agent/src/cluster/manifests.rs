@@ -108,7 +108,7 @@ impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "cannot use the manifests as they are; correct these and try again:"
+            "cannot use the manifests; correct these mistakes and try again:"
         )?;
         for rejected in &self.rejected {
             write!(f, "\n{rejected}")?;
@@ -239,7 +239,7 @@ impl File {
             if fs::metadata(path)?.is_file() {
                 Ok(())
             } else {
-                Err(io::Error::other("it is no regular file"))
+                Err(io::Error::other("it is not a regular file"))
             }
         };
         let looked = if given { Ok(()) } else { regular() };

@@ -73,8 +73,8 @@ impl Default for Limits {
 /// An address cannot be bound, and the user wants that to be fatal.
 #[derive(Debug, Error)]
 #[error(
-    "serving {what} on {address}: {source}; stop what listens there, choose another address with \
-     {flag}, or leave out --bind-address-hard-fail to go on without"
+    "serving {what} on {address}: {source}; stop the process that listens there, choose another \
+     address with {flag}, or leave out --bind-address-hard-fail to start without it"
 )]
 pub struct ServingError {
     what: &'static str,

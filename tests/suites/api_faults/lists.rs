@@ -275,7 +275,9 @@ async fn of_too_many_objects_those_that_are_known_are_followed() {
         follower.until("objects that are left out", full).await;
         let told = |follower: &Follower| {
             let mut all = follower.model.state().diagnostics.iter();
-            all.any(|one| &*one.object == "ServiceList" && one.message.contains("more than fit"))
+            all.any(|one| {
+                &*one.object == "ServiceList" && one.message.contains("more than the limit")
+            })
         };
         follower.until("a diagnostic that says so", told).await;
         for (key, service) in &before.services {

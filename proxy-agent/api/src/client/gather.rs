@@ -45,7 +45,7 @@ impl Gathering {
         if self.bytes > LARGEST_BATCH {
             return Err(DecodeError::new(
                 "batch",
-                "has more than 256 MiB, and no end so far",
+                "has more than 256 MiB, and is not complete yet",
             ));
         }
         Ok(())
@@ -56,7 +56,7 @@ impl Gathering {
         use wire::operation::Operation as Of;
         self.weigh(operation.encoded_len())?;
         match operation.operation {
-            None => Err(DecodeError::new("operation", "is of no known kind")),
+            None => Err(DecodeError::new("operation", "is of an unknown kind")),
             Some(Of::Reset(wire::Reset {})) => {
                 if self.reset || !self.operations.is_empty() {
                     return Err(DecodeError::new("reset", "may only come first in a batch"));
@@ -83,7 +83,7 @@ impl Gathering {
         use wire::next_part::Part;
         self.weigh(part.encoded_len())?;
         match part.part {
-            None => Err(DecodeError::new("part", "is of no known kind")),
+            None => Err(DecodeError::new("part", "is of an unknown kind")),
             Some(Part::Next(token)) if self.next.is_none() => {
                 self.next = Some(token);
                 Ok(())
@@ -125,7 +125,7 @@ impl Gathering {
         self.needs_state("sync")?;
         let token = convert::decode::required("sync.token", sync.token)?;
         if self.reset && !self.has_node {
-            let problem = "ends a state that says nothing of the node";
+            let problem = "ends a state without a node";
             return Err(DecodeError::new("sync", problem));
         }
         let whole = std::mem::replace(self, Self::of_watch(true));

@@ -194,7 +194,7 @@ fn health_check_key(from: wire::HealthCheckKey) -> Result<HealthCheckKey> {
 
 fn diagnostics(from: wire::Diagnostics) -> Result<Item> {
     if from.diagnostics.is_empty() {
-        let problem = "is empty: what is no longer wrong is deleted";
+        let problem = "is empty: delete the item when nothing is wrong any more";
         return Err(DecodeError::new("diagnostics.diagnostics", problem));
     }
     let object: Arc<str> = from.object.into();
@@ -234,7 +234,7 @@ fn family(field: &str, from: i32) -> Result<IpFamily> {
 fn unknown(field: &str, value: i32) -> DecodeError {
     let problem = match value {
         0 => "is not specified, and must be".to_owned(),
-        _ => format!("has the value {value}, which is not known here: is the other side newer?"),
+        _ => format!("has the unknown value {value}: the other side may be newer"),
     };
     DecodeError::new(field, problem)
 }
@@ -248,7 +248,7 @@ fn of_family(field: &str, family: IpFamily, address: IpAddr) -> Result<IpAddr> {
     if IpFamily::of(address) == family {
         return Ok(address);
     }
-    let problem = format!("{address} is no {family} address, as the key says");
+    let problem = format!("{address} is not an {family} address, but the key is of that family");
     Err(DecodeError::new(field, problem))
 }
 

@@ -97,11 +97,11 @@ impl Caller {
                  --target-token-file with its --listen-token-file"
             }
             Trust::Token(_) => {
-                "a report on tcp:// is taken from who shows the token: send it as metadata, \
-                 `authorization: Bearer TOKEN` (--token-file, --target-token-file)"
+                "a report on tcp:// needs the token: send it as metadata, `authorization: Bearer \
+                 TOKEN` (--token-file, --target-token-file)"
             }
             _ => {
-                "on tcp:// this brain tells, and takes no reports: every process of the host could \
+                "this brain accepts no reports on tcp://, because every process of the host could \
                  make them. Use a unix:// socket, or give the brain a --listen-token-file"
             }
         })
@@ -115,7 +115,7 @@ fn named_by(names: &[ClientName], said: ClientName) -> Result<ClientName, Status
     }
     names.first().cloned().ok_or_else(|| {
         Status::permission_denied(
-            "this certificate names nobody: it needs a DNS name or a common name",
+            "this certificate names no client: it needs a DNS name or a common name",
         )
     })
 }

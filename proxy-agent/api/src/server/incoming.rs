@@ -171,8 +171,8 @@ impl Connection {
             && Pin::new(closed).poll(context).is_ready()
         {
             self.closed = None;
-            let text =
-                "another connection needs the place of this one, which nobody known has used";
+            let text = "another connection needs the place of this one, which no authenticated \
+                        client has used";
             return Some(io::Error::new(io::ErrorKind::ConnectionAborted, text));
         }
         let limit = self.first_call.as_mut()?;

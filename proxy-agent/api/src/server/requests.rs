@@ -119,7 +119,7 @@ impl http_body::Body for Bounded {
     ) -> Poll<Option<Result<Frame<Self::Data>, Status>>> {
         let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(context) else {
             return self.end.as_mut().poll(context).map(|()| {
-                let text = format!("the request was not whole after {} s", WHOLE.as_secs());
+                let text = format!("the request was not complete after {} s", WHOLE.as_secs());
                 Some(Err(Status::deadline_exceeded(text)))
             });
         };
@@ -129,8 +129,8 @@ impl http_body::Body for Bounded {
         };
         if !(self.fits && self.held.grow(bytes)) {
             return Poll::Ready(Some(Err(Status::resource_exhausted(format!(
-                "requests that are not whole take {MOST} bytes already, or {SHARE} of this client's \
-                 user or host; look for a client that begins calls and never ends them"
+                "incomplete requests already take {MOST} bytes, or {SHARE} of this client's user \
+                 or host; look for a client that begins calls and never ends them"
             )))));
         }
         Poll::Ready(next)

@@ -65,8 +65,8 @@ impl Service {
             .enter(caller.peer, &name, known, lacks);
         let stream = stream.ok_or_else(|| {
             Status::resource_exhausted(format!(
-                "{MOST_STREAMS} calls are open already, or {SHARE} of this client's user or host; \
-                 more are not served; look for a client that opens calls and never ends them"
+                "{MOST_STREAMS} calls are already open, or {SHARE} of this client's user or host, \
+                 and no more are served; look for a client that opens calls and never ends them"
             ))
         })?;
         caller.is_served(known);
@@ -148,7 +148,8 @@ fn bounded(key: &ServicePortKey) -> StdResult<(), DecodeError> {
     {
         return Ok(());
     }
-    let problem = format!("has a part of more than {LONGEST_KEY} bytes, as no Service has");
+    let problem =
+        format!("has a part of more than {LONGEST_KEY} bytes, which is longer than in any Service");
     Err(DecodeError::new("failures.key", &problem))
 }
 

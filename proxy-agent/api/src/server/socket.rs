@@ -65,7 +65,7 @@ pub fn listen(
         error,
     };
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        let error = io::Error::other("this is no name of a file");
+        let error = io::Error::other("this does not name a file");
         return Err(failed("cannot listen on", error));
     };
     DirBuilder::new()
@@ -75,7 +75,7 @@ pub fn listen(
         .map_err(|error| failed("cannot make the directory of", error))?;
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
-            let error = io::Error::other("something that is no socket is there");
+            let error = io::Error::other("something other than a socket is there");
             return Err(failed("cannot replace", error));
         }
         _ => {}

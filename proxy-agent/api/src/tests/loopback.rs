@@ -90,7 +90,7 @@ async fn who_shows_the_token_is_heard_and_it_can_be_replaced() {
     assert_eq!(brain.publisher.clients()[0].applied, Some(1));
 
     let without = brain.report(&brain.options(None)).await.unwrap_err();
-    assert!(without.to_string().contains("shows the token"), "{without}");
+    assert!(without.to_string().contains("needs the token"), "{without}");
     fs::write(&ours, "two").unwrap();
     let wrong = brain.report(&options).await.unwrap_err();
     assert!(

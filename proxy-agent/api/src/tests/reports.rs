@@ -153,8 +153,11 @@ async fn who_has_no_name_is_refused() {
     let client = brain.client("one").await;
     for (name, expected) in [
         (None, "client: is required"),
-        (Some(""), "client.name: \"\" is no name of a client"),
-        (Some("a b"), "client.name: \"a b\" is no name of a client"),
+        (Some(""), "client.name: \"\" is not a valid client name"),
+        (
+            Some("a b"),
+            "client.name: \"a b\" is not a valid client name",
+        ),
     ] {
         let request = wire::ReportRequest {
             client: name.map(|name| wire::Client {
@@ -186,7 +189,7 @@ async fn only_so_many_calls_are_served() {
     };
     assert_eq!(open.len(), 512, "the share of one user");
     assert!(
-        refused.starts_with("1024 calls are open already, or 512 of"),
+        refused.starts_with("1024 calls are already open, or 512 of"),
         "{refused}"
     );
     open.pop();

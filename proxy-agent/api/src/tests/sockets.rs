@@ -47,7 +47,7 @@ async fn what_a_dead_process_left_is_replaced_and_nothing_else() {
     fs::write(&path, "precious").unwrap();
     let error = open().await.unwrap_err().to_string();
     assert!(
-        error.ends_with("something that is no socket is there"),
+        error.ends_with("something other than a socket is there"),
         "{error}"
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");

@@ -77,7 +77,7 @@ pub enum ConntrackError {
         source: io::Error,
     },
     /// The kernel's answer makes no sense.
-    #[error("understanding the kernel's list of connections: {0}")]
+    #[error("decoding the kernel's list of connections: {0}")]
     Answer(#[from] DecodeError),
 }
 
@@ -87,7 +87,7 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::TimedOut => "what is left is looked for again",
         _ if error.raw_os_error() == Some(libc::ENOBUFS) => "what is left is looked for again",
         io::ErrorKind::PermissionDenied => "run as root, or with CAP_NET_ADMIN",
-        _ => "is the kernel's nf_conntrack_netlink there (CONFIG_NF_CT_NETLINK)?",
+        _ => "check that the kernel has nf_conntrack_netlink (CONFIG_NF_CT_NETLINK)",
     }
 }
 

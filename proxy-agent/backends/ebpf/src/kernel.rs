@@ -136,8 +136,8 @@ impl EbpfBackend {
             Some((key, reason)) if self.loaded.smaller => Err(SyncError::Fatal {
                 cause: FatalCause::Other,
                 reason: format!(
-                    "maps of the given sizes cannot hold what is served now, so that stays as it \
-                     is: {key}: {reason}"
+                    "maps of the given sizes cannot hold what is served now, which therefore stays \
+                     as it is: {key}: {reason}"
                 ),
             }),
             // It grew meanwhile. That is no reason to leave the others as they were.

@@ -171,7 +171,7 @@ impl Comparison {
         }
         for set in &found.strange {
             let object = format!("set {}", set.name());
-            let what = "an element that cannot be ours".to_owned();
+            let what = "an element that this agent did not write".to_owned();
             self.note(
                 family,
                 &object,

@@ -117,7 +117,7 @@ fn ports(
         };
         if !seen.insert((name, protocol)) {
             let message = format!(
-                "{name:?} is the name of an earlier {protocol} port too: this port is left out"
+                "{name:?} is already the name of an earlier {protocol} port: this port is left out"
             );
             report.add(format!("spec.ports[{index}].name"), message);
             continue;

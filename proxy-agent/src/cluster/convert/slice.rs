@@ -77,7 +77,7 @@ fn ports(
                 continue;
             }
             None => {
-                let message = "is missing, which means every port, and no Service can lead there: \
+                let message = "is missing, which means every port, so no Service can lead to it: \
                                this port is left out";
                 report.add(format!("ports[{index}].port"), message);
                 continue;
@@ -85,7 +85,7 @@ fn ports(
         };
         if !seen.insert((name, protocol)) {
             let message = format!(
-                "{name:?} is the name of an earlier {protocol} port too: this port is left out"
+                "{name:?} is already the name of an earlier {protocol} port: this port is left out"
             );
             report.add(format!("ports[{index}].name"), message);
             continue;

@@ -52,7 +52,7 @@ fn named<T: Object>(object: T) -> Result<T, Malformed> {
                 name: None,
                 resource_version: object.metadata().resource_version.clone(),
                 field: field.to_owned(),
-                message: format!("longer than {LONGEST_NAME} bytes, as no name is"),
+                message: format!("longer than {LONGEST_NAME} bytes, the limit for names"),
             });
         }
     }
@@ -210,7 +210,7 @@ pub(super) fn list_head(kind: &str, json: &[u8]) -> Result<ListHead, Failure> {
         .map_err(|error| Failure::Garbled(format!("in a list, {}", brief(&error.to_string()))))?;
     if list.kind.strip_suffix("List") != Some(kind) {
         let found = brief(&list.kind);
-        let message = format!("in place of a {kind}List there is a {found}");
+        let message = format!("a {found} instead of a {kind}List");
         return Err(Failure::Garbled(message));
     }
     let metadata = list.metadata.unwrap_or_default();

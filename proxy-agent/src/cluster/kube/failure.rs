@@ -24,7 +24,7 @@ pub(super) enum Failure {
     #[error("nothing new came for {0:?}, not even a bookmark")]
     Silent(Duration),
     /// 410, as an answer or within one.
-    #[error("what was asked for is too old: {0}")]
+    #[error("the requested version is too old: {0}")]
     Expired(String),
     /// Any other answer than a good one.
     #[error("the server answered {code}: {message}")]
@@ -37,7 +37,7 @@ pub(super) enum Failure {
         retry_after: Option<Duration>,
     },
     /// The answer makes no sense.
-    #[error("the answer makes no sense: {0}")]
+    #[error("the answer is invalid: {0}")]
     Garbled(String),
 }
 

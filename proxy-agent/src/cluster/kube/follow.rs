@@ -36,7 +36,7 @@ use crate::cluster::{Message, Update, object::Object};
 /// As many updates are sent at once at most, if they are there at once.
 const BATCH: usize = 256;
 /// A streaming list that ends between two events, as a watch does, and was not finished.
-const UNFINISHED: &str = "it ends in the middle of a streaming list";
+const UNFINISHED: &str = "it ended in the middle of a streaming list";
 /// A list in more pages has no end. So many pages of the size that is asked for are ten million
 /// objects.
 const MOST_PAGES: usize = 20_000;
@@ -288,11 +288,11 @@ impl<F: Followed> Follower<F> {
             }
         }
         let reason = if !progress.lines.is_between_lines() {
-            "it ends in the middle of an event"
+            "it ended in the middle of an event"
         } else if progress.listing {
             UNFINISHED
         } else if silent && started.elapsed() < TOO_SOON {
-            "it ends as soon as it began"
+            "it ended as soon as it began"
         } else {
             if started.elapsed() < TOO_SOON {
                 // One that told something, but ended at once: not to be asked again in a loop.

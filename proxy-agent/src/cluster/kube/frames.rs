@@ -159,7 +159,7 @@ impl Items {
     /// The list without its items, once it is complete.
     pub(super) fn finish(self) -> Result<Vec<u8>, Failure> {
         if self.depth > 0 || self.quoted || self.head.0.trim_ascii().is_empty() {
-            let message = "it ends in the middle of a list";
+            let message = "it ended in the middle of a list";
             return Err(Failure::BrokeOff(message.to_owned()));
         }
         Ok(self.head.0)

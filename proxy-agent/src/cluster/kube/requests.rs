@@ -89,7 +89,7 @@ fn bounded(what: &str, text: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Garbled(format!(
-        "{what} of {length} bytes, and no more than {LONGEST_TOKEN} fit into a request"
+        "{what} of {length} bytes; at most {LONGEST_TOKEN} fit into a request"
     )))
 }
 

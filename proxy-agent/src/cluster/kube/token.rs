@@ -83,7 +83,7 @@ fn read(path: &Path) -> Result<HeaderValue, String> {
     // Whoever reads it has requests to send: a pipe could keep it waiting for ever.
     let is_file = fs::metadata(path).map(|found| found.is_file());
     let text = match is_file {
-        Ok(false) => return Err("is no regular file".to_owned()),
+        Ok(false) => return Err("is not a regular file".to_owned()),
         Ok(true) => read_text(path, LARGEST),
         Err(error) => Err(error),
     };
@@ -93,7 +93,7 @@ fn read(path: &Path) -> Result<HeaderValue, String> {
         return Err("holds no token".to_owned());
     }
     let mut header = HeaderValue::try_from(format!("Bearer {token}"))
-        .map_err(|_| "holds something that is no token".to_owned())?;
+        .map_err(|_| "holds something other than a token".to_owned())?;
     header.set_sensitive(true);
     Ok(header)
 }
@@ -132,7 +132,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
         let pipe = TokenFile::open(path, Duration::MAX).unwrap_err();
-        assert_eq!(pipe, "is no regular file");
+        assert_eq!(pipe, "is not a regular file");
     }
 
     #[test]

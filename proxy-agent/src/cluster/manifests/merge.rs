@@ -56,7 +56,7 @@ impl Merged {
                         object: key.to_string().into(),
                         field: "metadata.name".to_owned(),
                         message: format!(
-                            "is defined in {} too: what {} says counts",
+                            "is also defined in {}: the definition in {} counts",
                             others.join(", "),
                             place(file.as_ref(), object),
                         ),

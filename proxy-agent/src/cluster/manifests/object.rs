@@ -111,7 +111,7 @@ impl Reader {
         if !value.is_object() {
             let field = position.field("");
             let separator = if field.is_empty() { "" } else { ": " };
-            return self.reject("", &format!("{field}{separator}is no Kubernetes object"));
+            return self.reject("", &format!("{field}{separator}is not a Kubernetes object"));
         }
         let implied = position.implied;
         let kind = text(&value, "kind")

@@ -231,8 +231,8 @@ fn of_two_definitions_the_later_file_counts_and_both_are_named() {
     assert_eq!(
         world.diagnostics(),
         [format!(
-            "Service shop/web: metadata.name: is defined in {root}/z.yaml: document 1, \
-             {root}/dir/a.yaml: document 1 too: what {root}/dir/b.yaml: document 2 says counts"
+            "Service shop/web: metadata.name: is also defined in {root}/z.yaml: document 1, \
+             {root}/dir/a.yaml: document 1: the definition in {root}/dir/b.yaml: document 2 counts"
         )]
     );
     world.remove("dir/b.yaml");

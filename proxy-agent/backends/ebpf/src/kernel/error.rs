@@ -9,7 +9,7 @@ pub const RIGHTS: &str = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PE
 
 /// What else denies it.
 const UNLESS_DENIED: &str =
-    "and see that no seccomp filter, security module or locked-down kernel denies bpf(2)";
+    "and check that no seccomp filter, security module or kernel lockdown denies bpf(2)";
 
 /// An I/O error while doing `what`.
 pub fn of_io(error: &io::Error, what: &str) -> OpenError {
@@ -38,8 +38,8 @@ pub fn of_kernel(what: &str, error: &(dyn Error + 'static), reason: &str) -> Ope
 
 fn later(what: &str, reason: &str) -> OpenError {
     OpenError::Later(format!(
-        "{what}: {reason}; free memory, or raise the memory limit of this process's cgroup, or \
-         how many files it may have open"
+        "{what}: {reason}; free memory, or raise the memory limit of this process's cgroup, or its \
+         limit of open files"
     ))
 }
 

@@ -221,7 +221,7 @@ fn load_object(
         if !differences.is_empty() {
             let differences = differences.join("; ");
             return Err(OpenError::Other(format!(
-                "{differences}: its pin was exchanged while it was opened; start the agent again"
+                "{differences}: its pin was replaced while it was being opened; restart the agent"
             ))
             .into());
         }

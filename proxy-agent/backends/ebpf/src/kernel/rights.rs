@@ -43,7 +43,7 @@ pub fn may_mount() -> bool {
 fn held() -> io::Result<u64> {
     const STATUS: &str = "/proc/self/status";
     let status = fs::read_to_string(STATUS)?;
-    let missing = || io::Error::other(format!("{STATUS} does not tell them"));
+    let missing = || io::Error::other(format!("{STATUS} does not list them"));
     effective(&status).ok_or_else(missing)
 }
 

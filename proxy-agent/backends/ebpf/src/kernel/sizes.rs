@@ -43,8 +43,8 @@ impl<'a> Sizes<'a> {
             tracing::info!(
                 places = pinned,
                 wanted,
-                "map PEERS keeps its size: sockets that are open have their places in it; another \
-                 one takes effect after `cleanup` or a reboot"
+                "map PEERS keeps its size, because open sockets have their places in it; another \
+                 size takes effect after `cleanup` or a reboot"
             );
         }
         Ok(Self {

@@ -147,7 +147,7 @@ pub fn identity(object: impl AsFd) -> io::Result<Identity> {
         name if name.contains("bpf-map") => BpfKind::Map,
         name if name.contains("bpf-prog") => BpfKind::Program,
         name if name.contains("bpf_link") || name.contains("bpf-link") => BpfKind::Link,
-        name => return Err(io::Error::other(format!("{name} is no BPF object"))),
+        name => return Err(io::Error::other(format!("{name} is not a BPF object"))),
     };
     // The id is the second word of the information about each kind.
     let id = info(object)?[1];
@@ -191,7 +191,7 @@ pub struct Shape {
 pub fn map_shape(map: impl AsFd) -> io::Result<Shape> {
     let what = identity(&map)?;
     if what.kind != BpfKind::Map {
-        return Err(io::Error::other(format!("{what} is no map")));
+        return Err(io::Error::other(format!("{what} is not a map")));
     }
     // type, id, key_size, value_size, max_entries, map_flags.
     let [kind, _, key_size, value_size, max_entries, flags, ..] = info(map)?;

@@ -151,11 +151,11 @@ pub fn holder(duty: Duty) -> Result<Option<String>, KernelError> {
         let request = question(family, abi::NFT_MSG_GETTABLE, NLM_F_ACK, |table| {
             table.text(abi::NFTA_TABLE_NAME, duty.table());
         });
-        netlink.ask(&request, "looking for the table of an owner", |read| {
+        netlink.ask(&request, "looking for a table with an owner", |read| {
             // Without an owner it locks nothing.
             let port = read.number(abi::NFTA_TABLE_OWNER)?;
             let comment = read.get(abi::NFTA_TABLE_USERDATA).and_then(comment_of);
-            Some(comment.unwrap_or_else(|| format!("whoever has netlink port {port}")))
+            Some(comment.unwrap_or_else(|| format!("the process with netlink port {port}")))
         })
     });
     match looked {

@@ -105,7 +105,8 @@ fn source_ranges(spec: &object::ServiceSpec, report: &mut Report) -> Vec<IpNet> 
         if let Some(range) = text.trim().parse().ok().filter(|range| !is_mapped(range)) {
             ranges.push(range);
         } else {
-            let message = format!("{text:?} is no CIDR such as 203.0.113.0/24: nobody matches it");
+            let message =
+                format!("{text:?} is not a CIDR such as 203.0.113.0/24: no client matches it");
             report.add(format!("spec.loadBalancerSourceRanges[{index}]"), message);
             ranges.extend(NOBODY);
         }

@@ -213,7 +213,7 @@ fn what_makes_no_sense_is_reported_and_left_out() {
         case(
             ports(json!([ok, {"name": "http", "port": 81}])),
             "spec.ports[1].name",
-            "\"http\" is the name of an earlier TCP port",
+            "\"http\" is already the name of an earlier TCP port",
             (1, 1),
         ),
         case(
@@ -281,7 +281,7 @@ fn what_makes_no_sense_outside_the_cluster_is_reported_too() {
         case(
             json!({"loadBalancerSourceRanges": ["203.0.113.0"]}),
             "spec.loadBalancerSourceRanges[0]",
-            "no CIDR",
+            "is not a CIDR",
         ),
         case(
             json!({

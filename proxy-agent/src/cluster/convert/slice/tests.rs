@@ -145,7 +145,7 @@ fn what_makes_no_sense_is_reported_and_left_out() {
         Case {
             change: ports(json!([ok, {"name": "http", "port": 81}])),
             field: "ports[1].name",
-            message: "\"http\" is the name of an earlier TCP port",
+            message: "\"http\" is already the name of an earlier TCP port",
             remain: (1, 1),
         },
         Case {

@@ -103,9 +103,9 @@ fn a_problem_names_document_object_and_field() {
         ),
         (
             "{apiVersion: v1, kind: List, items: [x]}",
-            "document 1: items[0]: is no Kubernetes object",
+            "document 1: items[0]: is not a Kubernetes object",
         ),
-        ("some text", "document 1: is no Kubernetes object"),
+        ("some text", "document 1: is not a Kubernetes object"),
         (
             "# nothing",
             "is empty: write `kind: List` without items if it is to define nothing",
