@@ -1,5 +1,4 @@
-//! The side of the backend: connects to a brain and keeps to what it says, through every
-//! interruption.
+//! The backend's side: connects to a brain and follows it, through every interruption.
 
 mod backoff;
 mod channel;
@@ -31,24 +30,24 @@ use crate::{
     report, token, wire, wire::node_api_client::NodeApiClient,
 };
 
-/// Which brain, and who asks.
+/// Which brain, and as which client.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// Where the brain is.
     pub target: Target,
     /// Certificates; needed for [`Target::Tls`] only. Read at each connection, so that they can be
-    /// replaced while this runs.
+    /// replaced at run time.
     pub tls: Option<TlsFiles>,
-    /// A file with the token to show, for [`Target::Tcp`] only: without it, such a brain tells and
-    /// takes no reports. Read for each call, so that it can be replaced while this runs.
+    /// A file with the token to present, for [`Target::Tcp`] only: without it, the brain accepts no
+    /// reports. Read for each call, so that it can be replaced at run time.
     pub token_file: Option<PathBuf>,
-    /// How this client is called in the brain's output.
+    /// The name of this client in the brain's output.
     pub name: ClientName,
     /// What it cannot do.
     pub lacks: Vec<Capability>,
 }
 
-/// Why a brain could not be asked.
+/// Why a call to a brain failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// A file of certificates cannot be used.
@@ -57,7 +56,7 @@ pub enum ClientError {
     /// A token file cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// Nobody listens there, or not to us.
+    /// Nothing listens there, or it did not accept this client.
     #[error("cannot connect to {target}: {reason}")]
     Connect {
         /// Where.
@@ -68,19 +67,19 @@ pub enum ClientError {
     /// The brain refused, or the connection broke.
     #[error("{}", told(.0))]
     Refused(Box<Status>),
-    /// The brain is connected, and did not take the call in so many seconds.
+    /// The brain is connected, but did not answer the call within so many seconds.
     #[error("the brain did not answer the call within {0} s")]
     Unanswered(u64),
-    /// What came makes no sense.
+    /// The brain sent something invalid.
     #[error("the brain sent something invalid: {0}")]
     Nonsense(#[from] DecodeError),
-    /// The brain goes away, or ended the stream for a reason of its own.
+    /// The brain is stopping, or ended the stream for a reason of its own.
     #[error("the brain ended the stream")]
     Ended,
 }
 
 impl ClientError {
-    /// Whether the brain takes nothing from this client, whatever it says and however often.
+    /// Whether the brain refuses this client, whatever it sends and however often.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Token(_) => true,
@@ -111,7 +110,7 @@ fn told(status: &Status) -> String {
     }
 }
 
-/// A connection to a brain, for single questions and reports. [`Follower`] keeps one by itself.
+/// A connection to a brain, for single queries and reports. [`Follower`] keeps one by itself.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) api: NodeApiClient<Channel>,
@@ -173,8 +172,7 @@ impl Client {
         Ok(Some(value))
     }
 
-    /// The whole state, as soon as it is another one than `seen`: a long poll.
-    /// It is one batch, a reset.
+    /// The whole state, as soon as it differs from `seen`: a long poll. It is one batch, a reset.
     pub async fn next(&self, seen: Option<Token>) -> Result<Batch, ClientError> {
         let request = wire::NextRequest {
             client: Some(self.own.clone()),
@@ -193,7 +191,7 @@ impl Client {
         Ok(gathering.end_of_next()?)
     }
 
-    /// Tells the brain what became of the state.
+    /// Reports to the brain what became of the state.
     pub async fn report(&self, report: &Report) -> Result<(), ClientError> {
         let request = report.encode(self.own.clone());
         self.api.clone().report(self.shown(request).await?).await?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Keeps rows that follow from a state, and tells what the next state changes about them.
+/// Keeps rows that follow from a state, and finds what the next state changes in them.
 ///
 /// For backends that turn the whole state into rows of their own (rules, table entries, lines of a
 /// file) and want to write only those that differ:
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// let changes = rows.commit();
 /// assert_eq!(changes.upserts.len(), 2);
 ///
-/// // The second: one row is another one, one is not put again.
+/// // The second: one row has another value, one is not put again.
 /// let mut rows = store.begin();
 /// rows.put("10.96.0.1:80", vec!["10.244.0.5:8080", "10.244.1.5:8080"]);
 /// let changes = rows.commit();
@@ -31,7 +31,7 @@ pub struct DiffStore<K, V> {
     rows: BTreeMap<K, V>,
 }
 
-/// The rows of the next state, while they are put together. Dropped without a commit, they change
+/// The rows of the next state, while they are collected. If dropped without a commit, they change
 /// nothing.
 #[derive(Debug)]
 pub struct Rows<'a, K, V> {
@@ -57,7 +57,7 @@ impl<K, V> Default for DiffStore<K, V> {
 }
 
 impl<K: Ord + Clone, V: PartialEq> DiffStore<K, V> {
-    /// One without rows.
+    /// A store without rows.
     pub fn new() -> Self {
         Self::default()
     }
@@ -103,7 +103,7 @@ impl<K: Ord + Clone, V: PartialEq> Rows<'_, K, V> {
         self.next.entry(key).or_insert_with(value)
     }
 
-    /// Makes these rows the present ones, and tells which changed.
+    /// Makes these rows the present ones, and returns which changed.
     pub fn commit(self) -> RowChanges<K> {
         let Self { store, next } = self;
         let is_new = |key: &K, value: &V| store.rows.get(key) != Some(value);

@@ -50,19 +50,19 @@ pub use self::{
 };
 use crate::client::ClientError;
 
-/// Why a driver gave up.
+/// Why a driver ended.
 #[derive(Debug, Error)]
 pub enum DriverError {
-    /// The flags make no sense together.
+    /// The flags contradict each other.
     #[error("{0}")]
     Usage(String),
-    /// The brain cannot be asked; only with `--once`, otherwise it is tried again.
+    /// The call to the brain failed; only with `--once`, otherwise it is retried.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The backend cannot go on.
     #[error(transparent)]
     Fatal(#[from] Fatal),
-    /// The system refused what every process gets.
+    /// The system refused a basic resource, such as a thread or a signal handler.
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
 }
@@ -88,12 +88,12 @@ pub fn main(backend: impl Backend + 'static) -> ExitCode {
     main_of(Replicating::new(backend))
 }
 
-/// The same for what only looks on: it brings nothing into force, and the brain is told nothing.
+/// The same for an observer: it brings nothing into force, and reports nothing to the brain.
 pub fn look_on(backend: impl Backend + 'static) -> ExitCode {
     main_of(Replicating::looking_on(backend))
 }
 
-/// The same for whatever takes operations as they come.
+/// The same for any [`BatchSink`], which takes operations as they come.
 pub fn main_of(sink: impl BatchSink) -> ExitCode {
     let cli = Cli::parse();
     tracing_subscriber::fmt()

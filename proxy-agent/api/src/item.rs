@@ -14,25 +14,25 @@ pub enum Item {
     Node(Box<NodeFacts>),
     /// What to do for one Service port in one family.
     ServicePort(ServicePortKey, Arc<ServiceState>),
-    /// What load balancers are told about one Service.
+    /// The answer to load balancers about one Service.
     HealthCheck(HealthCheckKey, HealthCheck),
     /// What is wrong with one object, ordered by field and message; all of one object, and at
     /// least one.
     Diagnostics(Vec<Diagnostic>),
 }
 
-/// The identity of an [`Item`] that can go.
+/// The identity of an [`Item`] that can be deleted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ItemKey {
     /// A Service port.
     ServicePort(ServicePortKey),
-    /// What is told about a Service.
+    /// The answer to load balancers about a Service.
     HealthCheck(HealthCheckKey),
     /// The object that diagnostics are about, as in [`Diagnostic::object`].
     Diagnostics(Arc<str>),
 }
 
-/// All that a [`NodeState`] says of the node itself.
+/// All that a [`NodeState`] says about the node itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeFacts {
     /// See [`NodeState::node`].

@@ -1,5 +1,5 @@
-//! The node API: the brain of a node tells backends what that node must do (KEP-2104). Backends
-//! run in any process and in any language; those in Rust find all that they need here.
+//! The node API: the brain of a node sends backends what that node must do (KEP-2104). Backends
+//! run in any process and in any language; this crate has all that those in Rust need.
 //!
 //! ```text
 //! brain: NodeState ──> server::Publisher ══ culvert.node.v1 ══> client ──> Replica ──> Backend
@@ -9,7 +9,7 @@
 //!
 //! - A whole backend: implement [`proxy_model::Backend`] and call [`driver::main`].
 //! - Operations as they come: [`client::Follower`].
-//! - Rows of your own that follow from the state: [`DiffStore`] tells which changed.
+//! - Rows of your own that follow from the state: [`DiffStore`] finds those that changed.
 //!
 //! Knows neither Kubernetes nor any dataplane.
 #![forbid(unsafe_code)]

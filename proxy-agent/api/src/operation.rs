@@ -6,7 +6,7 @@ use proxy_model::IpFamily;
 
 use crate::{Item, ItemKey, wire};
 
-/// A state of one brain, for a client to say what it has.
+/// A state of one brain: how a client says what it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token {
     /// Which brain: chosen at random when it starts, never 0.
@@ -53,7 +53,7 @@ pub enum Operation {
     Delete(ItemKey),
 }
 
-/// All that leads from one state that was meant to the next one.
+/// All that leads from one complete state to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// What was there before and is not upserted here does not exist.
@@ -62,7 +62,7 @@ pub struct Batch {
     pub operations: Vec<Operation>,
     /// The state that they lead to.
     pub token: Token,
-    /// When the cluster changed what this brings, as far as is known.
+    /// When the cluster changed what this batch brings, as far as is known.
     pub triggers: Vec<Trigger>,
 }
 

@@ -1,5 +1,5 @@
-//! The node-local state as a brain tells it: the counterpart of [`proxy_model::Model`] on the side
-//! of the backend. Pure; does not know how batches come here.
+//! The node-local state as a brain sends it: the counterpart of [`proxy_model::Model`] on the
+//! backend's side. Pure; does not know how batches arrive.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use proxy_model::{ChangeSet, Diagnostic, NodeState, ServiceState};
 
 use crate::{Batch, Item, ItemKey, Operation, Token};
 
-/// Applies batches and says what that changed.
+/// Applies batches, and returns what they changed.
 ///
 /// A reset costs a backend only what differs: what comes again unchanged is no change. So a brain
 /// can be replaced without the kernel noticing.
@@ -21,7 +21,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// One that was told nothing yet.
+    /// A replica that was given nothing yet.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! What a backend tells its brain.
+//! What a backend reports to its brain.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -7,15 +7,15 @@ use thiserror::Error;
 
 use crate::{Token, convert, wire};
 
-/// How a client is called in the brain's output and metrics: 1 to 63 characters out of a-z, A-Z,
-/// 0-9, `-`, `_` and `.`.
+/// The name of a client in the brain's output and metrics: 1 to 63 characters out of a-z, A-Z, 0-9,
+/// `-`, `_` and `.`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientName(Arc<str>);
 
 /// Characters of a [`ClientName`].
 pub(crate) const LONGEST_NAME: usize = 63;
 
-/// A text is no [`ClientName`].
+/// A text is not a [`ClientName`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{0:?} is not a valid client name: use 1 to 63 characters out of a-z, A-Z, 0-9, '-', '_' and \
@@ -58,7 +58,7 @@ pub struct Report {
     pub failures: Vec<ServiceFailure>,
     /// Why a later state is not in force, in a sentence.
     pub error: Option<String>,
-    /// What the backend cannot do, if that is another one by now than the client's options say.
+    /// What the backend cannot do, if that now differs from the client's options.
     pub lacks: Option<Vec<Capability>>,
 }
 

@@ -1,4 +1,4 @@
-//! The side of the brain: publishes states to any number of clients, each at its own pace.
+//! The brain's side: publishes states to any number of clients, each at its own pace.
 //!
 //! ```text
 //! owner of the state ──publish──> Publisher { newest state, recent past }

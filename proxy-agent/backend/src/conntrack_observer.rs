@@ -1,15 +1,15 @@
-//! Who hears of flows that backends remove from connection tracking.
+//! The observer of flows that backends remove from connection tracking.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use proxy_model::IpFamily;
 
-/// Hears of flows of one family that were looked at: how many were removed, and how long it took.
+/// Called with a family, how many of its flows were removed, and how long that took.
 #[derive(Clone)]
 pub struct ConntrackObserver(Arc<dyn Fn(IpFamily, usize, Duration) + Send + Sync>);
 
 impl ConntrackObserver {
-    /// Calls `hears`, which must not block.
+    /// An observer that calls `hears`, which must not block.
     pub fn new(hears: impl Fn(IpFamily, usize, Duration) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hears))
     }
@@ -21,7 +21,7 @@ impl ConntrackObserver {
 }
 
 impl Default for ConntrackObserver {
-    /// Tells nobody.
+    /// An observer that does nothing.
     fn default() -> Self {
         Self::new(|_, _, _| {})
     }

@@ -1,6 +1,6 @@
-//! One description for each backend: all that the agent knows of it, whether or not it is open. Who
-//! adds a backend describes it so, in a crate of its own, and puts it on the agent's list: `check`,
-//! the choice, `render`, `cleanup`, metrics, flags and the reference pages walk that.
+//! One description per backend: all that the agent knows about it, whether or not it is open. To
+//! add a backend, implement it in a crate of its own and add it to the agent's list, which `check`,
+//! the choice, `render`, `cleanup`, metrics, flags and the reference pages walk.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -10,14 +10,14 @@ use crate::{ConntrackObserver, Flag, Given, Keeper, OpenError, Requirement};
 
 /// A backend, as the agent knows it.
 pub trait Descriptor: Sync {
-    /// The name that `--proxy-mode` and `--backend-order` take: lower case, without spaces.
+    /// The name for `--proxy-mode` and `--backend-order`: lower case, without spaces.
     fn name(&self) -> &'static str;
 
-    /// What it programs, in a sentence without its first word and its period: `a table in …`.
+    /// What it programs, as a phrase without a period: `a table in …`.
     fn programs(&self) -> &'static str;
 
-    /// What it cannot do on any host. What one host is short of besides, [`Host::probe`] says, and
-    /// the backend itself once it is open.
+    /// What it cannot do on any host. What it also cannot do on one particular host is reported by
+    /// [`Host::probe`], and by the backend itself once it is open.
     fn lacks(&self) -> &'static [Capability];
 
     /// What it would program, as text. Pure.
@@ -28,11 +28,11 @@ pub trait Descriptor: Sync {
         &[]
     }
 
-    /// Checks what was given for its flags. A mistake names the flag, and says what to do.
+    /// Checks the values of its flags. A mistake names the flag, and says what to do.
     fn check(&self, _given: &Given, _mistakes: &mut Vec<String>) {}
 
-    /// Every figure that it reports, at its start: for the reference page, and for what checks the
-    /// names of metrics.
+    /// Every figure that it reports, with its initial value: for the reference page, and for the
+    /// check of metric names.
     fn figures(&self) -> Vec<Figure> {
         Vec::new()
     }
@@ -42,57 +42,59 @@ pub trait Descriptor: Sync {
         None
     }
 
-    /// What it does on a host; `None` where it can be rendered only, because this program was built
-    /// for another system than the one that it programs.
+    /// What it does on a host; `None` if it can only render, because this program was built for
+    /// another operating system than the one that it programs.
     fn host(&self) -> Option<&'static dyn Host> {
         None
     }
 }
 
-/// A backend's part that looks at a host and changes it.
+/// The part of a backend that examines a host and changes it.
 pub trait Host: Sync {
-    /// What it needs of this host, the simplest first. Changes nothing, and disturbs no agent that
-    /// runs.
+    /// What it needs of this host, the simplest first. Changes nothing, and disturbs no running
+    /// agent.
     fn probe(&self, settings: &Settings) -> Probe;
 
-    /// Opens it: what serves goes on as it is until the first sync. Blocks; needs a tokio runtime.
+    /// Opens it; what is in force stays unchanged until the first sync. Blocks; needs a tokio
+    /// runtime.
     fn open(
         &self,
         settings: &Settings,
         surroundings: &Surroundings,
     ) -> Result<Box<dyn Backend>, OpenError>;
 
-    /// Whether what an earlier run left in the kernel leads connections to `address` somewhere.
-    /// `false` where that cannot be told.
+    /// Whether what an earlier run left in the kernel redirects connections to `address`. `false`
+    /// if that cannot be determined.
     fn is_programmed(&self, settings: &Settings, address: SocketAddr, protocol: Protocol) -> bool;
 
-    /// Whether an earlier run left something on this host, as far as can be told.
+    /// Whether an earlier run left something on this host, as far as can be determined.
     fn left_something(&self, settings: &Settings) -> bool;
 
-    /// Another backend serves: takes away what this one left. Returns what it was, if there was
-    /// something.
+    /// Called when another backend serves: removes what this one left. Returns what that was, if
+    /// anything.
     fn retire(&self, settings: &Settings) -> Result<Option<String>, OpenError>;
 
-    /// An error that names the holder if an agent serves by it, whatever its pin directory.
+    /// An error that names the holder if an agent serves with this backend, whatever its pin
+    /// directory.
     fn nobody_serves(&self) -> Result<(), OpenError> {
         Ok(())
     }
 
-    /// Nobody is to serve any more: takes away all that is Culvert's. Returns lines that say what it
-    /// was.
+    /// Removes all that is Culvert's, for `cleanup`. Returns lines that say what it was.
     fn cleanup(&self, settings: &Settings) -> Result<String, OpenError>;
 
-    /// Another backend serves: tells the log of what others have in this one's place, which may
-    /// decide before the backend that serves.
+    /// Called when another backend serves: logs what other software has in this one's place, which
+    /// may decide before the backend that serves.
     fn tell_of_others(&self, _settings: &Settings) {}
 
-    /// Whether its rules have the kernel translate: then nothing needs to keep what others have begun
-    /// to translate.
+    /// Whether its rules make the kernel translate: then nothing else is needed to keep connections
+    /// that others began to translate.
     fn translates(&self) -> bool {
         false
     }
 
-    /// What keeps the kernel translating when the rules of others go, if this backend has it.
+    /// What keeps the kernel translating when the rules of others are removed, if this backend has
+    /// it.
     fn keeper(&self) -> Option<Box<dyn Keeper>> {
         None
     }
@@ -108,7 +110,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Why the backend cannot be used here; `None` if it can.
+    /// Why the backend cannot be used here; `None` if it can be.
     pub fn why_not(&self) -> Option<String> {
         let missing = self.requirements.iter();
         let missing = missing.filter(|one| one.required && !one.met);
@@ -117,22 +119,22 @@ impl Probe {
     }
 }
 
-/// What backends are told at start.
+/// What backends are given at start.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// A directory on the BPF file system; one agent at a time. It names the agent, also where
-    /// nothing is pinned.
+    /// A directory on the BPF file system, for one agent at a time. It identifies the agent, even
+    /// if nothing is pinned.
     pub pin_dir: PathBuf,
-    /// The bit of the packet mark that says that a packet is to be masqueraded, as a mask.
+    /// The bit of the packet mark that marks packets for masquerading, as a mask.
     pub masquerade_mark: u32,
-    /// What was given for flags of backends.
+    /// The flags of backends that were given.
     pub given: Given,
 }
 
-/// Who hears of what a backend does besides its reports.
+/// Observers of what a backend does, besides its reports.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
-    /// Hears of flows that are removed from connection tracking.
+    /// Observes flows that are removed from connection tracking.
     pub conntrack: ConntrackObserver,
 }
 
@@ -141,6 +143,6 @@ pub struct Surroundings {
 pub struct Page {
     /// Its file in `docs/reference`.
     pub file: &'static str,
-    /// What stands in it.
+    /// Its content.
     pub text: String,
 }

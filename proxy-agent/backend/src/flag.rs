@@ -1,5 +1,5 @@
-//! What users can choose for a backend: its flags as data, so that they stand in `--help` and in the
-//! reference page without anybody who names them.
+//! The flags of a backend as data, so that they appear in `--help` and in the reference page
+//! without being named anywhere else.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
 
@@ -10,9 +10,9 @@ pub struct Flag {
     pub name: &'static str,
     /// What follows it.
     pub takes: Takes,
-    /// What the help of `run` says of it.
+    /// Its help text in `run`.
     pub help: &'static str,
-    /// What the help of `check` says of it; `None` if `check` has no use for it.
+    /// Its help text in `check`; `None` if `check` does not take it.
     pub check_help: Option<&'static str>,
 }
 

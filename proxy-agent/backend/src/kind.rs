@@ -1,4 +1,4 @@
-//! A backend of this program, as a value that can be compared: by its name, which no two share.
+//! A backend of this program, as a value that is compared by its unique name.
 
 use std::{fmt, ops::Deref};
 
@@ -9,12 +9,12 @@ use crate::Descriptor;
 pub struct BackendKind(&'static dyn Descriptor);
 
 impl BackendKind {
-    /// The one that is described so.
+    /// The backend with this description.
     pub const fn of(descriptor: &'static dyn Descriptor) -> Self {
         Self(descriptor)
     }
 
-    /// The one of `all` that is called `name`.
+    /// The one of `all` with this name.
     pub fn named(name: &str, all: &[Self]) -> Option<Self> {
         all.iter().copied().find(|kind| kind.name() == name)
     }

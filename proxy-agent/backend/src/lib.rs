@@ -1,5 +1,5 @@
-//! What the agent knows of a backend, open or not ([`Descriptor`]), and what backends share. Knows no
-//! backend by name, and no agent.
+//! What the agent knows about a backend, open or not ([`Descriptor`]), and code that backends
+//! share. Names no backend, and does not depend on the agent.
 
 mod conntrack_observer;
 mod descriptor;

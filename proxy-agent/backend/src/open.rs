@@ -1,4 +1,5 @@
-//! Why a backend could not be opened: what whoever starts agents can act on. Knows no backend.
+//! Why a backend could not be opened, as far as those who start agents can act on it. Knows no
+//! backend.
 
 use std::path::PathBuf;
 
@@ -22,15 +23,15 @@ pub enum OpenError {
          first; a second agent needs a network namespace of its own"
     )]
     Held {
-        /// Who, in the holder's own words.
+        /// The holder, in its own words.
         holder: String,
         /// What it does.
         does: &'static str,
-        /// What tells so.
+        /// The table that shows it.
         table: &'static str,
     },
-    /// What stopped it passes by itself, as want of memory: to be tried again, and no reason to
-    /// take this host for one that cannot.
+    /// The cause is temporary, such as lack of memory: to be retried, and no reason to conclude
+    /// that this host cannot serve.
     #[error("{0}")]
     Later(String),
     /// Anything else.

@@ -1,4 +1,4 @@
-//! What a backend needs of a host, and whether that has it. Knows no backend.
+//! What a backend needs of a host, and whether the host has it. Knows no backend.
 
 use serde::Serialize;
 
@@ -8,14 +8,14 @@ use serde::Serialize;
 pub struct Requirement {
     /// What is needed, in a few words.
     pub name: &'static str,
-    /// Whether the backend cannot work without it; otherwise it is only worth knowing.
+    /// Whether the backend cannot work without it; otherwise it is for information.
     pub required: bool,
-    /// Whether it is there.
+    /// Whether it is present.
     pub met: bool,
     /// What was found.
     pub found: String,
     /// Why it is needed.
     pub reason: &'static str,
-    /// What to do where it is missing.
+    /// What to do if it is missing.
     pub remedy: Option<String>,
 }

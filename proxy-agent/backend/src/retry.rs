@@ -1,4 +1,4 @@
-//! When to try again what failed: later each time, up to a bound. Pure: whoever asks has the clock.
+//! When to retry what failed: later each time, up to a limit. Pure: the caller has the clock.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Between attempts at most.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Something that is tried again until it is done.
+/// Something that is retried until it is done.
 #[derive(Debug)]
 pub struct Retry {
     /// When the next attempt is due, if one failed.
@@ -32,7 +32,7 @@ impl Retry {
         self.due.is_none_or(|due| now >= due)
     }
 
-    /// Keeps what became of an attempt.
+    /// Records the result of an attempt.
     pub fn tried(&mut self, done: bool, now: Instant) {
         if done {
             *self = Self::default();

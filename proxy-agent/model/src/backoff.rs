@@ -1,5 +1,5 @@
-//! How long to wait before something that failed is tried again. Pure: whoever asks has the clock,
-//! and throws the dice.
+//! How long to wait before something that failed is retried. Pure: the caller has the clock, and
+//! supplies random numbers.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Backoff {
         }
     }
 
-    /// What is waited after the first failure.
+    /// The wait after the first failure.
     pub const fn first(&self) -> Duration {
         self.first
     }
@@ -38,13 +38,13 @@ impl Backoff {
         first.saturating_mul(times).min(self.longest)
     }
 
-    /// It failed: how long to wait, by half less to half more. `random` is from 0 to 1: many who lost
-    /// the same thing must not all come back at once.
+    /// It failed: how long to wait, from half as long to half as long again. `random` is from 0 to
+    /// 1: many clients that lost the same thing must not all come back at once.
     pub fn failed_by_chance(&mut self, random: f64) -> Duration {
         self.failed().mul_f64(0.5 + random).min(self.longest)
     }
 
-    /// It worked: starts over.
+    /// It succeeded: starts over.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

@@ -4,7 +4,8 @@ use std::{fmt, net::IpAddr};
 
 use crate::{FrontendKind, IpFamily, NodeState, Protocol, ServicePortKey, ServiceState};
 
-/// Something that not every backend can do. What one lacks is reported, never skipped in silence.
+/// Something that not every backend can do. What a backend lacks is reported, never skipped
+/// silently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
     /// Ports of protocol SCTP.
@@ -16,13 +17,13 @@ pub enum Capability {
     SourceRanges,
     /// `sessionAffinity: ClientIP`.
     Affinity,
-    /// Clients that are no sockets of this node's processes: virtual machines, raw sockets,
-    /// kernel clients, and whatever else sends packets to ClusterIPs.
+    /// Clients other than sockets of this node's processes: virtual machines, raw sockets, kernel
+    /// clients, and anything else that sends packets to ClusterIPs.
     ForeignClients,
     /// Masquerading: `masqueradeAll`, clients outside the pod network, endpoints that dial
     /// themselves.
     Masquerade,
-    /// Refusing unknown ports of ClusterIPs, and dropping what is sent to ClusterIPs that are not
+    /// Refusing unknown ports of ClusterIPs, and dropping packets to ClusterIPs that are not
     /// allocated.
     StrayTraffic,
     /// NodePorts on loopback addresses, for processes of this node.
@@ -128,7 +129,7 @@ impl NodeState {
         .filter_map(|(capability, needed)| needed.then_some(capability))
     }
 
-    /// What of it a backend that lacks `lacks` cannot do.
+    /// Which of these needs a backend that lacks `lacks` cannot meet.
     pub fn missing(
         &self,
         key: &ServicePortKey,

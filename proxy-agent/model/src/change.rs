@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::{ServicePortKey, ServiceState};
 
-/// What changed since the state that a backend saw last.
+/// What changed since the last state that a backend was given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChangeSet {
-    /// The changes are the whole state: what a backend holds and this does not name is stale.
-    /// True on the first sync and after any error.
+    /// The changes are the whole state: anything that a backend holds and they do not name is
+    /// stale. True on the first sync and after any error.
     pub whole: bool,
     /// Facts of the node changed that decide where packets go: [`NodeState::node_port_addresses`],
     /// [`NodeState::service_cidrs`], or the addresses of the host or of its pods.
@@ -17,7 +17,7 @@ pub struct ChangeSet {
     /// [`NodeState::service_cidrs`]: crate::NodeState::service_cidrs
     pub node: bool,
     /// Upserts first, then deletes, each in key order. A backend gives up no address before all
-    /// upserts are done: one that moves from Service to Service is then never absent.
+    /// upserts are done, so that one that moves between Services is never absent.
     pub changes: Vec<Change>,
 }
 

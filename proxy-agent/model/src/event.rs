@@ -24,10 +24,10 @@ pub enum ClusterEvent {
     ServiceCidrUpserted(ServiceCidr),
     /// A `ServiceCIDR` was deleted.
     ServiceCidrDeleted(Arc<str>),
-    /// The addresses of this host's interfaces, all of them. Until they are told, the addresses of
-    /// the Node object stand in for them.
+    /// The addresses of this host's interfaces, all of them. Until they are known, those of the
+    /// Node object are used.
     HostAddresses(Vec<IpAddr>),
-    /// What is wrong with one object, replacing what was said of it before; empty when nothing is.
+    /// The diagnostics of one object, replacing all earlier ones; empty when nothing is wrong.
     Diagnosed {
         /// The object, as in [`Diagnostic::object`].
         object: Arc<str>,
@@ -36,8 +36,8 @@ pub enum ClusterEvent {
     },
 }
 
-/// Something about one cluster object that does not make sense, or that is not served. The rest
-/// of the object and of the cluster proceeds.
+/// Something about one cluster object that is invalid or not served. The rest of the object and of
+/// the cluster proceeds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Diagnostic {
     /// Kind, namespace and name: `Service shop/web`.

@@ -55,7 +55,7 @@ impl Model {
         model
     }
 
-    /// The model of a cluster that is looked at a single time: after all `events`, up to date.
+    /// The model of a cluster that is examined only once: after all `events`, up to date.
     pub fn after(
         settings: impl Into<Settings>,
         events: impl IntoIterator<Item = ClusterEvent>,
@@ -74,9 +74,9 @@ impl Model {
         self.cluster.apply(event, &self.settings.node)
     }
 
-    /// Brings the state up to date and returns how it differs from before, in the order in which
-    /// a backend must apply it. What a backend has no use for (diagnostics, health checks, facts
-    /// about the node) can change without a change here.
+    /// Brings the state up to date and returns how it differs from before, in the order in which a
+    /// backend must apply it. What a backend does not use (diagnostics, health checks, facts about
+    /// the node) can change without a change here.
     pub fn update(&mut self) -> ChangeSet {
         let touched = self.cluster.take_touched();
         let mut diff = Diff::default();

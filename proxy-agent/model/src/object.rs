@@ -29,25 +29,26 @@ pub struct Service {
     /// `spec.sessionAffinity` ClientIP: how long a client keeps its endpoint after its last
     /// connection, in seconds.
     pub affinity: Option<NonZeroU32>,
-    /// What it says of clients outside the cluster; `None` for the many that say nothing.
+    /// What it specifies for clients outside the cluster; `None` if it specifies nothing, as most
+    /// do.
     pub external: Option<Box<ExternalAccess>>,
 }
 
-/// What a [`Service`] says of clients outside the cluster, besides NodePorts.
+/// What a [`Service`] specifies for clients outside the cluster, besides NodePorts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExternalAccess {
-    /// `spec.externalTrafficPolicy`: which endpoints everything else leads to that is dialled from
-    /// outside the cluster.
+    /// `spec.externalTrafficPolicy`: which endpoints all other addresses lead to, which clients
+    /// outside the cluster dial.
     pub policy: TrafficPolicy,
     /// `spec.externalIPs`.
     pub ips: Vec<IpAddr>,
     /// Addresses in `status.loadBalancer.ingress` that nodes must serve: those whose `ipMode` is
     /// VIP or absent (KEP-1860).
     pub load_balancer_ips: Vec<IpAddr>,
-    /// The other addresses there: the load balancer delivers to nodes or pods itself. Only for
-    /// whoever asks why nothing answers on them.
+    /// The other addresses there: the load balancer delivers to nodes or pods itself. Only to
+    /// explain why nothing answers on them.
     pub proxied_ips: Vec<IpAddr>,
-    /// `spec.loadBalancerSourceRanges`; none of a family means that all may come.
+    /// `spec.loadBalancerSourceRanges`; without a range of a family, all its clients are admitted.
     pub source_ranges: Vec<IpNet>,
     /// `spec.healthCheckNodePort` of a Service of type `LoadBalancer` whose external policy is
     /// Local; `None` for every other one.
@@ -114,7 +115,7 @@ pub struct SliceEndpoint {
     pub conditions: Conditions,
     /// The node it runs on, as written.
     pub node: Option<Arc<str>>,
-    /// Who should use it; `None` if that is not said.
+    /// Who should use it; `None` if not specified.
     pub hints: Option<Arc<Hints>>,
 }
 

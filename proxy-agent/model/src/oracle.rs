@@ -1,6 +1,6 @@
-//! The oracle: what must become of a packet on one node, as the contract of a service proxy has
-//! it. Pure: node-local state and a packet in, a verdict out. Knows no backend; every backend,
-//! and real traffic through it, must agree with it.
+//! The oracle: what must become of a packet on one node, by the contract of a service proxy. Pure:
+//! node-local state and a packet in, a verdict out. Knows no backend; every backend, and real
+//! traffic through it, must agree with it.
 //!
 //! Written for obviousness: it looks at every frontend each time, and shares nothing with what
 //! computes the state.

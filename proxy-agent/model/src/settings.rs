@@ -18,7 +18,7 @@ pub struct Settings {
     /// The node's name. EndpointSlices name the node that their endpoints run on; they are
     /// compared with it as written.
     pub node: Arc<str>,
-    /// How sources are told apart, and what is masqueraded.
+    /// How sources are recognised, and what is masqueraded.
     pub traffic: Traffic,
     /// Where NodePorts answer (kube-proxy's `nodePortAddresses`).
     pub node_ports: NodePortSelection,
@@ -26,8 +26,8 @@ pub struct Settings {
     /// selection holds them (kube-proxy's `localhostNodePorts`).
     pub localhost_node_ports: bool,
     /// Addresses that no external IP is served on: those of the API servers that this agent
-    /// follows. Any user may write external IPs (CVE-2020-8554), and who takes these keeps the
-    /// agent from hearing of anything, the end of that Service included.
+    /// follows. Any user may write external IPs (CVE-2020-8554), and one that takes these would cut
+    /// the agent off from all changes, the deletion of that Service included.
     pub reserved: Vec<SocketAddr>,
 }
 

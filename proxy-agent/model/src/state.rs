@@ -18,18 +18,18 @@ use crate::{Diagnostic, IpFamily, Node, Protocol, ServiceName, TrafficPolicy, or
 pub struct NodeState {
     /// The node this state is for.
     pub node: NodeInfo,
-    /// How it tells sources apart, and what it masquerades.
+    /// How it recognises sources, and what it masquerades.
     pub traffic: Traffic,
     /// One entry per Service port and family, in key order.
     pub services: OrdMap<ServicePortKey, Arc<ServiceState>>,
     /// Where NodePorts answer, ordered and unique. Loopback addresses among them are for processes
     /// of this node, by way of sockets only; 127.0.0.1 stands for all of 127.0.0.0/8.
     pub node_port_addresses: Arc<[IpAddr]>,
-    /// What load balancers are told that ask whether to send connections here.
+    /// The answers to load balancers that query whether to send connections here.
     pub health_checks: OrdMap<HealthCheckKey, HealthCheck>,
     /// Where ClusterIPs are taken from, ordered and unique; empty when the cluster does not say.
     pub service_cidrs: Arc<[IpNet]>,
-    /// What does not make sense, ordered.
+    /// Diagnostics, ordered.
     pub diagnostics: Arc<[Diagnostic]>,
 }
 
@@ -111,8 +111,8 @@ pub struct ServiceState {
     pub has_any_endpoints: bool,
     /// Which set serves ClusterIP frontends.
     pub internal_policy: TrafficPolicy,
-    /// Which set serves all other frontends; Cluster if there are none. With Local, clients on
-    /// this node are led to the cluster set all the same.
+    /// Which set serves all other frontends; Cluster if there are none. With Local, clients on this
+    /// node still use the cluster set.
     pub external_policy: TrafficPolicy,
     /// How long a client keeps its endpoint after its last connection, in seconds; `None` if each
     /// connection goes to a random one.
@@ -131,20 +131,20 @@ pub struct SourceRanges {
     pub own_address: bool,
 }
 
-/// Identity of what is told about one Service's health.
+/// Identity of the answer about one Service's health.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HealthCheckKey {
     /// The Service.
     pub service: ServiceName,
-    /// Family of the addresses where it is told.
+    /// Family of the addresses that give this answer.
     pub family: IpFamily,
 }
 
-/// What load balancers are told about a Service with external policy Local (on its
+/// The answer to load balancers about a Service with external policy Local (on its
 /// `healthCheckNodePort`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Where they ask.
+    /// The port that they query.
     pub port: NonZeroU16,
     /// Different IP addresses of ready endpoints on this node. Those that terminate do not count
     /// even while they are the last resort, so that load balancers turn away in time.

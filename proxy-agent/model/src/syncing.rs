@@ -1,6 +1,6 @@
-//! What a backend holds of the state, what it must be handed next, and when to try again what failed:
-//! the same for all who have a backend, the agent's pipeline and the driver of the node API. Pure:
-//! whoever has it has the state, the clock and the log.
+//! What a backend holds of the state, what it must be given next, and when to retry what failed:
+//! the same for the agent's pipeline and the driver of the node API. Pure: the caller has the
+//! state, the clock and the log.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Syncing<B> {
     backend: B,
-    /// The backend does not hold the state of the last sync: the next one is a whole one.
+    /// The backend does not hold the state of the last sync: the next sync is a whole one.
     behind: bool,
     /// How the state differs from that of the last sync. Means nothing while the backend is behind,
     /// which needs the whole.
@@ -23,7 +23,7 @@ pub struct Syncing<B> {
 }
 
 impl<B: Backend> Syncing<B> {
-    /// One that was handed nothing yet.
+    /// A backend that was given nothing yet.
     pub fn new(backend: B) -> Self {
         Self {
             backend,
@@ -32,13 +32,13 @@ impl<B: Backend> Syncing<B> {
         }
     }
 
-    /// The backend, to ask.
+    /// The backend, for queries.
     pub fn backend(&self) -> &B {
         &self.backend
     }
 
-    /// Puts another one in its place, which was handed nothing yet unless `holds` says that it has the
-    /// state in force. Returns the one before.
+    /// Replaces it by another one, which was given nothing yet unless `holds` says that it has the
+    /// state in force. Returns the previous one.
     pub fn replace(&mut self, backend: B, holds: bool) -> B {
         self.behind = !holds;
         std::mem::replace(&mut self.backend, backend)
@@ -64,7 +64,7 @@ impl<B: Backend> Syncing<B> {
         }
     }
 
-    /// What the backend must be handed so that it holds `state`; empty if nothing.
+    /// What the backend must be given so that it holds `state`; empty if nothing.
     pub fn due(&mut self, state: &NodeState) -> ChangeSet {
         let change = std::mem::take(&mut self.unsynced);
         if self.behind {
@@ -74,16 +74,15 @@ impl<B: Backend> Syncing<B> {
         }
     }
 
-    /// Hands it `change`, which is what [`Syncing::due`] said, or the whole state.
+    /// Gives it `change`, which is what [`Syncing::due`] returned, or the whole state.
     pub fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
         let result = self.backend.sync(state, change);
         self.behind = result.is_err();
         result
     }
 
-    /// Compares what is in force with `state`, and mends it. `None` while a sync is still to be made:
-    /// that reads back what is there by itself, and no backend is asked to repair what it was not
-    /// handed.
+    /// Compares what is in force with `state`, and repairs it. `None` while a sync is due: a sync
+    /// reads back what is there by itself, and no backend is asked to repair what it was not given.
     pub fn repair(&mut self, state: &NodeState) -> Option<Result<RepairReport, SyncError>> {
         if !self.in_force() {
             return None;
@@ -101,12 +100,12 @@ impl<B: Backend> Syncing<B> {
         self.backend.differences(state)
     }
 
-    /// Whether somebody else may have changed what the backend wrote: a repair is due.
+    /// Whether another process may have changed what the backend wrote: a repair is due.
     pub fn disturbed(&mut self) -> bool {
         self.in_force() && self.backend.disturbed()
     }
 
-    /// Has the backend do what it owes besides `state`.
+    /// Makes the backend do what it owes besides `state`.
     pub fn tend(&mut self, state: &NodeState) {
         if self.in_force() {
             self.backend.tend(state);
@@ -114,7 +113,7 @@ impl<B: Backend> Syncing<B> {
     }
 }
 
-/// What failed for good: no later attempt can succeed.
+/// A permanent failure: no later attempt can succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{reason}")]
 pub struct Fatal {
@@ -124,7 +123,7 @@ pub struct Fatal {
     pub reason: String,
 }
 
-/// What became of syncs and repairs, and when to try again.
+/// The results of syncs and repairs, and when to retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempts {
     backoff: Backoff,
@@ -132,7 +131,7 @@ pub struct Attempts {
     failure: Option<String>,
 }
 
-/// How long a failed sync is put off at most.
+/// The longest wait before a failed sync is retried.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 impl Default for Attempts {
@@ -146,8 +145,8 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// Takes what became of an attempt. The inner error is how long to wait before the next one: as
-    /// long as the backend asks for, twice as long with each failure in a row, up to 30 seconds.
+    /// Records the result of an attempt. The inner error is how long to wait before the next one:
+    /// as long as the backend asks for, twice as long with each failure in a row, up to 30 seconds.
     pub fn took<R>(&mut self, result: Result<R, SyncError>) -> Result<Result<R, Duration>, Fatal> {
         match result {
             Ok(report) => {

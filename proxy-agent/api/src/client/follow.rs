@@ -18,9 +18,9 @@ const ANSWER: Duration = Duration::from_secs(20);
 
 /// Keeps up with a brain.
 ///
-/// Only whole batches leave it: what a broken connection left half told is forgotten, and told
-/// again. After an interruption it goes on from the last batch that it gave out; where the brain
-/// cannot (another one, or too much has changed), the next batch is a reset.
+/// It returns whole batches only: what a broken connection left incomplete is dropped, and sent
+/// again. After an interruption it resumes from the last batch that it returned; if the brain
+/// cannot (because it is another one, or too much has changed), the next batch is a reset.
 #[derive(Debug)]
 pub struct Follower {
     options: ClientOptions,
@@ -44,19 +44,19 @@ struct Connection {
 #[derive(Debug)]
 pub enum Event {
     /// The brain accepted this client. The next batch may take a while: a brain that does not know
-    /// its cluster yet says nothing. One that does says at once where it is, with an empty batch if
-    /// nothing has changed.
+    /// its cluster yet sends nothing. One that does sends its position at once, with an empty batch
+    /// if nothing has changed.
     Connected,
     /// The state changed.
     Batch(Batch),
-    /// The brain cannot be heard, for another reason than before. The last state stays valid as
+    /// The brain is not reachable, for another reason than before. The last state stays valid, as
     /// the best that is known.
     Lost(ClientError),
 }
 
 impl Follower {
-    /// One that connects when it is asked for the first event. `resume`: the state that the caller
-    /// has already.
+    /// A follower that connects when it is asked for the first event. `resume`: the state that the
+    /// caller already has.
     pub fn new(options: ClientOptions, resume: Option<Token>) -> Self {
         Self {
             options,
@@ -107,14 +107,14 @@ impl Follower {
         }
     }
 
-    /// Forgets what was given out: the next batch is a reset.
+    /// Forgets what was returned: the next batch is a reset.
     pub fn restart(&mut self) {
         self.token = None;
         self.connection = None;
     }
 
-    /// Tells the brain what became of the state. Fails if there is no connection: there will be
-    /// another occasion once there is.
+    /// Reports to the brain what became of the state. Fails if there is no connection: there will
+    /// be another occasion once there is.
     pub async fn report(&self, report: &Report) -> Result<(), ClientError> {
         match self.reporter() {
             Some(client) => client.report(report).await,

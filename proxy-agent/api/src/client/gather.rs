@@ -8,8 +8,8 @@ use crate::{Batch, DecodeError, Item, Operation, convert, wire};
 /// Bytes of a batch, which is kept in memory until it is whole: eight million endpoints.
 const LARGEST_BATCH: usize = 256 << 20;
 
-/// Messages until the one that completes them: for those who bring their own connection, or who have
-/// bytes from somewhere else. [`super::Follower`] uses it by itself.
+/// Gathers messages until a batch is complete: for programs with their own connection, or with
+/// bytes from elsewhere. [`super::Follower`] uses it by itself.
 #[derive(Debug, Default)]
 pub struct Gathering {
     /// Whether the client has a state to which operations can be applied.

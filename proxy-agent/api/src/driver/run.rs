@@ -1,5 +1,5 @@
-//! The loop of a driver: one thing at a time. While the sink is busy, the brain is not listened to;
-//! what changes meanwhile comes as one batch.
+//! The loop of a driver: one thing at a time. While the sink is busy, nothing is read from the
+//! brain; changes in that time come as one batch.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct DriverOptions {
     pub repair_every: Option<Duration>,
 }
 
-/// How a driver ended that did what it was told.
+/// How a driver ended that succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped {
     /// The last state that is in force; `None` if none is.

@@ -10,29 +10,29 @@ use crate::{Batch, Replica};
 /// Takes operations as they come, and keeps no copy of the state: the incremental form of a
 /// backend. One caller at a time, on a thread that may block.
 pub trait BatchSink: Send + 'static {
-    /// How it is called.
+    /// Its name.
     fn name(&self) -> &str;
 
     /// What it cannot do.
     fn lacks(&self) -> &[Capability];
 
-    /// Applies a batch. A failure for good is [`SyncError::Fatal`]; after [`SyncError::Retry`],
+    /// Applies a batch. A permanent failure is [`SyncError::Fatal`]; after [`SyncError::Retry`],
     /// [`Self::again`] is called.
     fn apply(&mut self, batch: Batch) -> Result<SyncReport, SyncError>;
 
-    /// Tries again what failed. `None`: it needs to be told everything; the next batch is a reset.
+    /// Retries what failed. `None`: it needs the whole state; the next batch is a reset.
     fn again(&mut self) -> Option<Result<SyncReport, SyncError>> {
         None
     }
 
-    /// Whether the brain is told what is in force. What only looks on would count as a backend of the
-    /// node, and as one that is behind once it has ended.
+    /// Whether to report to the brain what is in force. An observer that reports would count as a
+    /// backend of the node, and as one that is behind once it has ended.
     fn reports(&self) -> bool {
         true
     }
 
-    /// Takes note of a state that is in force already. Returns whether it can go on from it without
-    /// being told; if so, the first batch may be no reset.
+    /// Takes note of a state that is already in force. Returns whether it can continue from that
+    /// without being given it; if so, the first batch may be other than a reset.
     fn resumes(&self) -> bool {
         true
     }
@@ -42,8 +42,8 @@ pub trait BatchSink: Send + 'static {
         drop(batch);
     }
 
-    /// Compares what is in force with the state, and mends it. `None` if it cannot, or if no state
-    /// is in force.
+    /// Compares what is in force with the state, and repairs it. `None` if it cannot, or if no
+    /// state is in force.
     fn repair(&mut self) -> Option<Result<RepairReport, SyncError>> {
         None
     }
@@ -54,13 +54,13 @@ pub trait BatchSink: Send + 'static {
 pub struct Replicating<B> {
     syncing: Syncing<B>,
     replica: Replica,
-    /// What the last sync could not program: it is still so while nothing is synced.
+    /// What the last sync could not program: that stays so until the next sync.
     failures: Vec<ServiceFailure>,
     reports: bool,
 }
 
 impl<B: Backend> Replicating<B> {
-    /// One that was told nothing yet.
+    /// A backend that was given nothing yet.
     pub fn new(backend: B) -> Self {
         Self {
             syncing: Syncing::new(backend),
@@ -70,7 +70,7 @@ impl<B: Backend> Replicating<B> {
         }
     }
 
-    /// One that brings nothing into force, and reports nothing.
+    /// An observer, which brings nothing into force and reports nothing.
     pub fn looking_on(backend: B) -> Self {
         Self {
             reports: false,

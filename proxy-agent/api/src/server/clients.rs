@@ -38,10 +38,10 @@ pub struct ClientStatus {
     /// Calls of Watch and Next that last at this moment.
     pub streams: usize,
     /// The revision that it has brought into force; `None` if it has reported none. A client that
-    /// never reports only looks on.
+    /// never reports only observes.
     pub applied: Option<u64>,
-    /// How long newer revisions have been there, or since it last came nearer to them; `None` if it
-    /// is up to date, or only looks on.
+    /// How long it has been behind newer revisions without progress; `None` if it is up to date, or
+    /// only observes.
     pub behind_for: Option<Duration>,
     /// Service ports that it could not program; the first 1,000.
     pub failures: Vec<ServiceFailure>,

@@ -1,4 +1,4 @@
-//! The newest state, and enough of the past for clients that come back. Never waits for anybody.
+//! The newest state, and enough of the past for clients that come back. Never waits for a client.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -24,7 +24,7 @@ const MOST_PAST: usize = 1_024;
 /// Triggers that are remembered for clients that have not been told them.
 const MOST_TRIGGERS: usize = 4_096;
 
-/// Where the owner of the state puts each new one. Clones are one publisher.
+/// Where the owner of the state publishes each new state. Clones are one publisher.
 #[derive(Debug, Clone)]
 pub struct Publisher {
     shared: Arc<Shared>,
@@ -61,7 +61,7 @@ struct Past {
 }
 
 impl Publisher {
-    /// One that has nothing to publish yet: clients wait. `programmed` is called when a client
+    /// A publisher that has no state yet: clients wait. `programmed` is called when a client
     /// reports that it has brought a change of the cluster into force.
     pub fn new(programmed: impl Fn(Programmed<'_>) + Send + Sync + 'static) -> Self {
         let now = SystemTime::now();
@@ -109,7 +109,7 @@ impl Publisher {
         self.shared.clients.all()
     }
 
-    /// How many reports clients have made; changes with each, for whoever waits for one.
+    /// How many reports clients have made; changes with each, so that a caller can wait for one.
     pub fn reports(&self) -> watch::Receiver<u64> {
         self.shared.clients.reports()
     }

@@ -1,5 +1,5 @@
-//! What the oracle is asked about: a packet, the path it takes, and how the node tells its own
-//! pods from the rest of the world.
+//! What the oracle is asked about: a packet, the path it takes, and how the node recognises its own
+//! pods.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -38,7 +38,7 @@ impl Packet {
     }
 }
 
-/// Which mechanism meets the packet.
+/// Which mechanism sees the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Path {
     /// Packet by packet, as netfilter does it: for everything that passes through the node.
@@ -70,7 +70,7 @@ pub struct Traffic {
 /// How traffic from this node's pods is recognised (kube-proxy's `detectLocalMode`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Detector {
-    /// Not at all: nothing is masqueraded for where it comes from.
+    /// Not at all: nothing is masqueraded because of its source.
     #[default]
     None,
     /// The source is in one of these ranges, at most one per family.
@@ -84,8 +84,8 @@ pub enum Detector {
 }
 
 impl Detector {
-    /// Whether `packet` comes from a pod of this node. `None` if that cannot be told: without a
-    /// detector, or without a range of the packet's family, nothing is taken for foreign.
+    /// Whether `packet` comes from a pod of this node. `None` if that is not known: without a
+    /// detector, or without a range of the packet's family, nothing counts as foreign.
     pub fn is_local(&self, node: &NodeInfo, packet: &Packet) -> Option<bool> {
         match self {
             Self::None => None,

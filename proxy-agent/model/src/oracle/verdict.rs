@@ -39,11 +39,12 @@ impl Verdict {
 pub enum Outcome {
     /// It goes to one of the targets.
     Forward,
-    /// The sender is told at once: ICMP port unreachable, or `ECONNREFUSED` from a socket hook.
+    /// The sender gets an error at once: ICMP port unreachable, or `ECONNREFUSED` from a socket
+    /// hook.
     Reject,
-    /// It vanishes; a socket hook cannot do that and says `EHOSTUNREACH`.
+    /// It is dropped; a socket hook cannot do that, and returns `EHOSTUNREACH`.
     Drop,
-    /// It is no business of a service proxy and stays as it is.
+    /// It does not concern a service proxy, and is left alone.
     Pass,
 }
 
@@ -79,7 +80,7 @@ pub struct Target {
 pub enum Masquerade {
     /// The configuration says so of everything (`masqueradeAll`).
     All,
-    /// It does not come from this node's pods, so the answer might not come back this way.
+    /// It does not come from this node's pods, so the reply might not come back through this node.
     NotLocal,
     /// It dials an address for clients outside the cluster (policy Cluster).
     External,
@@ -114,6 +115,6 @@ pub enum Reason {
     Unallocated,
     /// The address belongs to no Service.
     NoFrontend,
-    /// Socket hooks are not asked about this protocol.
+    /// Socket hooks are not called for this protocol.
     UnseenProtocol,
 }

@@ -52,7 +52,8 @@ Diagnostics:
     assert!(told.story.ends_with(expected), "{}", told.story);
     // None is used.
     let [_, told] = both("10.244.0.9", "10.96.0.3:80/tcp", Path::Packet);
-    let expected = "node.\n\nOnly the brain that this node follows knows which endpoints are left out";
+    let expected =
+        "node.\n\nOnly the brain that this node follows knows which endpoints are left out";
     assert!(told.story.contains(expected), "{}", told.story);
     // That of shop/lb is, and the node is not told.
     let [brain, told] = both("10.244.0.9", "198.51.100.8:80/tcp", Path::Packet);
