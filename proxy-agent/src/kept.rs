@@ -20,7 +20,7 @@ where
                 // The runtime is going away, and this with it.
                 return;
             }
-            tracing::error!(part = what, "part of the agent panicked; it is begun again");
+            tracing::error!(part = what, "part of the agent panicked; it is restarted");
             sleep(PAUSE).await;
         }
     });

@@ -295,7 +295,7 @@ fn over_tcp_the_node_side_reports_with_the_token_of_the_brain_only() {
         agent.options().arguments = arguments;
         agent.launch().unwrap();
         let refused = agent
-            .wait_for("the brain does not take the reports of this agent")
+            .wait_for("the brain does not accept the reports of this agent")
             .unwrap();
         let reason = refused.text("reason").unwrap();
         assert!(reason.contains("token"), "{refused:?}");

@@ -286,7 +286,7 @@ fn what_keeps_connections_goes_with_the_last_of_them() {
     node.world.node().netns().run(soon).unwrap();
     stays(&mut outside);
     agent
-        .wait_for("connections that others translated need nothing any more")
+        .wait_for("tables for connections that others translated are no longer needed")
         .unwrap();
     assert!(!is_kept(&node));
 }

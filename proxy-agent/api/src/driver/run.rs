@@ -289,7 +289,7 @@ impl<S: BatchSink> Driver<S> {
                 }
                 tracing::warn!(
                     reason,
-                    "the brain does not take the reports of this backend"
+                    "the brain does not accept the reports of this backend"
                 );
                 self.unheard = Some(reason);
             }

@@ -129,7 +129,7 @@ where
                         }
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a client of the node API could not be let in");
+                        tracing::warn!(%error, "a client of the node API could not be accepted");
                         sleep(REST).await;
                     }
                 }

@@ -78,7 +78,7 @@ impl Contact {
         if !std::mem::replace(&mut self.known().quiet, true) {
             let text = "it may not know its cluster yet: see its log; what is in force stays, and \
                         nothing new comes into force";
-            tracing::warn!(brain = self.brain, text, "brain says nothing");
+            tracing::warn!(brain = self.brain, text, "brain sends nothing");
         }
     }
 

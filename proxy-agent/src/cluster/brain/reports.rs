@@ -93,7 +93,10 @@ async fn delivered(client: &Client, report: &Report, unheard: &mut Option<String
         Ok(Err(error)) if error.is_refusal() => {
             let reason = error.to_string();
             if unheard.as_ref() != Some(&reason) {
-                tracing::warn!(reason, "the brain does not take the reports of this agent");
+                tracing::warn!(
+                    reason,
+                    "the brain does not accept the reports of this agent"
+                );
                 *unheard = Some(reason);
             }
         }

@@ -224,7 +224,7 @@ impl Steps {
                 self.keeping = false;
                 tracing::info!(
                     table = self.keeper.table(),
-                    "connections that others translated need nothing any more"
+                    "tables for connections that others translated are no longer needed"
                 );
                 None
             }
@@ -275,7 +275,7 @@ impl Steps {
             tracing::error!(
                 error = told,
                 text = "what served before stays until then, and so do its connections; retried",
-                "what others left is not taken away yet"
+                "what others left is not removed yet"
             );
             self.obstacle = Some(told);
         }
