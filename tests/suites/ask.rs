@@ -158,10 +158,7 @@ fn a_difference_in_the_kernel_is_shown_and_a_hangup_mends_it() {
     };
     assert_eq!(differences(&agent), Vec::<Value>::new());
     let text = answer(&agent, &["state", "--kernel"]);
-    assert!(
-        text.starts_with("the kernel holds what the state says"),
-        "{text}"
-    );
+    assert!(text.starts_with("the kernel matches the state"), "{text}");
 
     let sets = agent.pins().path().join("services-v1/SETS");
     let sets = Pinned::open(&sets).unwrap();

@@ -54,11 +54,11 @@ impl Socket {
     pub async fn open_unless_served(path: &Path) -> Result<Self, SocketError> {
         if socket::is_served(path).await {
             return Err(SocketError {
-                what: "will not take the place of the agent that answers on",
+                what: "will not replace the agent that answers on",
                 path: path.to_owned(),
                 error: io::Error::new(
                     io::ErrorKind::AddrInUse,
-                    "stop it first, or name another socket with --admin-socket",
+                    "stop it first, or give another socket with --admin-socket",
                 ),
             });
         }

@@ -172,7 +172,7 @@ pub fn kernel_to_text(agent: &AgentFacts, differences: &[Difference]) -> String 
         }
     }
     let count = match differences.len() {
-        0 => "the kernel holds what the state says".to_owned(),
+        0 => "the kernel matches the state".to_owned(),
         1 => {
             "1 difference; it is repaired with the next comparison, or at once on SIGHUP".to_owned()
         }

@@ -106,7 +106,7 @@ fn service_state(family: IpFamily, from: wire::ServicePort) -> Result<ServiceSta
         .transpose()
     };
     let affinity = from.affinity_seconds.map(|seconds| {
-        let problem = "is 0: leave it out where there is no affinity";
+        let problem = "is 0: omit it if there is no affinity";
         NonZeroU32::new(seconds).ok_or_else(|| DecodeError::new("affinity_seconds", problem))
     });
     let source_ranges = from.source_ranges.map(|from| {

@@ -152,8 +152,8 @@ fn what_makes_no_sense_is_named() {
         ),
         (
             |service| service.affinity_seconds = Some(0),
-            "service_port shop/web:http/TCP/IPv4.affinity_seconds: is 0: leave it out where there \
-             is no affinity",
+            "service_port shop/web:http/TCP/IPv4.affinity_seconds: is 0: omit it if there is no \
+             affinity",
         ),
         (
             |service| {

@@ -105,7 +105,7 @@ pub(crate) fn map_sizes(given: &Given, mistakes: &mut Vec<String>) -> BTreeMap<S
         if !sizable().any(|known| known == name) {
             let names: Vec<_> = sizable().collect();
             mistakes.push(format!(
-                "--map-size {text}: there is no map {name} with a size to choose; choose from {}",
+                "--map-size {text}: there is no map {name} whose size can be set; choose from {}",
                 names.join(", ")
             ));
             continue;

@@ -172,8 +172,8 @@ fn an_unknown_field_is_told_and_changes_nothing() {
     assert_eq!(read.node_name.as_deref(), Some("a"));
     let told = notices(&read);
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].starts_with("ipTables: there is no such field"));
-    assert!(told[1].starts_with("iptables.sync: there is no such field"));
+    assert!(told[0].starts_with("ipTables: unknown field"));
+    assert!(told[1].starts_with("iptables.sync: unknown field"));
 }
 
 #[test]

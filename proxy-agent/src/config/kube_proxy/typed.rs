@@ -94,7 +94,7 @@ impl Typed {
                 }
             }
         } else {
-            let text = "there is no such field: ignored, as by kube-proxy".to_owned();
+            let text = "unknown field: ignored, as kube-proxy does".to_owned();
             self.notices.push(Notice::new(path, text));
         }
     }
