@@ -65,7 +65,7 @@ pub(super) fn add(family: IpFamily, name: &str, saved: &str, found: &mut Found) 
         let share = share(table);
         for rule in &share.kept_for {
             found.problems.push(format!(
-                "a rule of somebody else leads to a chain of kube-proxy, which therefore stays, in \
+                "another rule leads to a chain of kube-proxy, which therefore stays, in \
                  table `{}` of {name}: {rule}",
                 table.name
             ));

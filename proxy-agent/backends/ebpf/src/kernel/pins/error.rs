@@ -20,7 +20,7 @@ pub enum PinError {
         error: io::Error,
     },
     /// Something of others is there.
-    #[error("{0} is no pin of Culvert's: move it elsewhere, or remove it")]
+    #[error("{0} is not a pin of Culvert: move it elsewhere, or remove it")]
     NotOurs(PathBuf),
     /// All that stands in the way.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
@@ -91,7 +91,7 @@ mod tests {
         ]);
         assert_eq!(
             all.to_string(),
-            "/pins/links/mine is no pin of Culvert's: move it elsewhere, or remove it; pinning \
+            "/pins/links/mine is not a pin of Culvert: move it elsewhere, or remove it; pinning \
              /pins/links/culvert_conn4: Operation not permitted (os error 1)"
         );
     }

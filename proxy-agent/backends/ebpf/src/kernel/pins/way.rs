@@ -88,7 +88,7 @@ pub fn close_to_others(directory: &File, path: &Path) -> Result<(), OpenError> {
         Err(_) if there.mode() & OTHERS_WRITE == 0 => Ok(()),
         Err(errno) => Err(of_io(
             &errno.into(),
-            &format!("making {} nobody else's", path.display()),
+            &format!("closing {} to other users", path.display()),
         )),
     }
 }
