@@ -91,9 +91,9 @@ impl Writer<'_, '_> {
             }
             Statement::FromHost => {
                 self.expression("fib", |fib| {
-                    fib.number(1, abi::NFT_REG32_00);
-                    fib.number(2, abi::NFT_FIB_RESULT_ADDRTYPE);
-                    fib.number(3, abi::NFTA_FIB_F_SADDR);
+                    fib.number(abi::NFTA_FIB_DREG, abi::NFT_REG32_00);
+                    fib.number(abi::NFTA_FIB_RESULT, abi::NFT_FIB_RESULT_ADDRTYPE);
+                    fib.number(abi::NFTA_FIB_FLAGS, abi::NFTA_FIB_F_SADDR);
                 });
                 self.compare(abi::NFT_CMP_EQ, &abi::RTN_LOCAL.to_ne_bytes());
             }
@@ -115,10 +115,10 @@ impl Writer<'_, '_> {
                 self.key(&[Field::Source, Field::Constant(*number)]);
                 let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
                 self.expression("dynset", |dynset| {
-                    dynset.text(1, Set::StickyClients.name());
-                    dynset.number(3, abi::NFT_DYNSET_OP_UPDATE);
-                    dynset.number(4, abi::NFT_REG32_00);
-                    dynset.long(6, milliseconds);
+                    dynset.text(abi::NFTA_DYNSET_SET_NAME, Set::StickyClients.name());
+                    dynset.number(abi::NFTA_DYNSET_OP, abi::NFT_DYNSET_OP_UPDATE);
+                    dynset.number(abi::NFTA_DYNSET_SREG_KEY, abi::NFT_REG32_00);
+                    dynset.long(abi::NFTA_DYNSET_TIMEOUT, milliseconds);
                 });
             }
             Statement::Dispatch(key, set) => {
@@ -136,7 +136,7 @@ impl Writer<'_, '_> {
                 self.translate();
             }
             Statement::Masquerade => self.expression("masq", |masquerade| {
-                masquerade.number(1, abi::NF_NAT_RANGE_PROTO_RANDOM_FULLY);
+                masquerade.number(abi::NFTA_MASQ_FLAGS, abi::NF_NAT_RANGE_PROTO_RANDOM_FULLY);
             }),
             Statement::Jump(chain) => self.end(abi::NFT_JUMP, Some(chain)),
             Statement::Verdict(verdict) => {
@@ -149,8 +149,8 @@ impl Writer<'_, '_> {
                     IpFamily::V6 => abi::ICMPV6_PORT_UNREACH,
                 };
                 self.expression("reject", |reject| {
-                    reject.number(1, abi::NFT_REJECT_ICMP_UNREACH);
-                    reject.bytes(2, &[code]);
+                    reject.number(abi::NFTA_REJECT_TYPE, abi::NFT_REJECT_ICMP_UNREACH);
+                    reject.bytes(abi::NFTA_REJECT_ICMP_CODE, &[code]);
                 });
             }
         }
@@ -183,10 +183,10 @@ impl Writer<'_, '_> {
             // The same place in TCP, UDP and SCTP.
             Field::Port => self.payload(abi::NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, word),
             Field::Random { modulus, offset } => self.expression("numgen", |numgen| {
-                numgen.number(1, abi::NFT_REG32_00 + word);
-                numgen.number(2, modulus);
-                numgen.number(3, abi::NFT_NG_RANDOM);
-                numgen.number(4, offset);
+                numgen.number(abi::NFTA_NG_DREG, abi::NFT_REG32_00 + word);
+                numgen.number(abi::NFTA_NG_MODULUS, modulus);
+                numgen.number(abi::NFTA_NG_TYPE, abi::NFT_NG_RANDOM);
+                numgen.number(abi::NFTA_NG_OFFSET, offset);
             }),
             Field::Constant(number) => {
                 self.meta(abi::NFT_META_MARK, word);
@@ -197,24 +197,24 @@ impl Writer<'_, '_> {
 
     fn payload(&mut self, base: u32, offset: u32, length: u32, word: u32) {
         self.expression("payload", |payload| {
-            payload.number(1, abi::NFT_REG32_00 + word);
-            payload.number(2, base);
-            payload.number(3, offset);
-            payload.number(4, length);
+            payload.number(abi::NFTA_PAYLOAD_DREG, abi::NFT_REG32_00 + word);
+            payload.number(abi::NFTA_PAYLOAD_BASE, base);
+            payload.number(abi::NFTA_PAYLOAD_OFFSET, offset);
+            payload.number(abi::NFTA_PAYLOAD_LEN, length);
         });
     }
 
     fn meta(&mut self, key: u32, word: u32) {
         self.expression("meta", |meta| {
-            meta.number(2, key);
-            meta.number(1, abi::NFT_REG32_00 + word);
+            meta.number(abi::NFTA_META_KEY, key);
+            meta.number(abi::NFTA_META_DREG, abi::NFT_REG32_00 + word);
         });
     }
 
     fn connection(&mut self, key: u32) {
         self.expression("ct", |ct| {
-            ct.number(2, key);
-            ct.number(1, abi::NFT_REG32_00);
+            ct.number(abi::NFTA_CT_KEY, key);
+            ct.number(abi::NFTA_CT_DREG, abi::NFT_REG32_00);
         });
     }
 
@@ -224,11 +224,18 @@ impl Writer<'_, '_> {
 
     fn bitwise_at(&mut self, word: u32, mask: &[u8], xor: &[u8]) {
         self.expression("bitwise", |bitwise| {
-            bitwise.number(1, abi::NFT_REG32_00 + word);
-            bitwise.number(2, abi::NFT_REG32_00 + word);
-            bitwise.number(3, u32::try_from(mask.len()).unwrap_or(u32::MAX));
-            bitwise.nested(4, |data| data.bytes(abi::NFTA_DATA_VALUE, mask));
-            bitwise.nested(5, |data| data.bytes(abi::NFTA_DATA_VALUE, xor));
+            bitwise.number(abi::NFTA_BITWISE_SREG, abi::NFT_REG32_00 + word);
+            bitwise.number(abi::NFTA_BITWISE_DREG, abi::NFT_REG32_00 + word);
+            bitwise.number(
+                abi::NFTA_BITWISE_LEN,
+                u32::try_from(mask.len()).unwrap_or(u32::MAX),
+            );
+            bitwise.nested(abi::NFTA_BITWISE_MASK, |data| {
+                data.bytes(abi::NFTA_DATA_VALUE, mask);
+            });
+            bitwise.nested(abi::NFTA_BITWISE_XOR, |data| {
+                data.bytes(abi::NFTA_DATA_VALUE, xor);
+            });
         });
     }
 
@@ -241,34 +248,38 @@ impl Writer<'_, '_> {
         self.meta(abi::NFT_META_MARK, 0);
         self.bitwise(&mask.to_ne_bytes(), &xor.to_ne_bytes());
         self.expression("meta", |meta| {
-            meta.number(2, abi::NFT_META_MARK);
-            meta.number(3, abi::NFT_REG32_00);
+            meta.number(abi::NFTA_META_KEY, abi::NFT_META_MARK);
+            meta.number(abi::NFTA_META_SREG, abi::NFT_REG32_00);
         });
     }
 
     fn compare(&mut self, operation: u32, data: &[u8]) {
         self.expression("cmp", |cmp| {
-            cmp.number(1, abi::NFT_REG32_00);
-            cmp.number(2, operation);
-            cmp.nested(3, |value| value.bytes(abi::NFTA_DATA_VALUE, data));
+            cmp.number(abi::NFTA_CMP_SREG, abi::NFT_REG32_00);
+            cmp.number(abi::NFTA_CMP_OP, operation);
+            cmp.nested(abi::NFTA_CMP_DATA, |value| {
+                value.bytes(abi::NFTA_DATA_VALUE, data);
+            });
         });
     }
 
     fn lookup(&mut self, set: &str, into: Option<u32>, flags: u32) {
         self.expression("lookup", |lookup| {
-            lookup.text(1, set);
-            lookup.number(2, abi::NFT_REG32_00);
+            lookup.text(abi::NFTA_LOOKUP_SET, set);
+            lookup.number(abi::NFTA_LOOKUP_SREG, abi::NFT_REG32_00);
             if let Some(register) = into {
-                lookup.number(3, register);
+                lookup.number(abi::NFTA_LOOKUP_DREG, register);
             }
-            lookup.number(5, flags);
+            lookup.number(abi::NFTA_LOOKUP_FLAGS, flags);
         });
     }
 
     fn immediate(&mut self, register: u32, data: &[u8]) {
         self.expression("immediate", |immediate| {
-            immediate.number(1, register);
-            immediate.nested(2, |value| value.bytes(abi::NFTA_DATA_VALUE, data));
+            immediate.number(abi::NFTA_IMMEDIATE_DREG, register);
+            immediate.nested(abi::NFTA_IMMEDIATE_DATA, |value| {
+                value.bytes(abi::NFTA_DATA_VALUE, data);
+            });
         });
     }
 
@@ -283,17 +294,17 @@ impl Writer<'_, '_> {
     fn translate(&mut self) {
         let (family, port) = (nfproto(self.family), self.port_register());
         self.expression("nat", |nat| {
-            nat.number(1, abi::NFT_NAT_DNAT);
-            nat.number(2, family.into());
-            nat.number(3, abi::NFT_REG32_00);
-            nat.number(5, port);
+            nat.number(abi::NFTA_NAT_TYPE, abi::NFT_NAT_DNAT);
+            nat.number(abi::NFTA_NAT_FAMILY, family.into());
+            nat.number(abi::NFTA_NAT_REG_ADDR_MIN, abi::NFT_REG32_00);
+            nat.number(abi::NFTA_NAT_REG_PROTO_MIN, port);
         });
     }
 
     fn end(&mut self, code: i32, chain: Option<&str>) {
         self.expression("immediate", |immediate| {
-            immediate.number(1, abi::NFT_REG_VERDICT);
-            immediate.nested(2, |data| verdict(data, code, chain));
+            immediate.number(abi::NFTA_IMMEDIATE_DREG, abi::NFT_REG_VERDICT);
+            immediate.nested(abi::NFTA_IMMEDIATE_DATA, |data| verdict(data, code, chain));
         });
     }
 }

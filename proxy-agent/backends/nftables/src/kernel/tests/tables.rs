@@ -284,11 +284,17 @@ fn rule(read: Read<'_>) -> Rule {
         let data = expression.nested(abi::NFTA_EXPR_DATA);
         match expression.text(abi::NFTA_EXPR_NAME) {
             Some("immediate") => {
-                let verdict = data.nested(2).nested(abi::NFTA_DATA_VERDICT);
+                let verdict = data
+                    .nested(abi::NFTA_IMMEDIATE_DATA)
+                    .nested(abi::NFTA_DATA_VERDICT);
                 let chain = verdict.text(abi::NFTA_VERDICT_CHAIN);
                 rule.chains.extend(chain.map(str::to_owned));
             }
-            Some("lookup" | "dynset") => rule.sets.extend(data.text(1).map(str::to_owned)),
+            // The same number for both.
+            Some("lookup" | "dynset") => {
+                let set = data.text(abi::NFTA_LOOKUP_SET);
+                rule.sets.extend(set.map(str::to_owned));
+            }
             _ => {}
         }
     }
