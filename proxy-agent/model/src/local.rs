@@ -115,7 +115,7 @@ pub(crate) fn localize(cluster: &Cluster, service: &Service, settings: &Settings
 }
 
 fn is_ready_at(place: Place<'_>, candidate: &Candidate<'_>) -> bool {
-    candidate.conditions.ready && place.is_home_of(candidate)
+    candidate.conditions.ready && place.is_home(candidate.node) == Some(true)
 }
 
 /// Who may dial load-balancer IPs of `family`; `None` if everyone may: without a range of the

@@ -91,7 +91,7 @@ impl<'a> Selection<'a> {
     }
 
     fn role(&self, candidate: &Candidate<'_>) -> Role {
-        if self.policy == TrafficPolicy::Local && !self.place.is_home_of(candidate) {
+        if self.policy == TrafficPolicy::Local && self.place.is_home(candidate.node) != Some(true) {
             return Role::Elsewhere;
         }
         match Role::of(candidate, self.has_ready) {
@@ -107,6 +107,7 @@ impl<'a> Selection<'a> {
             .filter(|candidate| self.role(candidate).is_used())
             .map(|candidate| Endpoint {
                 address: candidate.address,
+                local: self.place.is_home(candidate.node),
             })
             .collect()
     }
@@ -328,6 +329,27 @@ mod tests {
         );
         assert_eq!(octets(sets.cluster.as_deref()), Some(vec![2]));
         assert_eq!(octets(sets.local.as_deref()), Some(vec![1]));
+    }
+
+    #[test]
+    fn an_endpoint_says_whether_it_is_on_this_node() {
+        let case = Case {
+            endpoints: &[(1, "rs", "here"), (2, "rs", "there"), (3, "rs", "")],
+            ..CLUSTER
+        };
+        let uses = Uses {
+            cluster: true,
+            local: true,
+        };
+        let sets = choose(&candidates(&case), uses, HERE);
+        let local = |set: Option<Arc<[Endpoint]>>| -> Vec<Option<bool>> {
+            set.iter()
+                .flat_map(|set| set.iter())
+                .map(|one| one.local)
+                .collect()
+        };
+        assert_eq!(local(sets.cluster), [Some(true), Some(false), None]);
+        assert_eq!(local(sets.local), [Some(true)]);
     }
 
     #[test]

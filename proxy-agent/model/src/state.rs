@@ -203,9 +203,22 @@ impl FrontendKind {
     }
 }
 
-/// Where traffic may land.
+/// Where traffic may land. Sets are ordered by address, and have each address once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// Address and target port.
     pub address: SocketAddr,
+    /// Whether it runs on this node; `None` if its `EndpointSlice` names no node, and where a brain
+    /// does not say.
+    pub local: Option<bool>,
+}
+
+impl Endpoint {
+    /// One of which only the address is known.
+    pub const fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            local: None,
+        }
+    }
 }

@@ -15,9 +15,10 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Whether `candidate` runs here. Names are compared as written.
-    pub(crate) fn is_home_of(&self, candidate: &Candidate<'_>) -> bool {
-        candidate.node == Some(self.node)
+    /// Whether what runs on `node` runs here; `None` if no node is named. Names are compared as
+    /// written.
+    pub(crate) fn is_home(&self, node: Option<&str>) -> Option<bool> {
+        node.map(|node| node == self.node)
     }
 }
 
@@ -257,6 +258,6 @@ mod tests {
             zone: Some("a"),
         };
         assert_eq!(Nearness::of(&[candidate], place), Nearness::Any);
-        assert!(place.is_home_of(&candidate));
+        assert_eq!(place.is_home(candidate.node), Some(true));
     }
 }

@@ -112,9 +112,7 @@ pub fn state(services: &[(&str, &str)]) -> NodeState {
         };
         let endpoints = endpoint.split_whitespace();
         let endpoints: Vec<_> = endpoints
-            .map(|address| Endpoint {
-                address: address.parse().unwrap(),
-            })
+            .map(|address| Endpoint::at(address.parse().unwrap()))
             .collect();
         let service = ServiceState {
             frontends: vec![frontend],

@@ -65,7 +65,7 @@ pub fn services(count: u16, sticky: bool, port: u16) -> NodeState {
                 address: Some(Ipv4Addr::new(10, 96, high, low).into()),
                 port: 80,
             }],
-            cluster_endpoints: Some(Arc::new([Endpoint { address: endpoint }])),
+            cluster_endpoints: Some(Arc::new([Endpoint::at(endpoint)])),
             local_endpoints: None,
             has_any_endpoints: true,
             internal_policy: TrafficPolicy::Cluster,

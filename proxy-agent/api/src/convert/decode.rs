@@ -101,7 +101,7 @@ fn service_state(family: IpFamily, from: wire::ServicePort) -> Result<ServiceSta
     let set = |field, set: Option<wire::EndpointSet>| {
         set.map(|set| {
             let endpoints = each(field, set.endpoints, |one| endpoint(family, &one))?;
-            Ok(Arc::from(in_order(endpoints)))
+            Ok(Arc::from(each_once(endpoints)))
         })
         .transpose()
     };
@@ -168,11 +168,25 @@ fn frontend(family: IpFamily, from: &wire::Frontend) -> Result<Frontend> {
     })
 }
 
+/// In order of address, each address once. What is said to be here and elsewhere is known to be neither.
+fn each_once(endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
+    let mut endpoints = in_order(endpoints);
+    endpoints.dedup_by(|next, kept| {
+        let same = next.address == kept.address;
+        if same {
+            kept.local = None;
+        }
+        same
+    });
+    endpoints
+}
+
 fn endpoint(family: IpFamily, from: &wire::Endpoint) -> Result<Endpoint> {
     let address = of_family("address", family, address("address", &from.address)?)?;
     let port = port("port", from.port)?.get();
     Ok(Endpoint {
         address: SocketAddr::new(address, port),
+        local: from.local,
     })
 }
 

@@ -98,6 +98,7 @@ fn endpoints(endpoints: &[Endpoint]) -> wire::EndpointSet {
     let endpoint = |one: &Endpoint| wire::Endpoint {
         address: address(one.address.ip()),
         port: one.address.port().into(),
+        local: one.local,
     };
     wire::EndpointSet {
         endpoints: endpoints.iter().map(endpoint).collect(),

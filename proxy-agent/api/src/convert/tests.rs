@@ -78,6 +78,7 @@ fn service_port(change: impl FnOnce(&mut wire::ServicePort)) -> wire::Item {
     let endpoint = |last, port| wire::Endpoint {
         address: vec![10, 0, 0, last],
         port,
+        local: None,
     };
     let mut service = wire::ServicePort {
         key: Some(wire::ServicePortKey {
@@ -182,6 +183,34 @@ fn lists_come_in_order_whoever_sends_them() {
         set.endpoints.push(set.endpoints[0].clone());
     }));
     assert_eq!(reversed, item(service_port(|_| {})));
+}
+
+#[test]
+fn an_endpoint_says_where_it_is_if_its_brain_does() {
+    let places = |places: &[Option<bool>]| {
+        let (last, all) = places.split_last().unwrap();
+        let decoded = item(service_port(|service| {
+            let endpoints = &mut service.cluster_endpoints.as_mut().unwrap().endpoints;
+            let (one, other) = (endpoints[0].clone(), endpoints[1].clone());
+            let with = |endpoint: &wire::Endpoint, local| wire::Endpoint {
+                local,
+                ..endpoint.clone()
+            };
+            *endpoints = all.iter().map(|local| with(&one, *local)).collect();
+            endpoints.push(with(&other, *last));
+        }));
+        let Ok(Some(Item::ServicePort(_, service))) = decoded else {
+            panic!("{decoded:?}");
+        };
+        let set = service.cluster_endpoints.as_deref().unwrap();
+        set.iter().map(|one| one.local).collect::<Vec<_>>()
+    };
+    let (here, elsewhere) = (Some(true), Some(false));
+    assert_eq!(places(&[here, elsewhere]), [here, elsewhere]);
+    assert_eq!(places(&[None, here]), [None, here]);
+    // One address is in a set once, whatever is said of it.
+    assert_eq!(places(&[here, elsewhere, here]), [None, here]);
+    assert_eq!(places(&[here, here, None]), [here, None]);
 }
 
 #[test]

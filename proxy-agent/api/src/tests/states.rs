@@ -102,8 +102,10 @@ fn frontend(family: IpFamily) -> impl Strategy<Value = Frontend> {
 }
 
 fn endpoints(family: IpFamily) -> impl Strategy<Value = Option<Arc<[Endpoint]>>> {
-    let one = (address_of(family), 1..=u16::MAX).prop_map(|(address, port)| Endpoint {
+    let one = (address_of(family), 1..=u16::MAX, any::<Option<bool>>());
+    let one = one.prop_map(|(address, port, local)| Endpoint {
         address: SocketAddr::new(address, port),
+        local,
     });
     option::of(vec(one, 0..5).prop_map(|all| ordered(all).into()))
 }
@@ -305,9 +307,7 @@ pub fn numbered(count: u16, version: u16) -> NodeState {
             family: IpFamily::V4,
         };
         let [high, low] = number.to_be_bytes();
-        let endpoint = Endpoint {
-            address: SocketAddr::from(([10, 244, high, low], version)),
-        };
+        let endpoint = Endpoint::at(SocketAddr::from(([10, 244, high, low], version)));
         let state = ServiceState {
             frontends: vec![Frontend {
                 kind: FrontendKind::ClusterIp,

@@ -359,6 +359,10 @@ pub struct Endpoint {
     /// Port there.
     #[prost(uint32, tag = "2")]
     pub port: u32,
+    /// Whether it runs on this node. Absent if that is not known: its EndpointSlice names no node, or
+    /// the brain is older than this field.
+    #[prost(bool, optional, tag = "3")]
+    pub local: ::core::option::Option<bool>,
 }
 /// Who may dial load-balancer IPs.
 #[derive(Clone, PartialEq, ::prost::Message)]

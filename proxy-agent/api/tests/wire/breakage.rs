@@ -187,7 +187,7 @@ mod tests {
         type Change = fn(&mut FileDescriptorProto);
         for (change, expected) in [
             (
-                (|file| message(file, "Endpoint").field.truncate(1)) as Change,
+                (|file| drop(message(file, "Endpoint").field.remove(1))) as Change,
                 "Endpoint.port = 2: is gone",
             ),
             (

@@ -54,10 +54,7 @@ fn frontend(text: &str) -> Frontend {
 
 fn endpoints(list: &str) -> Arc<[Endpoint]> {
     let addresses: Vec<SocketAddr> = addresses(list);
-    addresses
-        .into_iter()
-        .map(|address| Endpoint { address })
-        .collect()
+    addresses.into_iter().map(Endpoint::at).collect()
 }
 
 /// A UDP Service port with policy Cluster.

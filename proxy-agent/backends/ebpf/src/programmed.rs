@@ -66,8 +66,10 @@ impl ProgrammedSet {
 
     /// The endpoints it holds that are not wanted; `wanted` is ordered.
     pub fn gone(&self, wanted: &[Endpoint]) -> Vec<SocketAddr> {
-        let unwanted =
-            |at: &&SocketAddr| wanted.binary_search(&Endpoint { address: **at }).is_err();
+        let unwanted = |at: &&SocketAddr| {
+            let found = wanted.binary_search_by_key(&**at, |endpoint| endpoint.address);
+            found.is_err()
+        };
         self.slots.iter().filter(unwanted).copied().collect()
     }
 

@@ -129,7 +129,10 @@ proptest! {
                     .standings(key, policy)
                     .into_iter()
                     .filter(|standing| standing.role.is_used())
-                    .map(|standing| Endpoint { address: standing.address })
+                    .map(|standing| Endpoint {
+                        address: standing.address,
+                        local: standing.node.map(|node| node == walk::NODE),
+                    })
                     .collect();
                 prop_assert_eq!(&used, &**set);
             }

@@ -85,7 +85,7 @@ impl<M: ServiceMaps> Programmer<M> {
     ) -> Result<(), MapError> {
         let mut gone = set.gone(wanted).into_iter();
         let before = set.count();
-        for Endpoint { address } in wanted {
+        for Endpoint { address, .. } in wanted {
             if set.index.contains_key(address) {
                 continue;
             }

@@ -220,9 +220,7 @@ pub fn key(name: u8) -> ServicePortKey {
 pub fn endpoints(numbers: &BTreeSet<u8>) -> Arc<[Endpoint]> {
     numbers
         .iter()
-        .map(|n| Endpoint {
-            address: SocketAddr::from(([10, 244, 0, *n], 8080)),
-        })
+        .map(|n| Endpoint::at(SocketAddr::from(([10, 244, 0, *n], 8080))))
         .collect()
 }
 

@@ -69,9 +69,7 @@ fn service(
     address: IpAddr,
     affinity: Option<NonZeroU32>,
 ) -> (ServicePortKey, ServiceState) {
-    let endpoints: Arc<[Endpoint]> = Arc::new([Endpoint {
-        address: SocketAddr::new(address, 80),
-    }]);
+    let endpoints: Arc<[Endpoint]> = Arc::new([Endpoint::at(SocketAddr::new(address, 80))]);
     let frontend = |kind, address| Frontend {
         kind,
         address,

@@ -41,10 +41,8 @@ fn policy() -> impl Strategy<Value = TrafficPolicy> {
 fn endpoints(family: IpFamily) -> impl Strategy<Value = Option<Arc<[Endpoint]>>> {
     option::of(
         collection::btree_set(1_u8..6, 0..4).prop_map(move |numbers| {
-            let endpoints = numbers.into_iter().map(|number| Endpoint {
-                address: SocketAddr::new(address(family, 1, number), 8080),
-            });
-            endpoints.collect()
+            let endpoint = |number| Endpoint::at(SocketAddr::new(address(family, 1, number), 8080));
+            numbers.into_iter().map(endpoint).collect()
         }),
     )
 }
@@ -176,9 +174,7 @@ pub fn state() -> impl Strategy<Value = Step> {
 /// `state` with one more Service, which shares nothing with the others.
 pub fn with_one_more(state: &NodeState) -> NodeState {
     let mut more = state.clone();
-    let endpoint = Endpoint {
-        address: SocketAddr::new(address(IpFamily::V4, 2, 1), 8080),
-    };
+    let endpoint = Endpoint::at(SocketAddr::new(address(IpFamily::V4, 2, 1), 8080));
     let service = ServiceState {
         frontends: vec![Frontend {
             kind: FrontendKind::ClusterIp,

@@ -93,10 +93,11 @@ fn some_or_last_resort(ready: &Endpoints<'_>, all: &Endpoints<'_>) -> Arc<[Endpo
         chosen = all.clone();
         chosen.retain(|_, one| one.conditions.serving && one.conditions.terminating);
     }
-    chosen
-        .into_keys()
-        .map(|address| Endpoint { address })
-        .collect()
+    let endpoint = |(address, endpoint): (_, &SliceEndpoint)| Endpoint {
+        address,
+        local: endpoint.node.is_some().then(|| is_here(endpoint)),
+    };
+    chosen.into_iter().map(endpoint).collect()
 }
 
 /// Those of the ready endpoints that hints keep for this node.
