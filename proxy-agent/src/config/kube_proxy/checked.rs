@@ -33,7 +33,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         mistakes: &mut typed.mistakes,
     };
     let (mode, section) = check.mode();
-    check.periods();
+    check.periods(section);
     check.numbers();
     let node_ports = check.lists(section);
     let healthz = check.address("healthzBindAddress", HEALTHZ_PORT);
@@ -51,12 +51,12 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
 
     let optional = |path| Some(complete.text(path)).filter(|text| !text.is_empty());
     let (masquerade, bit) = match section {
-        "nftables" => ("nftables.masqueradeAll", "nftables.masqueradeBit"),
-        _ => ("iptables.masqueradeAll", "iptables.masqueradeBit"),
+        Section::Nftables => ("nftables.masqueradeAll", "nftables.masqueradeBit"),
+        Section::Iptables | Section::Ipvs => ("iptables.masqueradeAll", "iptables.masqueradeBit"),
     };
-    let period = format!("{section}.syncPeriod");
+    let period = format!("{}.syncPeriod", section.name());
     let mut sync_period = complete.period(&period);
-    typed.notices.extend(notices(complete));
+    typed.notices.extend(notices(complete, mode));
     if sync_period.is_positive() && sync_period < SHORTEST_PERIOD {
         sync_period = SHORTEST_PERIOD;
         let text = "is less than 100ms, which is used instead";
@@ -88,7 +88,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
             .unwrap_or_default(),
         node_ports,
         // kube-proxy's other modes never serve them there.
-        localhost_node_ports: section == "iptables"
+        localhost_node_ports: section == Section::Iptables
             && complete.switch("iptables.localhostNodePorts"),
         oom_score_adj: complete.whole("oomScoreAdj"),
         notices: Vec::new(),
@@ -97,11 +97,9 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
 }
 
 /// What whoever started the agent should know, although nothing is wrong.
-fn notices(complete: &Complete) -> Vec<Notice> {
+fn notices(complete: &Complete, mode: Mode) -> Vec<Notice> {
     let mut notices = complete.not_honoured();
-    let mode = complete.text("mode");
-    let is_known = matches!(mode, "" | "auto") || BackendKind::named(mode, backends::ALL).is_some();
-    if !is_known {
+    if let Mode::Other(mode) = mode {
         let text = format!(
             "\"{mode}\": this version has no such backend; the agent chooses one that does all \
              that Services need, and reads the sync period, the masquerade bit, masqueradeAll and \
@@ -117,6 +115,24 @@ fn notices(complete: &Complete) -> Vec<Notice> {
         notices.push(Notice::new("detectLocalMode", text.to_owned()));
     }
     notices
+}
+
+/// The sections of the file that belong to a mode of kube-proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Iptables,
+    Ipvs,
+    Nftables,
+}
+
+impl Section {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Iptables => "iptables",
+            Self::Ipvs => "ipvs",
+            Self::Nftables => "nftables",
+        }
+    }
 }
 
 /// The mode that names a backend, or would if this program had it.
@@ -163,33 +179,34 @@ impl Check<'_> {
         self.read(path, |text| address::bind(text, port)).flatten()
     }
 
-    /// The mode, and the section that is read for it. `ebpf` and `auto` are Culvert's own. kube-proxy's default mode on Linux is iptables, and that is the
-    /// section that existing files fill, so it also stands for eBPF.
-    fn mode(&mut self) -> (Mode, &'static str) {
+    /// The mode, and the section that is read for it. `ebpf` and `auto` are Culvert's own. kube-proxy's
+    /// default mode on Linux is iptables, and that is the section that existing files fill, so it
+    /// also stands for eBPF.
+    fn mode(&mut self) -> (Mode, Section) {
         match self.complete.text("mode") {
-            "" => (Mode::Unset, "iptables"),
-            "ebpf" => (named("ebpf"), "iptables"),
-            "auto" => (Mode::Auto, "iptables"),
-            "iptables" => (named("iptables"), "iptables"),
-            "ipvs" => (named("ipvs"), "ipvs"),
-            "nftables" => (named("nftables"), "nftables"),
+            "" => (Mode::Unset, Section::Iptables),
+            "ebpf" => (named("ebpf"), Section::Iptables),
+            "auto" => (Mode::Auto, Section::Iptables),
+            "iptables" => (named("iptables"), Section::Iptables),
+            "ipvs" => (named("ipvs"), Section::Ipvs),
+            "nftables" => (named("nftables"), Section::Nftables),
             mode => {
                 let text = format!(
                     "must be empty, auto, ebpf, iptables, ipvs or nftables, but is \"{mode}\""
                 );
                 self.mistake("mode", text);
-                (Mode::Unset, "iptables")
+                (Mode::Unset, Section::Iptables)
             }
         }
     }
 
-    fn periods(&mut self) {
+    fn periods(&mut self, selected: Section) {
         // kube-proxy checks the section of iptables in every mode.
-        let mode = self.complete.text("mode").to_owned();
-        for section in ["iptables", "ipvs", "nftables"] {
-            if section != "iptables" && section != mode {
+        for section in [Section::Iptables, Section::Ipvs, Section::Nftables] {
+            if section != Section::Iptables && section != selected {
                 continue;
             }
+            let section = section.name();
             let (least, period) = (
                 format!("{section}.minSyncPeriod"),
                 format!("{section}.syncPeriod"),
@@ -256,14 +273,14 @@ impl Check<'_> {
         }
     }
 
-    fn lists(&mut self, section: &str) -> NodePortSelection {
+    fn lists(&mut self, section: Section) -> NodePortSelection {
         let complete = self.complete;
-        if section == "ipvs" {
+        if section == Section::Ipvs {
             self.cidrs("ipvs.excludeCIDRs", complete.texts("ipvs.excludeCIDRs"));
         }
         match complete.texts("nodePortAddresses") {
             // kube-proxy's default in this mode, and in no other.
-            [] if section == "nftables" => NodePortSelection::Primary,
+            [] if section == Section::Nftables => NodePortSelection::Primary,
             [] => NodePortSelection::All,
             [one] if one == "primary" => NodePortSelection::Primary,
             list if list.iter().any(|one| one == "primary") => {
