@@ -13,8 +13,9 @@ use workload::Size;
 static ALLOCATOR: Counting = Counting;
 
 /// Bytes for a Service with ten endpoints, its objects and the state that follows from them.
-/// 10,000 of them must fit into 25 MiB with room to spare.
-const BUDGET: usize = 2040;
+/// 10,000 of them must fit into 25 MiB with room to spare. Where an endpoint runs costs four bytes of
+/// each.
+const BUDGET: usize = 2080;
 
 #[test]
 fn a_service_with_ten_endpoints_stays_within_its_budget() {
