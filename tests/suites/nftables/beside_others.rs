@@ -1,16 +1,30 @@
 //! The backend beside somebody else who writes rules: a second agent, whoever flushes all of them,
 //! and whoever holds what is to be deleted.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 use proxy_backend::OpenError;
 use proxy_backend_nftables::{self as nftables, Duty, NftablesBackend, NftablesOptions};
-use proxy_model::{Backend as _, NodeState};
+use proxy_model::{Backend as _, NodeState, SyncError};
 
-use super::rig::{has_chain, in_namespace, nft, nft_done, open, services};
+use super::rig::{LIMIT, has_chain, in_namespace, nft, nft_done, open, services};
 
 fn holder() -> Option<String> {
     nftables::holder(Duty::Rules).unwrap()
+}
+
+/// A program that another test is just starting has the descriptors of this process until it begins.
+fn until_let_go() {
+    let end = Instant::now() + LIMIT;
+    while let Some(holder) = holder() {
+        assert!(Instant::now() < end, "{holder} still holds it");
+        thread::yield_now();
+    }
 }
 
 fn held_by() -> Option<String> {
@@ -42,14 +56,14 @@ fn one_backend_has_a_namespace_to_itself_for_as_long_as_it_lives() {
         assert!(listed.contains(&format!("comment \"{who}\"")), "{listed}");
         assert_eq!(holder(), Some(who));
         drop(backend);
-        assert_eq!(holder(), None);
+        until_let_go();
         // What was listed while it was held, and put back, locks nothing.
         nft_done(&["add", "table", "ip", "culvert-lock"]);
         assert_eq!(holder(), None);
         let backend = open();
         assert!(holder().is_some());
         drop(backend);
-        assert_eq!(held_by(), None);
+        until_let_go();
     });
 }
 
@@ -123,4 +137,45 @@ fn tended_until(backend: &mut NftablesBackend, state: &NodeState, done: impl Fn(
         backend.tend(state);
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Until that process ends, the kernel lets nobody else change the table.
+#[test]
+fn a_table_that_another_process_owns_is_waited_for_and_named() {
+    in_namespace(|| {
+        let mut backend = open();
+        let state = services(1, false, 8080);
+        backend.sync(&state, &state.as_change_set()).unwrap();
+        let mut other = Command::new("nft")
+            .arg("-i")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = other.stdin.take().unwrap();
+        let script = "delete table ip6 culvert\nadd table ip6 culvert { flags owner; }\n\
+                      list tables\n";
+        stdin.write_all(script.as_bytes()).unwrap();
+        let lines = BufReader::new(other.stdout.take().unwrap()).lines();
+        let mut lines = lines.map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("table ip6 culvert")));
+
+        let named = "table ip6 culvert belongs to another process";
+        for error in [
+            backend.repair(&state).unwrap_err(),
+            backend.sync(&state, &state.as_change_set()).unwrap_err(),
+        ] {
+            assert!(matches!(error, SyncError::Retry { .. }), "{error:?}");
+            assert!(error.to_string().contains(named), "{error}");
+        }
+        drop(backend);
+        let refused = nftables::cleanup().unwrap_err().to_string();
+        assert!(refused.contains(named), "{refused}");
+
+        drop(stdin);
+        other.wait().unwrap();
+        let mut backend = open();
+        backend.sync(&state, &state.as_change_set()).unwrap();
+        assert_eq!(backend.differences(&state), Ok(vec![]));
+    });
 }

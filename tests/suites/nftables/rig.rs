@@ -5,8 +5,11 @@ use std::{
     num::NonZeroU32,
     process::{Command, Output},
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
+use proxy_backend::OpenError;
 use proxy_backend_nftables::{NftablesBackend, NftablesOptions};
 use proxy_model::{
     Endpoint, Frontend, FrontendKind, IpFamily, NodeState, Protocol, ServiceName, ServicePortKey,
@@ -17,6 +20,9 @@ use proxy_tests::{
     requires::{self, NFTABLES, PRIVILEGED},
 };
 
+/// What is waited for takes no longer.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
 /// Runs `test` on a thread in a namespace of its own.
 pub fn in_namespace(test: impl FnOnce() + Send) {
     if requires::met(super::SUITE, PRIVILEGED) && requires::met(super::SUITE, NFTABLES) {
@@ -26,7 +32,15 @@ pub fn in_namespace(test: impl FnOnce() + Send) {
 
 /// The backend, in the namespace of this thread.
 pub fn open() -> NftablesBackend {
-    NftablesBackend::open(NftablesOptions { mark: 0x4000 }).unwrap()
+    let end = Instant::now() + LIMIT;
+    loop {
+        match NftablesBackend::open(NftablesOptions { mark: 0x4000 }) {
+            // A program that another test is just starting has the descriptors of this process until
+            // it begins.
+            Err(OpenError::Held { .. }) if Instant::now() < end => thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 /// Has `nft` do something in the namespace of this thread.

@@ -15,6 +15,7 @@ mod lock;
 mod on_linux;
 mod outline;
 mod owed;
+mod owner;
 mod probe;
 mod read;
 mod refusal;
@@ -248,7 +249,13 @@ impl NftablesBackend {
         self.tables = None;
         self.generation = None;
         self.counts.failed += 1;
-        refusal::syncing(error)
+        match owner::of(error, &mut self.netlink, &[super::TABLE]) {
+            Some(owned) => SyncError::Retry {
+                reason: format!("{error}: {owned}"),
+                after: RETRY_AFTER,
+            },
+            None => refusal::syncing(error),
+        }
     }
 
     fn serving(&mut self, services: usize, adopted: bool) {

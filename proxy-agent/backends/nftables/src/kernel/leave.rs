@@ -5,7 +5,7 @@ use proxy_model::IpFamily;
 use super::{
     FAMILIES,
     lock::{Duty, Lock},
-    refusal,
+    owner, refusal,
     socket::{KernelError, Netlink},
     transaction::Transaction,
 };
@@ -37,7 +37,16 @@ fn as_nobody_serves(tables: &[&'static str], duties: &[Duty]) -> Result<Vec<IpFa
     }
     let locks = duties.iter().map(|duty| Lock::take_if_known(*duty));
     let locks: Vec<_> = locks.collect::<Result<_, _>>()?;
-    let removed = remove_all(tables).map_err(opening);
+    let removed = remove_all(tables).map_err(|error| {
+        let mut netlink = Netlink::open().ok();
+        let owned = netlink
+            .as_mut()
+            .and_then(|netlink| owner::of(&error, netlink, tables));
+        match owned {
+            Some(owned) => OpenError::Other(format!("removing tables: {owned}")),
+            None => opening(error),
+        }
+    });
     drop(locks);
     removed
 }

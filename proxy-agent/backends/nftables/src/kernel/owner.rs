@@ -1,0 +1,64 @@
+//! Tables of ours that another process has made its own (`flags owner`, Linux 5.12): only that process
+//! can change them, and to all others the kernel says the same as to those without rights.
+
+use std::fmt;
+
+use proxy_model::IpFamily;
+use proxy_netlink::{message::NLM_F_ACK, nf_tables as abi};
+
+use super::{
+    FAMILIES,
+    expressions::nfproto,
+    socket::{Cause, KernelError, Netlink, question},
+};
+use crate::text::Words;
+
+/// A table that belongs to another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owned {
+    table: &'static str,
+    family: IpFamily,
+    port: u32,
+}
+
+impl fmt::Display for Owned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ip, table) = (Words(self.family).ip(), self.table);
+        write!(
+            f,
+            "table {ip} {table} belongs to another process, which owns it (netlink port {}, mostly \
+             its process id; `nft list tables` names its program): end that process",
+            self.port
+        )
+    }
+}
+
+/// The one of `tables` that explains why the kernel said `error`; `None` if none does, or that cannot be
+/// seen.
+pub fn of(error: &KernelError, netlink: &mut Netlink, tables: &[&'static str]) -> Option<Owned> {
+    if error.cause() != Cause::Rights {
+        return None;
+    }
+    let all = tables
+        .iter()
+        .flat_map(|table| FAMILIES.map(|family| (*table, family)));
+    all.into_iter().find_map(|(table, family)| {
+        let request = question(
+            nfproto(family),
+            abi::NFT_MSG_GETTABLE,
+            NLM_F_ACK,
+            |request| {
+                request.text(abi::NFTA_TABLE_NAME, table);
+            },
+        );
+        let owner = netlink.ask(&request, "looking for the owner of a table", |read| {
+            read.number(abi::NFTA_TABLE_OWNER)
+        });
+        let port = owner.ok()??.filter(|port| *port != 0)?;
+        Some(Owned {
+            table,
+            family,
+            port,
+        })
+    })
+}
