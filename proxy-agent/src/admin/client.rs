@@ -25,8 +25,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub enum AskError {
     /// Nobody listens.
     #[error(
-        "no agent answers on {}: {error}; check that one runs with this --pin-dir, and that you \
-         are its user, or give --manifests to compute the answer without an agent",
+        "no agent answers on {}: {error}; check that one runs with this --pin-dir or \
+         --admin-socket, and that you are its user, or give --manifests to compute the answer without an agent",
         .socket.display()
     )]
     NoAgent {

@@ -73,14 +73,15 @@ impl Default for Limits {
 /// An address cannot be bound, and the user wants that to be fatal.
 #[derive(Debug, Error)]
 #[error(
-    "serving {what} on {address}: {source}; stop the process that listens there, choose another \
+    "serving {what} on {address}: {error}; stop the process that listens there, choose another \
      address with {flag}, or leave out --bind-address-hard-fail to start without it"
 )]
 pub struct ServingError {
     what: &'static str,
     flag: &'static str,
     address: SocketAddr,
-    source: io::Error,
+    // Not as its source, which would be printed again behind the advice.
+    error: io::Error,
 }
 
 /// One server.
@@ -104,12 +105,12 @@ impl Server {
     pub(super) async fn start(self, hard_fail: bool) -> Result<(), ServingError> {
         match TcpListener::bind(self.address).await {
             Ok(listener) => self.keep_accepting(Some(listener)),
-            Err(source) if hard_fail => {
+            Err(error) if hard_fail => {
                 return Err(ServingError {
                     what: self.what,
                     flag: self.flag,
                     address: self.address,
-                    source,
+                    error,
                 });
             }
             Err(error) => {

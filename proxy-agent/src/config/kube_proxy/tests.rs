@@ -399,7 +399,7 @@ fn another_document_is_refused_with_the_reason() {
     );
     assert!(refused("hostnameOverride: a").starts_with("has no apiVersion and no kind, but must"));
     assert!(refused("apiVersion: v1\nkind: Pod").starts_with("has apiVersion v1 and kind Pod"));
-    assert!(refused("").contains("nothing"));
+    assert!(refused("").starts_with("is empty: it must hold a KubeProxy"));
     assert!(refused("- a").contains("a list"));
     assert!(refused("a: [").starts_with("is not valid YAML: "));
 }

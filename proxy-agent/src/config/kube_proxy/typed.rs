@@ -38,7 +38,11 @@ impl Typed {
             Err(text) => return self.mistakes.push(Mistake::of_file("", text)),
         };
         let Value::Object(mut top) = document else {
-            let text = format!("does not hold a {KIND}, but {}", kind_of(&document));
+            let text = if document.is_null() {
+                format!("is empty: it must hold a {KIND}")
+            } else {
+                format!("must hold a {KIND}, but holds {}", kind_of(&document))
+            };
             return self.mistakes.push(Mistake::of_file("", text));
         };
         let version = top.remove("apiVersion");

@@ -31,7 +31,7 @@ fn held(holder: Result<Option<String>, KernelError>) -> Requirement {
     Requirement {
         name: "lock",
         required: false,
-        met: !is_held,
+        met: matches!(holder, Ok(None)),
         found: match holder {
             Ok(None) => "no agent programs rules here".to_owned(),
             Ok(Some(holder)) => format!("an agent already serves with nftables here: {holder}"),
