@@ -13,12 +13,12 @@ pub mod server;
 use std::path::{Path, PathBuf};
 
 use proxy_model::{
-    CompareError, Difference, NodeState,
+    NodeState,
     oracle::{Packet, Path as Arrival},
 };
 use tokio::sync::oneshot;
 
-use crate::report::{AgentFacts, explain::Explanation};
+use crate::report::{AgentFacts, Compared, explain::Explanation};
 
 /// Where sockets are, unless the user says otherwise. Emptied by a reboot, as the kernel state is.
 const DIRECTORY: &str = "/run/culvert";
@@ -44,8 +44,8 @@ pub fn socket_path(pin_dir: &Path) -> PathBuf {
 pub enum Query {
     /// What this node must do.
     State(oneshot::Sender<Snapshot>),
-    /// How the kernel differs from it, or why that cannot be told.
-    Differences(oneshot::Sender<Result<Vec<Difference>, CompareError>>),
+    /// How the kernel differs from it, layer by layer.
+    Differences(oneshot::Sender<Vec<Compared>>),
     /// What happens to a packet.
     Explain {
         /// The packet.

@@ -5,6 +5,7 @@
 #[cfg(target_os = "linux")]
 pub mod check;
 pub mod choice;
+pub mod layers;
 #[cfg(target_os = "linux")]
 pub mod none;
 pub mod reference;

@@ -17,7 +17,7 @@ use std::{
 use proxy_backend::Settings as BackendSettings;
 use thiserror::Error;
 
-use crate::file::read_text;
+use crate::{backend::choice::Mode, file::read_text};
 
 #[cfg(target_os = "linux")]
 pub use self::{
@@ -76,6 +76,8 @@ pub struct Once {
     pub model: proxy_model::Settings,
     /// What the user should know about the configuration.
     pub warnings: Vec<String>,
+    /// Which layers are asked for.
+    pub mode: Mode,
     /// What backends are told.
     pub backends: BackendSettings,
 }
@@ -90,6 +92,7 @@ pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
     let node = node_name(&args.node, settings.node_name.clone(), &mut mistakes);
     if mistakes.is_empty() {
         Ok(Once {
+            mode: settings.mode,
             manifests: args.node.manifests.clone(),
             backends: BackendSettings {
                 masquerade_mark: settings.masquerade_mark,

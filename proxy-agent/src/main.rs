@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context as _, Error};
 use clap::Parser;
 use proxy_agent::{
+    backend::layers,
     backends, bounded,
     cluster::manifests::ManifestError,
     config::{
@@ -73,11 +74,15 @@ fn state(args: &StateArgs) -> Result<(), Error> {
 
 fn render(args: &RenderArgs) -> Result<(), Error> {
     let once = settle(&args.model)?;
-    let settings = once.backends.clone();
+    let (settings, mode) = (once.backends.clone(), once.mode);
     let model = load(once)?;
-    let kind = BackendKind::named(&args.backend, backends::ALL)
-        .expect("the command line takes the names of the list only");
-    print(&kind.render(model.state(), &settings))
+    let named = args.backend.as_deref();
+    print(
+        &match named.and_then(|name| BackendKind::named(name, backends::ALL)) {
+            Some(kind) => kind.render(model.state(), &settings, false),
+            None => layers::render(mode, backends::ALL, model.state(), &settings)?,
+        },
+    )
 }
 
 fn explain_packet(args: &ExplainArgs) -> Result<(), Error> {

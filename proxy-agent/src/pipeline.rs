@@ -1,14 +1,15 @@
-//! The sole owner of the state: folds events into the desired state, settles what follows from them, and
-//! hands the change to the backend. Says what came of it; does not know who counts it, nor who
-//! else wants the state.
+//! The sole owner of the state: folds events into the desired state, settles what follows from
+//! them, and hands the change to every layer of the dataplane. Says what came of it; does not know
+//! who counts it, nor who else wants the state.
 
 mod alternatives;
-mod changeover;
 mod desired;
 #[cfg(test)]
 pub(crate) mod fake;
 mod gaps;
 mod journal;
+mod layer;
+mod layers;
 mod log;
 mod outcome;
 mod reported;
@@ -19,56 +20,65 @@ mod tests;
 use std::time::{Duration, Instant, SystemTime};
 
 use proxy_api::{Batch, Token};
-use proxy_backend::milliseconds;
-use proxy_model::{
-    Attempts, Backend, Capability, ChangeSet, CompareError, Difference, IpFamily, Model, NodeState,
-    ServicePortKey, SyncError, SyncReport, Syncing,
-};
+use proxy_model::{Backend, Capability, CompareError, Difference, IpFamily, Model, NodeState};
 
 pub use self::{
-    alternatives::{Alternatives, NoneLeft, Wanting},
-    changeover::Demand,
+    alternatives::{Alternatives, Instead, NoneLeft},
     desired::Desired,
+    layer::Layer,
     outcome::{Advance, Repair, SyncOutcome},
 };
-use self::{changeover::Changeover, journal::Journal, outcome::Pending};
-use crate::cluster::Update;
+use self::{
+    gaps::Gaps, journal::Journal, layer::Advanced, layers::Layers, outcome::Pending,
+    summary::Synced,
+};
+use crate::{backend::choice::Choice, cluster::Update};
 pub use proxy_model::Fatal;
-
-/// While nothing is served yet, a backend that does more is tried this often before one that does
-/// less serves what it can.
-const PATIENCE: u32 = 3;
 
 /// Until the state is brought up to date, the model remembers the name of every Service that an
 /// event touched, also of those that are gone. More such events than this are not left waiting
 /// while the cluster is not known or the backend fails.
 const MOST_UNSETTLED: usize = 100_000;
 
-/// State, and the backend that makes it true.
+/// State, and the layers that make it true.
 pub struct Pipeline {
     desired: Desired,
-    syncing: Syncing<Box<dyn Backend>>,
-    attempts: Attempts,
-    changeover: Changeover,
+    layers: Layers,
+    gaps: Gaps,
+    alternatives: Option<Box<dyn Alternatives>>,
+    /// Whoever removes what others left knows that these layers serve.
+    retired_others: bool,
     journal: Journal,
-    /// Syncs that succeeded.
+    /// How often the state came into force in every layer.
     revision: u64,
     /// Events that changed something since the state was brought up to date.
     unsettled: usize,
-    /// How long the state took since the last sync.
+    /// How long the state took since the last advance that had something to do.
     settling: Duration,
     /// What the next successful sync brings into force.
     pending: Pending,
 }
 
+/// Which layers are compared with the state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// All that hold it.
+    All,
+    /// Those of them that somebody else may have changed.
+    Disturbed,
+}
+
 impl Pipeline {
-    /// A pipeline that has synced nothing yet.
-    pub fn new(desired: impl Into<Desired>, backend: Box<dyn Backend>, demand: Demand) -> Self {
+    /// A pipeline that has synced nothing yet, with these layers: the one that decides first comes
+    /// first.
+    pub fn new(desired: impl Into<Desired>, layers: Vec<Box<dyn Backend>>) -> Self {
+        let layers = Layers::new(layers.into_iter().map(Layer::new).collect());
         Self {
             desired: desired.into(),
-            changeover: Changeover::new(demand, backend.lacks()),
-            syncing: Syncing::new(backend),
-            attempts: Attempts::default(),
+            gaps: Gaps::new(&layers.lacks()),
+            layers,
+            alternatives: None,
+            retired_others: false,
             journal: Journal::default(),
             revision: 0,
             unsettled: 0,
@@ -77,9 +87,9 @@ impl Pipeline {
         }
     }
 
-    /// The same with backends that may take this one's place.
+    /// The same with what may take the place of a layer.
     pub fn with_alternatives(mut self, alternatives: Option<Box<dyn Alternatives>>) -> Self {
-        self.changeover.set_alternatives(alternatives);
+        self.alternatives = alternatives;
         self
     }
 
@@ -93,7 +103,7 @@ impl Pipeline {
                 self.unsettled += 1;
             }
         }
-        if self.syncing.is_behind() && self.unsettled > MOST_UNSETTLED {
+        if self.layers.are_behind() && self.unsettled > MOST_UNSETTLED {
             // The next sync is a whole one and needs no change.
             self.bring_up_to_date();
         }
@@ -116,114 +126,149 @@ impl Pipeline {
         let started = Instant::now();
         self.unsettled = 0;
         let change = self.desired.update();
-        self.journal.settled(self.desired.state());
-        self.changeover
-            .changed(self.desired.state(), &change.changes);
-        self.syncing.changed(change);
+        let state = self.desired.state();
+        self.journal.settled(state);
+        log::news(self.gaps.take(state, &change.changes));
+        self.layers.changed(&change);
         self.settling += started.elapsed();
     }
 
-    /// Brings what was settled into force. [`Advance::retry`] says when to call again if the
-    /// backend must be tried again.
-    pub fn advance(&mut self) -> Result<Advance, Fatal> {
+    /// Brings what was settled into force: in every layer but those that wait after a failure.
+    /// [`Self::due`] says when to call again although nothing happened.
+    pub fn advance(&mut self, now: Instant) -> Result<Advance, Fatal> {
         let started = Instant::now();
         let mut advance = self.pending.counted();
-        let state = self.desired.state();
-        let mut change = self.syncing.due(state);
-        let better = self.changeover.better(self.syncing.backend().name(), state);
-        if better.is_some() {
-            change = state.as_change_set();
+        let mut tally = Tally::default();
+        // From the bottom up: what a layer passes on meets one that knows it already.
+        for index in (0..self.layers.len()).rev() {
+            self.advance_layer(index, now, &mut advance, &mut tally)?;
         }
-        let settling = std::mem::take(&mut self.settling);
-        if change.is_empty() {
-            // What the triggers stand for was in force already.
-            self.pending.triggers.clear();
-            return Ok(advance);
+        self.look_at_lacks();
+        if let Some(synced) = tally.synced {
+            self.journal.synced(synced);
         }
-        let result = match better {
-            Some(better) => self.change_backend(better, &change),
-            None => self.syncing.sync(state, &change),
-        };
-        let result = self.go_on_with_the_next(result, &mut change);
-        let took = settling + started.elapsed();
-        let mut sync = SyncOutcome {
-            whole: change.whole,
-            took,
-            triggers: Vec::new(),
-            retry: None,
-        };
-        match self.took(result)? {
-            Ok(report) => {
+        if self.layers.all_serve()
+            && !std::mem::replace(&mut self.retired_others, true)
+            && let Some(alternatives) = &mut self.alternatives
+        {
+            alternatives.retire_all_but(&self.layers.names());
+        }
+        let took = std::mem::take(&mut self.settling) + started.elapsed();
+        if self.layers.in_force() {
+            // Without a sync, what the triggers stand for was in force already.
+            let triggers = std::mem::take(&mut self.pending.triggers);
+            if tally.any {
                 self.revision += 1;
-                let state = self.desired.state();
-                let backend = self.syncing.backend();
-                advance.chosen = self.changeover.in_force(backend.name());
-                self.changeover.look_at_lacks(backend.lacks(), state);
-                self.journal.synced(state, &change, report, took);
-                sync.triggers = std::mem::take(&mut self.pending.triggers);
+                advance.sync = Some(SyncOutcome {
+                    whole: tally.whole,
+                    took,
+                    triggers,
+                });
             }
-            Err(wait) => sync.retry = Some(wait),
         }
-        advance.sync = Some(sync);
         Ok(advance)
     }
 
-    /// Compares the kernel with the state, and mends what differs. `None` while a sync is
-    /// still to be made: that reads the maps back itself.
-    pub fn repair(&mut self) -> Result<Option<Repair>, Fatal> {
-        let started = Instant::now();
-        let Some(result) = self.syncing.repair(self.desired.state()) else {
-            return Ok(None);
-        };
-        let result = result.map_err(|error| match error {
-            // The sync that is due now says so again, and then another backend may take its place.
-            SyncError::Fatal { reason, .. } => SyncError::Retry {
-                reason,
-                after: Duration::ZERO,
-            },
-            retry @ SyncError::Retry { .. } => retry,
-        });
-        Ok(Some(match self.took(result)? {
-            Ok(report) => {
-                let state = self.desired.state();
-                self.changeover
-                    .look_at_lacks(self.syncing.backend().lacks(), state);
-                let took = started.elapsed();
-                Repair {
-                    differences: self.journal.repaired(state, report, took),
-                    retry: None,
+    /// Brings the state into force in one layer. One that can never serve on this host gives way to
+    /// the next backend that can, or goes.
+    fn advance_layer(
+        &mut self,
+        index: usize,
+        now: Instant,
+        advance: &mut Advance,
+        tally: &mut Tally,
+    ) -> Result<(), Fatal> {
+        loop {
+            match self.layers.advance(index, self.desired.state(), now) {
+                Advanced::Not => return Ok(()),
+                Advanced::Synced {
+                    whole,
+                    synced,
+                    first,
+                } => {
+                    tally.add(whole, synced, first);
+                    return Ok(());
+                }
+                Advanced::Failed => {
+                    let failed = self.layers.names()[index];
+                    advance.failed.push(failed);
+                    return Ok(());
+                }
+                Advanced::Fatal(fatal) => {
+                    let (gone, choice) = self.replace(index, fatal)?;
+                    advance.chosen = Some(choice);
+                    if gone {
+                        return Ok(());
+                    }
                 }
             }
-            Err(wait) => Repair {
-                differences: Vec::new(),
-                retry: Some(wait),
-            },
-        }))
-    }
-
-    /// Takes what became of an attempt; the inner error is when to try again.
-    fn took<R>(&mut self, result: Result<R, SyncError>) -> Result<Result<R, Duration>, Fatal> {
-        let took = self.attempts.took(result)?;
-        if let Err(wait) = &took {
-            let reason = self.attempts.failure();
-            tracing::error!(reason, retry_in_ms = milliseconds(*wait), "sync failed");
         }
-        Ok(took)
     }
 
-    /// Whether somebody else may have changed what the backend wrote: a repair is due.
-    pub fn disturbed(&mut self) -> bool {
-        self.syncing.disturbed()
+    /// Puts the next backend in the place of a layer that can never serve. Returns whether there is
+    /// none, so that the others go on without it.
+    fn replace(&mut self, index: usize, fatal: Fatal) -> Result<(bool, Choice), Fatal> {
+        let Some(alternatives) = &mut self.alternatives else {
+            return Err(fatal);
+        };
+        let Fatal { cause, reason } = fatal;
+        let instead = alternatives
+            .instead(self.layers.names()[index], &reason)
+            .map_err(|none| Fatal {
+                cause,
+                reason: none.to_string(),
+            })?;
+        let gone = instead.backend.is_none();
+        self.layers.replace(index, instead.backend.map(Layer::new));
+        self.retired_others = false;
+        Ok((gone, instead.choice))
     }
 
-    /// Has the backend do what it owes besides the state.
+    /// What is lacking may change with a layer that begins to serve, or finds out.
+    fn look_at_lacks(&mut self) {
+        let lacks = self.layers.lacks();
+        log::news(self.gaps.change_lacks(&lacks, self.desired.state()));
+    }
+
+    /// Compares the kernel with the state, and mends what differs. A layer that has a sync to make
+    /// is left out: that reads back what is there itself. `None` if all are.
+    pub fn repair(&mut self, which: Which, now: Instant) -> Option<Repair> {
+        let state = self.desired.state();
+        let mut repair = Repair::default();
+        let mut any = false;
+        for layer in self.layers.iter_mut() {
+            if which == Which::Disturbed && !layer.disturbed() {
+                continue;
+            }
+            match layer.repair(state, now) {
+                None => continue,
+                Some(Ok(differences)) => repair.differences.push((layer.name(), differences)),
+                Some(Err(())) => repair.failed.push(layer.name()),
+            }
+            any = true;
+        }
+        self.look_at_lacks();
+        any.then_some(repair)
+    }
+
+    /// When to advance although nothing happened: a layer that failed is to be tried again.
+    pub fn due(&self) -> Option<Instant> {
+        self.layers.due()
+    }
+
+    /// Has the backends do what they owe besides the state.
     pub fn tend(&mut self) {
-        self.syncing.tend(self.desired.state());
+        for layer in self.layers.iter_mut() {
+            layer.tend(self.desired.state());
+        }
     }
 
-    /// How the kernel differs from the state, without mending it.
-    pub fn differences(&mut self) -> Result<Vec<Difference>, CompareError> {
-        self.syncing.differences(self.desired.state())
+    /// How the kernel differs from the state, by layer, without mending it.
+    pub fn differences(&mut self) -> Vec<(&'static str, Result<Vec<Difference>, CompareError>)> {
+        let state = self.desired.state();
+        let all = self.layers.iter_mut();
+        all.map(|layer| (layer.name(), layer.differences(state)))
+            .collect()
     }
 
     /// The cluster behind the state, to ask, where it is known.
@@ -236,24 +281,29 @@ impl Pipeline {
         self.desired.state()
     }
 
-    /// The backend, to ask.
-    pub fn backend(&self) -> &dyn Backend {
-        &**self.syncing.backend()
+    /// The layers, the one that decides first first, to ask.
+    pub fn layers(&self) -> impl Iterator<Item = &Layer> {
+        self.layers.iter()
     }
 
-    /// How often the state in force changed.
+    /// What none of the layers in force can do.
+    pub fn lacks(&self) -> Vec<Capability> {
+        self.layers.lacks()
+    }
+
+    /// How often the state came into force in every layer.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Whether the state is in force, as far as is known.
+    /// Whether the state is in force in every layer, as far as is known.
     pub fn in_force(&self) -> bool {
-        self.syncing.in_force()
+        self.layers.in_force()
     }
 
-    /// Why it is not, if a sync or repair failed.
-    pub fn failure(&self) -> Option<&str> {
-        self.attempts.failure()
+    /// Whether it is in every layer that can do `capability`.
+    pub fn in_force_for(&self, capability: Capability) -> bool {
+        self.layers.in_force_for(capability)
     }
 
     /// Which state of another brain the state is, if it is one.
@@ -261,21 +311,15 @@ impl Pipeline {
         self.desired.token()
     }
 
-    /// Service ports that are not programmed, and why.
-    pub fn not_programmed(&self) -> impl Iterator<Item = (&ServicePortKey, &str)> {
-        self.journal.not_programmed()
-    }
-
     /// How many Service ports miss each capability.
     pub fn gaps(&self) -> impl Iterator<Item = (Capability, usize)> {
-        Capability::ALL
-            .into_iter()
-            .map(|capability| (capability, self.changeover.count(capability)))
+        let all = Capability::ALL.into_iter();
+        all.map(|capability| (capability, self.gaps.count(capability)))
     }
 
-    /// Whether the backend does all that Service ports need, and that another one might do.
+    /// Whether the dataplane does all that Service ports need.
     pub fn suffices(&self) -> bool {
-        self.changeover.suffices()
+        self.gaps.suffice()
     }
 
     /// Events that were folded and not counted by an advance yet.
@@ -287,72 +331,26 @@ impl Pipeline {
     pub fn summarise(&mut self) {
         self.journal.summarise(self.desired.state());
     }
+}
 
-    /// Whether it is time to advance, although nothing changed, because a backend that does more may
-    /// be had by now.
-    pub fn looks_again(&self) -> bool {
-        self.changeover.looks_again()
-    }
+/// What the layers made of one advance, together.
+#[derive(Default)]
+struct Tally {
+    /// One of them took something.
+    any: bool,
+    /// One of them was given the whole state.
+    whole: bool,
+    /// One of them served before.
+    synced: Option<Synced>,
+}
 
-    /// Puts `better` in the place of the backend once it has the state in force: the node is never
-    /// without a dataplane. If that fails, the present one goes on.
-    fn change_backend(
-        &mut self,
-        mut better: Box<dyn Backend>,
-        change: &ChangeSet,
-    ) -> Result<SyncReport, SyncError> {
-        let state = self.desired.state();
-        match better.sync(state, change) {
-            Ok(report) => {
-                self.replace_backend(better, true);
-                Ok(report)
-            }
-            Err(error @ SyncError::Retry { .. })
-                if !self.journal.is_serving() && self.attempts.failures() < PATIENCE =>
-            {
-                self.changeover.try_again();
-                Err(error)
-            }
-            Err(error) => {
-                tracing::error!(
-                    backend = better.name(),
-                    %error,
-                    text = "the present one goes on serving what it can",
-                    "backend not changed"
-                );
-                self.changeover.put_off();
-                self.syncing.sync(state, change)
-            }
+impl Tally {
+    fn add(&mut self, whole: bool, synced: Synced, first: bool) {
+        self.any = true;
+        self.whole |= whole;
+        if !first {
+            let all = self.synced.get_or_insert_default();
+            *all = all.with(synced);
         }
-    }
-
-    /// Where a backend can never serve on this host, the next one that can takes its place. The error
-    /// that is left when there is none tells of all of them.
-    fn go_on_with_the_next(
-        &mut self,
-        mut result: Result<SyncReport, SyncError>,
-        change: &mut ChangeSet,
-    ) -> Result<SyncReport, SyncError> {
-        while let Err(SyncError::Fatal { cause, reason }) = result {
-            let next = self.changeover.instead(reason);
-            let next = next.map_err(|none| SyncError::Fatal {
-                cause,
-                reason: none.to_string(),
-            })?;
-            if !change.whole {
-                *change = self.desired.state().as_change_set();
-            }
-            self.replace_backend(next, false);
-            result = self.syncing.sync(self.desired.state(), change);
-        }
-        result
-    }
-
-    /// The other one lets go of what it holds, so that it can be taken away. `holds`: the new one has
-    /// the state in force.
-    fn replace_backend(&mut self, backend: Box<dyn Backend>, holds: bool) {
-        let state = self.desired.state();
-        self.changeover.replaced(backend.lacks(), state);
-        drop(self.syncing.replace(backend, holds));
     }
 }

@@ -6,6 +6,8 @@ mod clients;
 pub mod explain;
 mod form;
 pub mod json;
+mod kernel;
+mod layers;
 mod missing;
 mod table;
 mod text;
@@ -14,9 +16,9 @@ pub use self::{
     clients::{ApiFacts, ClientFacts},
     form::Form,
 };
-pub use agent::{
-    AgentFacts, NotProgrammed, agent_to_json, agent_to_text, kernel_to_json, kernel_to_text,
-};
+pub use agent::{AgentFacts, NotProgrammed, agent_to_json, agent_to_text};
+pub use kernel::{Compared, kernel_to_json, kernel_to_text, nothing_known};
+pub use layers::LayerFacts;
 use proxy_model::NodeState;
 
 /// The state as JSON, indented, with a line end. The shape is an interface: `docs/state-json.md`.

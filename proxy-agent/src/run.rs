@@ -31,7 +31,7 @@ use thiserror::Error;
 use tokio::{runtime, sync::mpsc, task::block_in_place};
 
 use self::{
-    dataplane::{Dataplane, choose_backend},
+    dataplane::{Dataplane, choose_layers},
     observed::Observer,
     owner::{Inbox, Origin, Owner},
     source::Source,
@@ -122,8 +122,14 @@ pub enum RunError {
 pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
     let heart = Arc::clone(&handle.heart);
     warn_of_configuration(&config.agent);
-    heart.at("choosing a backend");
-    let chosen = block_in_place(|| choose_backend(&config))?;
+    heart.at("choosing the backends");
+    let chosen = block_in_place(|| choose_layers(&config))?;
+    let masquerades = !chosen.choice().lacks.contains(&Capability::Masquerade);
+    if config.agent.model.traffic.masquerade_all && !masquerades {
+        let text = "masqueradeAll: true: none of the layers in use masquerades, and endpoints see the \
+                    true source";
+        tracing::warn!(text, "configuration");
+    }
     let settings = config.backends.clone();
     let programmed = move |address| {
         let mut hosts = backends::ALL.iter().filter_map(|kind| kind.host());
@@ -131,7 +137,7 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
     };
     heart.at("opening the addresses of the node API");
     let listeners = listeners::open(&config.agent.listen).await?;
-    let source = open_source(&config.agent, &heart, &chosen.choice.lacks, programmed)?;
+    let source = open_source(&config.agent, &heart, &chosen.choice().lacks, programmed)?;
     let counted = Conntrack::new();
     let of_backend = counted.clone();
     let surroundings = Surroundings {
@@ -251,8 +257,8 @@ async fn live(
         (Desired::from(Model::new(model)), node_ports)
     };
     tokio::spawn(source.run(sender));
-    let pipeline = Pipeline::new(desired, dataplane.backend, dataplane.demand)
-        .with_alternatives(dataplane.alternatives);
+    let pipeline =
+        Pipeline::new(desired, dataplane.layers).with_alternatives(dataplane.alternatives);
     let owner = Owner::new(
         pipeline,
         sinks,

@@ -20,7 +20,7 @@ pub use self::{
     clients::Clients,
     health::{Answer, Health, Moment, Probe},
     http::ServingError,
-    metrics::{Collector, Conntrack, Metrics, Synced},
+    metrics::{Collector, Conntrack, LayerNow, Metrics, Synced},
     pages::{Figures, FiguresWanted},
     service_health::HealthChecks,
 };
@@ -153,14 +153,14 @@ impl Serving {
         self.metrics.synced(sync, now.wall);
     }
 
-    /// A sync or comparison failed as a whole, and is to be tried again.
-    pub fn failed(&self) {
+    /// The syncs or comparisons of these layers failed as a whole, and are to be tried again.
+    pub fn failed(&self, layers: &[&'static str]) {
         self.queued();
-        self.metrics.failed();
+        self.metrics.failed(layers);
     }
 
-    /// The kernel was compared with the state, and this was mended.
-    pub fn compared(&self, repaired: &[Difference]) {
+    /// The kernel was compared with the state, and this was mended, by layer.
+    pub fn compared(&self, repaired: &[(&'static str, Vec<Difference>)]) {
         self.metrics.compared(repaired, Moment::now().wall);
     }
 }

@@ -165,7 +165,8 @@ fn a_claim_that_does_not_hold_is_told() {
     let path = fake.path().join("proxy-agent");
     let script = "#!/bin/sh\n\
         [ \"$1\" = run ] || exit 0\n\
-        echo '{\"fields\":{\"message\":\"serving\",\"refusal\":\"ECONNREFUSED\",\
+        echo '{\"fields\":{\"message\":\"backend chosen\",\"backend\":\"ebpf\"}}' >&2\n\
+        echo '{\"fields\":{\"message\":\"serving\",\"backend\":\"ebpf\",\"refusal\":\"ECONNREFUSED\",\
         \"services\":25,\"maps_kib\":1,\"duration_ms\":1.5}}' >&2\n\
         exec sleep 60\n";
     std::fs::write(&path, script).unwrap();

@@ -117,7 +117,7 @@ fn until_answers(
     let expected: BTreeSet<String> = expected.iter().map(|&one| one.to_owned()).collect();
     while answers(prober, transport, to) != expected {
         // Each change is in force when it is told.
-        agent.wait_for("synced").unwrap();
+        agent.wait_until_synced().unwrap();
     }
 }
 

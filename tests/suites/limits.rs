@@ -72,7 +72,7 @@ fn a_full_map_stops_one_service_and_no_other() {
                 "{map}: {part:?} is missing in {reason:?}"
             );
         }
-        agent.wait_for("synced").unwrap();
+        agent.wait_until_synced().unwrap();
         assert_eq!(answers(&mut prober, 1), Ok(endpoints(&[1, 2])), "{map}");
         assert_eq!(answers(&mut prober, 2), Ok(endpoints(&[3, 4])), "{map}");
         assert_eq!(
@@ -124,7 +124,7 @@ fn endpoints_that_do_not_fit_leave_the_service_as_it_was() {
     let mut prober = Prober::start(&shop.client).unwrap();
     agent.apply(FILE, &small_service(1, &[1, 2, 3, 4])).unwrap();
     agent.wait_for("service not programmed").unwrap();
-    agent.wait_for("synced").unwrap();
+    agent.wait_until_synced().unwrap();
     assert_eq!(answers(&mut prober, 1), Ok(endpoints(&[1, 2])));
     // Told once, however many syncs it takes, and once more when it is over.
     let and_another = small_service(1, &[1, 2, 3, 4]) + &small_service(2, &[]);
@@ -132,7 +132,7 @@ fn endpoints_that_do_not_fit_leave_the_service_as_it_was() {
     agent.apply(FILE, &small_service(1, &[1, 2, 3])).unwrap();
     let line = agent.wait_for("service programmed").unwrap();
     assert_eq!(line.text("service"), Some("shop/s1:http/TCP/IPv4"));
-    agent.wait_for("synced").unwrap();
+    agent.wait_until_synced().unwrap();
     let failed = |line: &&LogLine| line.message() == Some("service not programmed");
     assert_eq!(agent.log().iter().filter(failed).count(), 1);
     assert_eq!(answers(&mut prober, 1), Ok(endpoints(&[1, 2, 3])));

@@ -181,7 +181,7 @@ fn what_somebody_else_does_to_the_tables_is_noticed_and_mended() {
             .apply_and_sync("more.yaml", &service(2, &[3]))
             .unwrap();
         agent.delete("more.yaml").unwrap();
-        agent.wait_for("synced").unwrap();
+        agent.wait_until_synced().unwrap();
         assert_eq!(table(&shop, "ip"), before, "{what}");
     }
 }

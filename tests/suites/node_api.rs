@@ -103,7 +103,7 @@ fn a_brain_that_goes_away_leaves_the_last_state_in_force_and_the_next_one_goes_o
     brain.apply(&cluster).unwrap();
     brain.start("node-a").unwrap();
     agent.wait_for("brain connected").unwrap();
-    agent.wait_for("synced").unwrap();
+    agent.wait_until_synced().unwrap();
     requests.goes_on("with the next brain").unwrap();
     let client = until_in_force(&brain);
     assert_eq!(client["name"], "ebpf");
@@ -231,7 +231,7 @@ fn a_node_side_that_stands_still_holds_up_no_other_client() {
     let reached = answers(&mut prober, Transport::Tcp, frontend(1, 80)).unwrap();
     assert_eq!(reached, [http(1)].into());
     kill(pid, Signal::SIGCONT).unwrap();
-    agent.wait_for("synced").unwrap();
+    agent.wait_until_synced().unwrap();
     let reached = answers(&mut prober, Transport::Tcp, frontend(1, 80)).unwrap();
     assert_eq!(reached, [http(2)].into());
 }

@@ -227,11 +227,14 @@ fn a_container_that_brings_the_hosts_bpf_file_system_pins_there() {
 }
 
 #[test]
-fn want_of_memory_is_waited_for_and_changes_no_backend() {
-    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, &[Need::MemoryLimit]) {
+fn a_layer_that_lacks_memory_is_waited_for_while_the_other_serves() {
+    if !requires::met(SUITE, PRIVILEGED)
+        || !requires::met(SUITE, NFTABLES)
+        || !requires::met(SUITE, &[Need::MemoryLimit])
+    {
         return;
     }
-    let shop = Shop::new().unwrap();
+    let shop = Shop::routed().unwrap();
     // Enough for the agent; not for this map, which is allocated at once.
     let limit = MemoryLimit::new(256).unwrap();
     let mut surroundings = options("auto");
@@ -242,15 +245,50 @@ fn want_of_memory_is_waited_for_and_changes_no_backend() {
     let files = [(FILE, &*small_service(1, &[1]))];
     let mut agent = Agent::prepare(&shop.world, surroundings, &files).unwrap();
     agent.spawn().unwrap();
-    let line = agent.wait_for("backend not opened").unwrap();
+    let line = agent.wait_for("sync failed").unwrap();
+    assert_eq!(line.text("layer"), Some("ebpf"));
     let reason = line.text("reason").unwrap();
     assert!(
         reason.contains("AFFINITY") && reason.contains("memory limit"),
         "{reason}"
     );
+    let mut prober = Prober::start(&shop.client).unwrap();
+    let mut answered = |number: u8| {
+        let to = frontend(number, 80);
+        let attempt = prober.send(Transport::Tcp, to, 1).unwrap().remove(0);
+        assert_eq!(attempt.answer_as(to), Ok(http(number)));
+    };
+    answered(1);
+    // What comes now is not put off either.
+    agent.apply("more.yaml", &small_service(2, &[2])).unwrap();
+    agent
+        .wait_for_line("nftables has it", |line| {
+            line.message() == Some("synced") && line.text("layer") == Some("nftables")
+        })
+        .unwrap();
+    answered(2);
+    let (_, told) = json(&agent, "state", &[]);
+    let told = &told["agent"];
+    assert_eq!(told["inForce"], false);
+    let [above, beneath] = [&told["layers"][0], &told["layers"][1]];
+    assert_eq!(
+        (&above["backend"], &above["serves"]),
+        (&"ebpf".into(), &false.into())
+    );
+    assert!(
+        above["failure"].as_str().unwrap().contains("AFFINITY"),
+        "{above}"
+    );
+    assert!(above["retryAt"].is_string(), "{above}");
+    assert_eq!(beneath["inForce"], true);
+
     limit.set(4096).unwrap();
-    let serving = agent.wait_for("serving").unwrap();
-    assert_eq!(serving.text("backend"), Some("ebpf"));
+    let serving = agent
+        .wait_for_line("eBPF serves", |line| {
+            line.message() == Some("serving") && line.text("backend") == Some("ebpf")
+        })
+        .unwrap();
+    answered(2);
     let refusal = serving.text("refusal");
     agent.terminate().unwrap();
     agent.options().launcher.clear();

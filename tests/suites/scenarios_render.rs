@@ -39,7 +39,7 @@ fn check(scenario: &Scenario, states: &[NodeState], anew: &[NodeState]) -> Resul
     }
     for kind in backends::ALL {
         let backend = kind.name();
-        let render = |state: &NodeState| kind.render(state, &settings);
+        let render = |state: &NodeState| kind.render(state, &settings, false);
         let rendered: Vec<String> = states.iter().map(render).collect();
         for (index, (text, again)) in rendered.iter().zip(anew.iter().map(render)).enumerate() {
             ensure!(

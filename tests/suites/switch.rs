@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use proxy_tests::{
-    Agent, AgentOptions, Shop, Traffic,
+    Agent, AgentOptions, Prober, Shop, Traffic,
     agent::LIMIT,
     pod::{Load, Transport},
     process::Process,
@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 const SUITE: &str = "switch";
 const FILE: &str = "cluster.yaml";
-const NODE_PORT: &str = "shop/s2:http/TCP/IPv4";
 
 /// New connections all the time, and such that stay.
 const LOADS: [LoadKind; 7] = [
@@ -53,10 +52,44 @@ fn excused(load: &Load, what: &str, count: u64) -> bool {
     under_way || load.keep && what.starts_with(PEER)
 }
 
-fn mode(name: &str) -> AgentOptions {
-    AgentOptions {
-        arguments: vec![format!("--proxy-mode={name}")],
-        ..AgentOptions::default()
+/// What serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stack {
+    Layers,
+    Nftables,
+    Ebpf,
+}
+
+use Stack::{Ebpf, Layers, Nftables};
+
+impl Stack {
+    fn arguments(self) -> Vec<String> {
+        let arguments: &[&str] = match self {
+            Layers => &["--proxy-mode=auto"],
+            Nftables => &["--proxy-mode=nftables"],
+            Ebpf => &["--proxy-mode=ebpf", "--backend-order=ebpf"],
+        };
+        arguments.iter().map(|one| (*one).to_owned()).collect()
+    }
+
+    fn options(self) -> AgentOptions {
+        AgentOptions {
+            arguments: self.arguments(),
+            ..AgentOptions::default()
+        }
+    }
+
+    const fn has_hooks(self) -> bool {
+        matches!(self, Layers | Ebpf)
+    }
+
+    const fn has_rules(self) -> bool {
+        matches!(self, Layers | Nftables)
+    }
+
+    /// Whether something of `before` has no place in it.
+    const fn removes_from(self, before: Self) -> bool {
+        before.has_hooks() && !self.has_hooks() || before.has_rules() && !self.has_rules()
     }
 }
 
@@ -71,25 +104,31 @@ fn has_table(shop: &Shop, name: &str) -> bool {
 }
 
 #[test]
-fn a_restart_with_another_backend_fails_no_connection() {
+fn a_restart_with_other_layers_fails_no_connection() {
     if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
         return;
     }
     let shop = Shop::routed().unwrap();
     let files = [(FILE, &*service(1, &[1, 2, 3]))];
-    let mut agent = Agent::start(&shop.world, mode("ebpf"), &files).unwrap();
+    let mut agent = Agent::start(&shop.world, Ebpf.options(), &files).unwrap();
     let (mut pod, mut node) = (from_a_pod(&shop), from_the_node(&shop));
-    let mut from = "ebpf";
+    let mut from = Ebpf;
+    // Every pair, half of them by a kill.
     for (number, (to, kill)) in (1..).zip([
-        ("nftables", false),
-        ("ebpf", false),
-        ("nftables", true),
-        ("nftables", true),
-        ("ebpf", true),
+        (Nftables, false),
+        (Layers, true),
+        (Layers, true),
+        (Nftables, false),
+        (Ebpf, true),
+        (Layers, false),
+        (Ebpf, true),
+        (Nftables, true),
+        (Nftables, true),
+        (Ebpf, true),
     ]) {
         let (before, after) = (
-            format!("before restart {number}, from {from} to {to}"),
-            format!("after restart {number}, from {from} to {to}"),
+            format!("before restart {number}, from {from:?} to {to:?}"),
+            format!("after restart {number}, from {from:?} to {to:?}"),
         );
         pod.goes_on(&before).unwrap();
         node.goes_on(&before).unwrap();
@@ -98,18 +137,17 @@ fn a_restart_with_another_backend_fails_no_connection() {
         } else {
             agent.terminate().unwrap();
         }
-        agent.options().arguments = mode(to).arguments;
+        agent.options().arguments = to.arguments();
         agent.launch().unwrap();
-        if std::mem::replace(&mut from, to) != to {
+        if to.removes_from(std::mem::replace(&mut from, to)) {
             agent
                 .wait_for("what another backend left is removed")
                 .unwrap();
         }
         pod.goes_on(&after).unwrap();
         node.goes_on(&after).unwrap();
-        assert_eq!(agent.serving().unwrap().text("backend"), Some(to));
-        assert_eq!(agent.pins().entries().is_empty(), to == "nftables", "{to}");
-        assert_eq!(has_table(&shop, "culvert"), to == "nftables", "{to}");
+        assert_eq!(!agent.pins().entries().is_empty(), to.has_hooks(), "{to:?}");
+        assert_eq!(has_table(&shop, "culvert"), to.has_rules(), "{to:?}");
     }
     pod.stop().unwrap();
     node.stop().unwrap();
@@ -118,14 +156,13 @@ fn a_restart_with_another_backend_fails_no_connection() {
 }
 
 #[test]
-fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
+fn a_node_port_keeps_the_hooks_and_is_served_beneath_them() {
     if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
         return;
     }
     let shop = Shop::routed().unwrap();
     let files = [(FILE, &*service(1, &[1, 2]))];
-    let mut agent = Agent::start(&shop.world, mode("auto"), &files).unwrap();
-    assert_eq!(agent.serving().unwrap().text("backend"), Some("ebpf"));
+    let mut agent = Agent::start(&shop.world, Layers.options(), &files).unwrap();
     let mut pod = from_a_pod(&shop);
     pod.goes_on("before").unwrap();
 
@@ -134,79 +171,32 @@ fn mode_auto_changes_to_a_backend_that_does_what_a_new_service_needs() {
         "{name: http, port: 80, protocol: TCP, nodePort: 30080}",
     );
     let node_port = node_port.replace("spec:\n", "spec:\n  type: NodePort\n");
-    agent.apply("more.yaml", &node_port).unwrap();
-    let chosen = agent
-        .wait_for_line("another backend is chosen", |line| {
-            line.message() == Some("backend chosen") && line.text("backend") == Some("nftables")
-        })
-        .unwrap();
-    assert_eq!(chosen.text("mode"), Some("auto"));
-    // Whoever looks for the reason finds the Service, and what is lost by the change.
-    assert_eq!(
-        chosen.list("services").unwrap(),
-        [NODE_PORT, "shop/s2:http/TCP/IPv6"]
-    );
-    assert_eq!(chosen.list("capabilities").unwrap(), ["external-traffic"]);
-    assert_eq!(chosen.list("lacks").unwrap(), ["loopback-node-ports"]);
-    let reason = chosen.text("reason").unwrap();
-    assert!(reason.starts_with(NODE_PORT), "{reason}");
-    let told = agent.log();
-    let of = |message: &str| {
-        let mut lines = told.iter().filter(|line| line.message() == Some(message));
-        let line = lines
-            .next()
-            .unwrap_or_else(|| panic!("no {message}: {told:?}"));
-        assert_eq!(line.text("service"), Some(NODE_PORT));
-        line.text("capability").map(str::to_owned)
-    };
-    assert_eq!(of("capability gap").as_deref(), Some("external-traffic"));
-    assert_eq!(
-        of("capability gap closed").as_deref(),
-        Some("external-traffic")
-    );
-    agent.wait_for("synced").unwrap();
+    agent.apply_and_sync("more.yaml", &node_port).unwrap();
     let to = (proxy_tests::world::NODE_ADDRESSES[0], 30080).into();
-    let attempts = pod.prober.send(Transport::Tcp, to, 5).unwrap();
-    for attempt in attempts {
-        attempt.answer_as(to).unwrap();
+    let machine = shop.world.unseen(&shop.client).unwrap();
+    let mut machine = Prober::start_with(|command| machine.spawn(command)).unwrap();
+    for prober in [&mut pod.prober, &mut machine] {
+        for attempt in prober.send(Transport::Tcp, to, 5).unwrap() {
+            attempt.answer_as(to).unwrap();
+        }
     }
-    agent
-        .wait_for("what another backend left is removed")
-        .unwrap();
     pod.goes_on("after").unwrap();
-    assert!(agent.pins().entries().is_empty());
     let mut command = agent.command("state").unwrap();
     command.args(["-o", "json"]);
     let told = Process::run("proxy-agent", command, LIMIT).unwrap();
     let told: Value = serde_json::from_str(&told.stdout).unwrap();
-    assert_eq!(told["agent"]["backend"], "nftables");
+    assert_eq!(told["agent"]["backend"], "ebpf over nftables");
     assert_eq!(told["agent"]["suffices"], true);
+    assert_eq!(told["agent"]["lacks"], json!([]));
     let services = told["services"].as_array().unwrap();
-    for one in services {
-        let has = one["name"] == "s2" && one["port"] == "http";
-        let missing = if has {
-            json!(["loopback-node-ports"])
-        } else {
-            json!([])
-        };
-        assert_eq!(one["missing"], missing, "{one}");
-    }
-    let mut command = agent.command("explain").unwrap();
-    command.args([
-        "--from",
-        "127.0.0.1",
-        "--to",
-        "127.0.0.1:30080/tcp",
-        "--path",
-        "socket",
-    ]);
-    let story = Process::run("proxy-agent", command, LIMIT).unwrap().stdout;
-    let expected = "The backend nftables cannot do all of this yet:\n  loopback-node-ports: ";
-    assert!(story.contains(expected), "{story}");
-
-    // It stays: one change of the dataplane is enough.
-    agent.delete("more.yaml").unwrap();
-    agent.wait_for("synced").unwrap();
-    pod.goes_on("in the end").unwrap();
+    assert!(
+        services.iter().all(|one| one["missing"] == json!([])),
+        "{services:?}"
+    );
+    let log = agent.log();
+    let gaps = log
+        .iter()
+        .filter(|line| line.raw.contains("capability gap"));
+    assert_eq!(gaps.count(), 0);
     pod.stop().unwrap();
 }

@@ -175,7 +175,12 @@ fn traffic(of: &'static str, host: &Host) -> Traffic {
     traffic.excusing(excused)
 }
 
-fn there_and_back(rules: Rules, to: &str) {
+/// What takes over: both layers, or either alone.
+const LAYERS: &[&str] = &["--proxy-mode=auto"];
+const RULES: &[&str] = &["--proxy-mode=nftables"];
+const HOOKS: &[&str] = &["--proxy-mode=ebpf", "--backend-order=ebpf"];
+
+fn there_and_back(rules: Rules, to: &[&str]) {
     let needs = [
         Need::Tool("iptables-nft-restore"),
         Need::Tool("iptables-legacy-restore"),
@@ -199,7 +204,11 @@ fn there_and_back(rules: Rules, to: &str) {
     };
     all_go_on("by kube-proxy");
     let options = AgentOptions {
-        arguments: vec![format!("--proxy-mode={to}"), "--take-over".to_owned()],
+        arguments: [to, &["--take-over"]]
+            .concat()
+            .iter()
+            .map(|one| (*one).to_owned())
+            .collect(),
         ..AgentOptions::default()
     };
     let mut agent = Agent::start(&node.world, options, &[("cluster.yaml", CLUSTER)]).unwrap();
@@ -229,7 +238,11 @@ fn what_keeps_connections_goes_with_the_last_of_them() {
     let node = Node::new();
     node.kube_proxy(Rules::Nftables);
     let options = AgentOptions {
-        arguments: vec!["--proxy-mode=ebpf".to_owned(), "--take-over".to_owned()],
+        arguments: [HOOKS, &["--take-over"]]
+            .concat()
+            .iter()
+            .map(|one| (*one).to_owned())
+            .collect(),
         ..AgentOptions::default()
     };
     // A connection of the node's own, which no agent has led.
@@ -292,31 +305,46 @@ fn what_keeps_connections_goes_with_the_last_of_them() {
 }
 
 #[test]
-fn from_nftables_mode_to_ebpf_and_back() {
-    there_and_back(Rules::Nftables, "ebpf");
+fn from_nftables_mode_to_layers_and_back() {
+    there_and_back(Rules::Nftables, LAYERS);
 }
 
 #[test]
 fn from_nftables_mode_to_nftables_and_back() {
-    there_and_back(Rules::Nftables, "nftables");
+    there_and_back(Rules::Nftables, RULES);
 }
 
 #[test]
-fn from_iptables_nft_to_ebpf_and_back() {
-    there_and_back(Rules::Iptables("nft"), "ebpf");
+fn from_nftables_mode_to_ebpf_and_back() {
+    there_and_back(Rules::Nftables, HOOKS);
+}
+
+#[test]
+fn from_iptables_nft_to_layers_and_back() {
+    there_and_back(Rules::Iptables("nft"), LAYERS);
 }
 
 #[test]
 fn from_iptables_nft_to_nftables_and_back() {
-    there_and_back(Rules::Iptables("nft"), "nftables");
+    there_and_back(Rules::Iptables("nft"), RULES);
 }
 
 #[test]
-fn from_iptables_legacy_to_ebpf_and_back() {
-    there_and_back(Rules::Iptables("legacy"), "ebpf");
+fn from_iptables_nft_to_ebpf_and_back() {
+    there_and_back(Rules::Iptables("nft"), HOOKS);
+}
+
+#[test]
+fn from_iptables_legacy_to_layers_and_back() {
+    there_and_back(Rules::Iptables("legacy"), LAYERS);
 }
 
 #[test]
 fn from_iptables_legacy_to_nftables_and_back() {
-    there_and_back(Rules::Iptables("legacy"), "nftables");
+    there_and_back(Rules::Iptables("legacy"), RULES);
+}
+
+#[test]
+fn from_iptables_legacy_to_ebpf_and_back() {
+    there_and_back(Rules::Iptables("legacy"), HOOKS);
 }

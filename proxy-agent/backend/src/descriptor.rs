@@ -16,12 +16,16 @@ pub trait Descriptor: Sync {
     /// What it programs, as a phrase without a period: `a table in …`.
     fn programs(&self) -> &'static str;
 
+    /// Where it stands in a node's dataplane.
+    fn place(&self) -> Place;
+
     /// What it cannot do on any host. What it also cannot do on one particular host is reported by
     /// [`Host::probe`], and by the backend itself once it is open.
     fn lacks(&self) -> &'static [Capability];
 
-    /// What it would program, as text. Pure.
-    fn render(&self, state: &NodeState, settings: &Settings) -> String;
+    /// What it would program, as text. `over`: a packet backend lies beneath it
+    /// ([`Backend::lies_over`]). Pure.
+    fn render(&self, state: &NodeState, settings: &Settings, over: bool) -> String;
 
     /// Its flags.
     fn flags(&self) -> &'static [Flag] {
@@ -47,6 +51,15 @@ pub trait Descriptor: Sync {
     fn host(&self) -> Option<&'static dyn Host> {
         None
     }
+}
+
+/// Where a backend stands in a node's dataplane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Above: it takes what it can where that is cheapest, and passes on the rest.
+    Above,
+    /// Beneath: it is complete for packets to Services, whatever sends them. A *packet backend*.
+    Packets,
 }
 
 /// The part of a backend that examines a host and changes it.

@@ -12,7 +12,7 @@ mod requirement;
 mod retry;
 
 pub use conntrack_observer::ConntrackObserver;
-pub use descriptor::{Descriptor, Host, Page, Probe, Settings, Surroundings};
+pub use descriptor::{Descriptor, Host, Page, Place, Probe, Settings, Surroundings};
 pub use duration::milliseconds;
 pub use flag::{Flag, Given, Takes};
 pub use keeper::{Keeper, KeeperError};

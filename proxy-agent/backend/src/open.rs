@@ -38,3 +38,15 @@ pub enum OpenError {
     #[error("{0}")]
     Other(String),
 }
+
+impl OpenError {
+    /// Whether another agent holds what only one can have.
+    pub const fn is_holder(&self) -> bool {
+        matches!(self, Self::Locked(_) | Self::Held { .. })
+    }
+
+    /// Whether a later attempt may succeed although nobody changes this host.
+    pub const fn may_pass(&self) -> bool {
+        matches!(self, Self::Later(_)) || self.is_holder()
+    }
+}

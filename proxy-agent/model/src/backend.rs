@@ -80,6 +80,16 @@ pub trait Backend: Send {
     /// The default does nothing.
     fn tend(&mut self, _state: &NodeState) {}
 
+    /// Whether a packet backend beneath this one has a state in force, so that what this one passes
+    /// on is served. Told before each sync and when it changes. Returns whether what this one has in
+    /// force depends on that, and must be given the whole state: it may leave to the one beneath what
+    /// it cannot do itself.
+    ///
+    /// The default ignores it: it is for a backend that leaves nothing to others.
+    fn lies_over(&mut self, _serves: bool) -> bool {
+        false
+    }
+
     /// What is worth watching: sizes, memory, what the dataplane counted. Cheap enough to be asked
     /// for every few seconds.
     fn figures(&self) -> Vec<Figure> {

@@ -83,12 +83,6 @@ impl Capability {
             }
         }
     }
-
-    /// Whether mode auto replaces a backend that lacks it by another one. A capability that no
-    /// otherwise sufficient backend has is only reported: no other backend would suffice.
-    pub const fn decides(self) -> bool {
-        !matches!(self, Self::LoopbackNodePorts)
-    }
 }
 
 impl fmt::Display for Capability {

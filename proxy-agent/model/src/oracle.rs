@@ -5,6 +5,7 @@
 //! Written for obviousness: it looks at every frontend each time, and shares nothing with what
 //! computes the state.
 
+mod layered;
 mod route;
 mod traffic;
 mod verdict;
@@ -12,6 +13,7 @@ mod verdict;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use self::{
+    layered::{Beneath, Layered, layered},
     traffic::{Detector, Packet, Path, Traffic},
     verdict::{Masquerade, Outcome, Reason, Target, Verdict},
 };

@@ -37,11 +37,12 @@ impl<B: Backend> Syncing<B> {
         &self.backend
     }
 
-    /// Replaces it by another one, which was given nothing yet unless `holds` says that it has the
-    /// state in force. Returns the previous one.
-    pub fn replace(&mut self, backend: B, holds: bool) -> B {
-        self.behind = !holds;
-        std::mem::replace(&mut self.backend, backend)
+    /// Tells the backend whether there is a packet backend beneath it that serves
+    /// ([`Backend::lies_over`]).
+    pub fn lies_over(&mut self, serves: bool) {
+        if self.backend.lies_over(serves) {
+            self.behind = true;
+        }
     }
 
     /// Whether the backend holds the state, as far as is known.
@@ -55,9 +56,9 @@ impl<B: Backend> Syncing<B> {
     }
 
     /// The state has changed by `change`.
-    pub fn changed(&mut self, change: ChangeSet) {
+    pub fn changed(&mut self, change: &ChangeSet) {
         if self.in_force() {
-            self.unsynced = change;
+            self.unsynced.clone_from(change);
         } else if !change.is_empty() {
             // Whoever missed a change gets everything: two of them in a row are not in order.
             self.behind = true;

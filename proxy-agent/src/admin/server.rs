@@ -176,12 +176,13 @@ async fn kernel(
     Parameters(asked): Parameters<Asked>,
 ) -> Result<Response, Refused> {
     let snapshot = snapshot(&queries, &asked).await?;
-    let differences = ask(&queries, Query::Differences)
-        .await?
-        .map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+    let compared = ask(&queries, Query::Differences).await?;
+    if let Some(reason) = report::nothing_known(&compared) {
+        return Err((StatusCode::SERVICE_UNAVAILABLE, reason));
+    }
     Ok(match asked.output {
-        Form::Json => json(report::kernel_to_json(&snapshot.agent, &differences)),
-        Form::Text => report::kernel_to_text(&snapshot.agent, &differences).into_response(),
+        Form::Json => json(report::kernel_to_json(&snapshot.agent, &compared)),
+        Form::Text => report::kernel_to_text(&snapshot.agent, &compared).into_response(),
     })
 }
 

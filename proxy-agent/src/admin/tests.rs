@@ -44,7 +44,7 @@ fn answering(synced: bool) -> mpsc::Sender<Query> {
                 }
                 Query::Differences(answer) => {
                     let error = CompareError::failed("reading SLOTS: busy");
-                    answer.send(Err(error)).unwrap();
+                    answer.send(vec![("ebpf", Err(error))]).unwrap();
                 }
                 // Dropped: as by an agent that stops in the middle.
                 Query::Explain { .. } => {}

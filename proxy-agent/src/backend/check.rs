@@ -7,7 +7,7 @@ use proxy_backend::{BackendKind, Host, Probe, Requirement, Settings};
 use proxy_model::Capability;
 use serde::Serialize;
 
-use super::choice;
+use super::choice::{self, Mode};
 use crate::backends::ABSENT;
 
 /// What `check` found.
@@ -16,7 +16,11 @@ use crate::backends::ABSENT;
 pub struct Check {
     /// Whether a backend can be used.
     pub usable: bool,
-    /// What the chosen backend needs, and what else is worth knowing about this host.
+    /// The names of the layers that mode auto would use, the one that decides first first.
+    pub layers: Vec<&'static str>,
+    /// What these cannot do together.
+    pub lacks: Lacks,
+    /// What the first of them needs, and what else is worth knowing about this host.
     pub requirements: Vec<Requirement>,
     /// Every backend, in the order of preference.
     pub backends: Vec<Candidate>,
@@ -28,7 +32,7 @@ pub struct Check {
 pub struct Candidate {
     /// The name that `--backend` takes.
     pub name: &'static str,
-    /// Whether it is the one.
+    /// Whether mode auto would use it.
     pub chosen: bool,
     /// Why not.
     pub why_not: Option<String>,
@@ -36,13 +40,6 @@ pub struct Candidate {
     pub lacks: Option<Lacks>,
     /// What it needs of this host.
     pub requirements: Vec<Requirement>,
-}
-
-impl Candidate {
-    /// Whether it can be used, too.
-    fn is_spare(&self) -> bool {
-        !self.chosen && self.why_not.is_none()
-    }
 }
 
 /// What `kind` needs of this host, and what it cannot do here. Changes nothing.
@@ -80,26 +77,39 @@ impl Check {
     /// Looks at this host for each of `all`. Changes nothing, and disturbs no agent that runs.
     pub fn run(all: &[BackendKind], settings: &Settings) -> Self {
         let each = all.iter().copied();
-        Self::of(each.map(|kind| (kind, probe(kind, settings))).collect())
+        Self::of(
+            &each
+                .map(|kind| (kind, probe(kind, settings)))
+                .collect::<Vec<_>>(),
+        )
     }
 
-    fn of(probed: Vec<(BackendKind, Probe)>) -> Self {
+    fn of(probed: &[(BackendKind, Probe)]) -> Self {
+        let of = |wanted: BackendKind| {
+            let mut all = probed.iter();
+            all.find_map(|(kind, probe)| (*kind == wanted).then_some(probe))
+        };
+        let order: Vec<_> = probed.iter().map(|(kind, _)| *kind).collect();
+        let chosen = choice::choose(Mode::Auto, &order, |kind| of(kind)?.why_not());
+        let layers = chosen.map_or_else(|_| Vec::new(), |chosen| chosen.layers().to_vec());
+        let lacks = |kind: &BackendKind, one: &Capability| {
+            of(*kind).is_some_and(|probe| probe.lacks.contains(one))
+        };
+        let all_lack = |one: &Capability| layers.iter().all(|kind| lacks(kind, one));
+        let lacking = Capability::ALL.into_iter().filter(all_lack);
+        let lacking = Lacks(lacking.filter(|_| !layers.is_empty()).collect());
+        let requirements = layers.first().or(order.first());
+        let requirements = requirements.and_then(|kind| Some(of(*kind)?.requirements.clone()));
         let mut backends: Vec<Candidate> = Vec::new();
         for (kind, probe) in probed {
-            let why_not = probe.why_not();
-            let chosen = why_not.is_none() && !backends.iter().any(|one| one.chosen);
             backends.push(Candidate {
                 name: kind.name(),
-                chosen,
-                why_not,
-                lacks: Some(Lacks(probe.lacks)),
-                requirements: probe.requirements,
+                chosen: layers.contains(kind),
+                why_not: probe.why_not(),
+                lacks: Some(Lacks(probe.lacks.clone())),
+                requirements: probe.requirements.clone(),
             });
         }
-        let chosen = backends.iter().find(|one| one.chosen);
-        let usable = chosen.is_some();
-        let requirements = chosen.or(backends.first());
-        let requirements = requirements.map(|one| one.requirements.clone());
         backends.extend(ABSENT.iter().map(|absent| Candidate {
             name: absent.name,
             chosen: false,
@@ -108,7 +118,9 @@ impl Check {
             requirements: Vec::new(),
         }));
         Self {
-            usable,
+            usable: !layers.is_empty(),
+            layers: layers.iter().map(|kind| kind.name()).collect(),
+            lacks: lacking,
             requirements: requirements.unwrap_or_default(),
             backends,
         }
@@ -136,7 +148,7 @@ impl Check {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::toy::{BROKEN, LACKS, TOY},
+        super::toy::{BROKEN, KITE, LACKS, TOY},
         *,
     };
 
@@ -164,7 +176,7 @@ mod tests {
             requirement("kernel", true, true),
             requirement("BTF", false, false),
         ];
-        let check = Check::of(vec![(TOY, probe(requirements))]);
+        let check = Check::of(&[(TOY, probe(requirements))]);
         assert!(check.is_usable());
         let chosen = check.backends.iter().filter(|one| one.chosen);
         assert_eq!(chosen.map(|one| one.name).collect::<Vec<_>>(), ["toy"]);
@@ -177,18 +189,41 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_can_be_used_is_chosen() {
+    fn the_layers_that_can_be_used_are_chosen_and_what_they_lack_together_is_said() {
         let one = |met| vec![requirement("kernel", true, met)];
-        let both = |first| vec![(BROKEN, probe(one(first))), (TOY, probe(one(true)))];
-        let check = Check::of(both(false));
-        assert!(check.is_usable());
+        let lacking = |lacks: &[Capability]| Probe {
+            requirements: one(true),
+            lacks: lacks.to_vec(),
+        };
+        let all = |broken, lacks: &[Capability]| {
+            Check::of(&[
+                (KITE, lacking(&[Capability::Sctp])),
+                (BROKEN, probe(one(broken))),
+                (TOY, lacking(lacks)),
+            ])
+        };
+        let check = all(false, &[Capability::Affinity]);
+        assert_eq!(check.layers, ["kite", "toy"]);
         assert_eq!(check.requirements, one(true));
         let text = check.to_text();
-        assert!(text.contains("The backend toy would be used"), "{text}");
-        let text = Check::of(both(true)).to_text();
-        let expected = "The backend broken would be used, until a Service needs what it lacks: \
-                        then toy.";
+        let expected = "Mode auto would use kite over toy.\n";
         assert!(text.contains(expected), "{text}");
+        assert!(
+            text.contains("Together they can do all that Services need.\n"),
+            "{text}"
+        );
+        let check = all(true, &[]);
+        assert_eq!(check.layers, ["kite", "broken"]);
+        let text = check.to_text();
+        let expected = format!(
+            "What these layers cannot do together, and what therefore does not work:\n  sctp  {}\n",
+            Capability::Sctp.without()
+        );
+        assert!(text.contains(&expected), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&check.to_json()).unwrap();
+        assert_eq!(json["layers"], serde_json::json!(["kite", "broken"]));
+        assert_eq!(json["lacks"][0]["capability"], "sctp");
+        assert_eq!(json["backends"][2]["chosen"], false);
     }
 
     #[test]
@@ -210,7 +245,7 @@ mod tests {
             requirement("BTF", false, false),
         ];
         let toy = vec![requirement("rules", true, false)];
-        let check = Check::of(vec![(BROKEN, probe(broken)), (TOY, probe(toy))]);
+        let check = Check::of(&[(BROKEN, probe(broken)), (TOY, probe(toy))]);
         assert!(!check.is_usable());
         let absent = ABSENT.iter();
         let absent = absent.map(|absent| format!("  {:8}  {}", absent.name, absent.why));
@@ -219,8 +254,7 @@ mod tests {
             let line = |one: &Capability| format!("  {one:8}  {}", one.without());
             let lines: Vec<_> = LACKS.iter().map(line).collect();
             format!(
-                "\nWhat the backend {name} cannot do yet, on any host, and what therefore does not \
-                 work:\n{}\n",
+                "\nWhat the backend {name} cannot do if it is alone:\n{}\n",
                 lines.join("\n")
             )
         };

@@ -1,12 +1,16 @@
-//! Which backend serves, and why. Pure: what the host supports was found out before.
+//! Which layers a node's dataplane has, and why. Pure: what the host supports was found out before.
 
 #[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(test)]
+mod tests;
 
-use proxy_backend::BackendKind;
+use proxy_backend::{BackendKind, Place};
 use proxy_model::Capability;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use thiserror::Error;
+
+use crate::backends;
 
 /// What `mode` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,9 +18,9 @@ pub enum Mode {
     /// Nothing: as [`Mode::Auto`].
     #[default]
     Unset,
-    /// This backend, for what it can do.
+    /// This backend is required: alone if it is a packet backend, otherwise above one.
     Only(BackendKind),
-    /// A backend that this host supports and that does all that Services need.
+    /// What this host supports: a backend above, and a packet backend beneath it.
     Auto,
     /// A mode of kube-proxy that has no backend here: as [`Mode::Auto`].
     Other(&'static str),
@@ -33,7 +37,7 @@ impl Mode {
     }
 
     /// The backend that it names, if it names one.
-    pub const fn only(self) -> Option<BackendKind> {
+    pub const fn required(self) -> Option<BackendKind> {
         match self {
             Self::Only(kind) => Some(kind),
             Self::Unset | Self::Auto | Self::Other(_) => None,
@@ -44,13 +48,11 @@ impl Mode {
 /// What led to a choice, for programs: for people there is the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The mode names it.
+    /// The mode names a backend.
     Named,
-    /// It is the first in order that this host supports.
+    /// These are the first in order that this host supports.
     First,
-    /// Services need what the one before lacks.
-    Needed,
-    /// The one before turned out to be of no use on this host.
+    /// Another one turned out to be of no use on this host.
     Instead,
     /// Nothing is programmed here.
     Nothing,
@@ -58,14 +60,13 @@ pub enum Cause {
 
 impl Cause {
     /// Those of a backend.
-    pub const ALL: [Self; 4] = [Self::Named, Self::First, Self::Needed, Self::Instead];
+    pub const ALL: [Self; 3] = [Self::Named, Self::First, Self::Instead];
 
     /// The name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Named => "named",
             Self::First => "first",
-            Self::Needed => "needed",
             Self::Instead => "instead",
             Self::Nothing => "nothing",
         }
@@ -81,19 +82,20 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// The backend in use, and why. Part of the JSON of `state`: `docs/state-json.md`.
+/// The layers in use, and why. Part of the JSON of `state`: `docs/state-json.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Choice {
     /// As configured; `auto` if nothing was.
     pub mode: &'static str,
-    /// Its name.
-    pub backend: &'static str,
-    /// Why this one.
+    /// The names of their backends, the one that decides first first.
+    #[serde(rename = "backend", serialize_with = "as_text")]
+    pub layers: Vec<&'static str>,
+    /// Why these.
     pub reason: String,
     /// The same for metrics.
     #[serde(skip)]
     pub cause: Cause,
-    /// What it cannot do.
+    /// What none of them can do.
     #[serde(serialize_with = "capabilities")]
     pub lacks: Vec<Capability>,
     /// The others, where they were looked at and cannot be used.
@@ -101,22 +103,35 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The choice of `kind`.
-    pub fn of(
-        mode: Mode,
-        kind: BackendKind,
-        (cause, reason): (Cause, String),
-        refused: Vec<Refused>,
-    ) -> Self {
-        Self {
-            mode: mode.as_str(),
-            backend: kind.name(),
-            reason,
-            cause,
-            lacks: kind.lacks().to_vec(),
-            refused,
-        }
+    /// The layers for people: `ebpf over nftables`.
+    pub fn name(&self) -> String {
+        name(&self.layers)
     }
+
+    /// The backend that meets calls, or packets, before a packet backend does.
+    pub fn above(&self) -> Option<&'static str> {
+        self.at(Place::Above)
+    }
+
+    /// The packet backend.
+    pub fn beneath(&self) -> Option<&'static str> {
+        self.at(Place::Packets)
+    }
+
+    fn at(&self, place: Place) -> Option<&'static str> {
+        let kind = |name: &&str| BackendKind::named(name, backends::ALL);
+        let mut layers = self.layers.iter().copied();
+        layers.find(|name| kind(name).is_some_and(|kind| kind.place() == place))
+    }
+}
+
+/// Layers for people, the one that decides first first: `ebpf over nftables`.
+pub fn name(layers: &[&str]) -> String {
+    layers.join(" over ")
+}
+
+fn as_text<S: Serializer>(layers: &[&str], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&name(layers))
 }
 
 /// No backend can be used.
@@ -127,60 +142,161 @@ impl Choice {
 )]
 pub struct NoBackend(pub Vec<Refused>);
 
-/// What an agent begins with.
-#[derive(Debug, Clone)]
+/// The layers that an agent uses, and what else it may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
-    /// The backend.
-    pub kind: BackendKind,
-    /// The same for whoever is told.
-    pub choice: Choice,
-    /// What this host supports as far as it was looked at, in order, the chosen one included.
-    pub usable: Vec<BackendKind>,
+    mode: Mode,
+    /// The one that decides first first.
+    layers: Vec<BackendKind>,
+    /// Packet backends that this host supports, too, in order.
+    spares: Vec<BackendKind>,
+    refused: Vec<Refused>,
+    cause: Cause,
 }
 
-/// The backend to begin with: what `mode` names, otherwise the first of `order` that this host
-/// supports. `probe` says why a backend cannot be used here, `None` if it can; it is asked only
-/// where there is something to choose.
+/// The layers to begin with. `mode` names one, or none; the others are the first of `order` that
+/// this host supports: one above, and a packet backend. `probe` says why a backend cannot be used
+/// here, `None` if it can; the one that `mode` names is not asked about.
 pub fn choose(
     mode: Mode,
     order: &[BackendKind],
     mut probe: impl FnMut(BackendKind) -> Option<String>,
 ) -> Result<Chosen, NoBackend> {
-    if let Some(kind) = mode.only() {
-        let reason = format!("mode {kind} selects it", kind = kind.name());
-        let choice = Choice::of(mode, kind, (Cause::Named, reason), Vec::new());
-        return Ok(Chosen {
-            kind,
-            choice,
-            usable: vec![kind],
+    let mut chosen = Chosen {
+        mode,
+        layers: mode.required().into_iter().collect(),
+        spares: Vec::new(),
+        refused: Vec::new(),
+        cause: mode.required().map_or(Cause::First, |_| Cause::Named),
+    };
+    for &kind in order {
+        if !chosen.wants(kind) {
+            continue;
+        }
+        match probe(kind) {
+            Some(reason) => chosen.note(kind, reason),
+            None if kind.place() == Place::Above => chosen.layers.insert(0, kind),
+            None => chosen.spares.push(kind),
+        }
+    }
+    chosen.take_spare();
+    if chosen.layers.is_empty() {
+        return Err(NoBackend(chosen.refused));
+    }
+    Ok(chosen)
+}
+
+impl Chosen {
+    /// The layers, the one that decides first first.
+    pub fn layers(&self) -> &[BackendKind] {
+        &self.layers
+    }
+
+    /// The same for whoever is told.
+    pub fn choice(&self) -> Choice {
+        let all = Capability::ALL.into_iter();
+        let lacking = |one: &Capability| self.layers.iter().all(|kind| kind.lacks().contains(one));
+        Choice {
+            mode: self.mode.as_str(),
+            layers: self.layers.iter().map(|kind| kind.name()).collect(),
+            reason: self.reason(),
+            cause: self.cause,
+            lacks: all.filter(lacking).collect(),
+            refused: self.refused.clone(),
+        }
+    }
+
+    /// The layer `kind` cannot be used on this host, for `reason`. Returns the packet backend that
+    /// takes its place, if one does. An error if the node cannot do without it; then nothing changed.
+    pub fn instead(
+        &mut self,
+        kind: BackendKind,
+        reason: String,
+    ) -> Result<Option<BackendKind>, Missing> {
+        if self.mode.required() == Some(kind) {
+            return Err(Missing::Required);
+        }
+        let mut rest = self.clone();
+        rest.layers.retain(|one| *one != kind);
+        rest.note(kind, reason);
+        rest.cause = Cause::Instead;
+        let spare = if kind.place() == Place::Packets {
+            rest.take_spare()
+        } else {
+            None
+        };
+        if rest.layers.is_empty() {
+            return Err(Missing::All(NoBackend(rest.refused)));
+        }
+        *self = rest;
+        Ok(spare)
+    }
+
+    /// Whether `kind` would be another layer.
+    fn wants(&self, kind: BackendKind) -> bool {
+        // Beneath a packet backend there is nothing to do, and above one that is named nobody asked.
+        let is_taken = |place| self.layers.iter().any(|one| one.place() == place);
+        let above = kind.place() == Place::Above;
+        let has_its_place = above && is_taken(Place::Above);
+        !(is_taken(Place::Packets) || has_its_place)
+    }
+
+    fn note(&mut self, kind: BackendKind, reason: String) {
+        self.refused.push(Refused {
+            backend: kind.name(),
+            reason,
         });
     }
-    let (mut usable, mut refused) = (Vec::new(), Vec::new());
-    for &kind in order {
-        match probe(kind) {
-            None => usable.push(kind),
-            Some(reason) => refused.push(Refused {
-                backend: kind.name(),
-                reason,
-            }),
+
+    /// Takes the next packet backend for the layer beneath the others.
+    fn take_spare(&mut self) -> Option<BackendKind> {
+        if self.spares.is_empty() {
+            return None;
         }
+        let spare = self.spares.remove(0);
+        self.layers.push(spare);
+        Some(spare)
     }
-    let Some(&first) = usable.first() else {
-        return Err(NoBackend(refused));
-    };
-    let why = match mode {
-        Mode::Other(name) => {
-            format!("mode {name} has no backend in this version, so mode auto applies: ")
-        }
-        Mode::Unset => "no mode is set, so mode auto applies: ".to_owned(),
-        Mode::Auto | Mode::Only(_) => String::new(),
-    };
-    let reason = format!("{why}the first that this host supports, until Services need another");
-    Ok(Chosen {
-        kind: first,
-        choice: Choice::of(mode, first, (Cause::First, reason), refused),
-        usable,
-    })
+
+    fn reason(&self) -> String {
+        let why = match self.mode {
+            Mode::Only(kind) => format!("mode {} selects it: ", kind.name()),
+            Mode::Other(name) => {
+                format!("mode {name} has no backend in this version, so mode auto applies: ")
+            }
+            Mode::Unset => "no mode is set, so mode auto applies: ".to_owned(),
+            Mode::Auto => String::new(),
+        };
+        let how = match *self.layers.as_slice() {
+            [above, beneath] => format!(
+                "{} takes what it can, {} every other packet",
+                above.name(),
+                beneath.name()
+            ),
+            [only] if only.place() == Place::Above => {
+                format!(
+                    "{} alone, because no packet backend can be used",
+                    only.name()
+                )
+            }
+            [only] if self.mode.required() == Some(only) => format!("{} alone", only.name()),
+            [only] => format!(
+                "{} alone, because no backend can be used above it",
+                only.name()
+            ),
+            _ => "none".to_owned(),
+        };
+        why + &how
+    }
+}
+
+/// Why a node cannot do without a layer.
+#[derive(Debug)]
+pub enum Missing {
+    /// The mode requires it.
+    Required,
+    /// It was the last.
+    All(NoBackend),
 }
 
 /// What a backend cannot do, for programs.
@@ -200,71 +316,5 @@ impl Serialize for Lack {
         lack.serialize_field("capability", self.0.as_str())?;
         lack.serialize_field("without", self.0.without())?;
         lack.end()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{
-        super::toy::{BROKEN, TOY},
-        *,
-    };
-
-    const BOTH: [BackendKind; 2] = [TOY, BROKEN];
-
-    #[test]
-    fn a_mode_that_names_a_backend_looks_at_no_host() {
-        for kind in BOTH {
-            let mode = Mode::Only(kind);
-            let chosen = choose(mode, &BOTH, |_| panic!("{kind:?} needs no probe")).unwrap();
-            let choice = chosen.choice;
-            assert_eq!((choice.mode, choice.backend), (kind.name(), kind.name()));
-            assert!(choice.reason.contains(kind.name()), "{}", choice.reason);
-            assert_eq!((choice.refused, chosen.usable), (vec![], vec![kind]));
-            assert_eq!(chosen.kind, kind);
-        }
-    }
-
-    #[test]
-    fn the_first_in_order_that_this_host_supports() {
-        let probe = |kind| (kind == TOY).then(|| "this host lacks: bricks".to_owned());
-        for (order, none, expected) in [
-            ([TOY, BROKEN], true, "toy"),
-            ([BROKEN, TOY], true, "broken"),
-            ([TOY, BROKEN], false, "broken"),
-        ] {
-            let probe = |kind| if none { None } else { probe(kind) };
-            let chosen = choose(Mode::Auto, &order, probe).unwrap();
-            assert_eq!(chosen.choice.backend, expected);
-            assert_eq!(chosen.kind.name(), expected);
-            assert_eq!(chosen.usable.len(), if none { 2 } else { 1 });
-        }
-    }
-
-    #[test]
-    fn what_this_host_cannot_is_refused_with_its_reason() {
-        let probe = |kind| (kind == BROKEN).then(|| "this host lacks: a floor".to_owned());
-        let choice = choose(Mode::Unset, &[BROKEN, TOY], probe).unwrap().choice;
-        let json = serde_json::to_value(&choice).unwrap();
-        let lack = |capability: Capability| {
-            serde_json::json!({
-                "capability": capability.as_str(),
-                "without": capability.without(),
-            })
-        };
-        let expected = serde_json::json!({
-            "mode": "auto", "backend": "toy",
-            "reason": "no mode is set, so mode auto applies: the first that this host supports, \
-                       until Services need another",
-            "lacks": [lack(Capability::Sctp), lack(Capability::Affinity)],
-            // Not what this version has for no host: that is no news at any start.
-            "refused": [{"backend": "broken", "reason": "this host lacks: a floor"}],
-        });
-        assert_eq!(json, expected);
-        let error = choose(Mode::Auto, &BOTH, |_| Some("too old".to_owned()));
-        let error = error.unwrap_err().to_string();
-        for part in ["toy: too old", "broken: too old", "check"] {
-            assert!(error.contains(part), "{error}");
-        }
     }
 }

@@ -22,7 +22,7 @@ pub struct NoDataplane {
 pub fn choice() -> Choice {
     Choice {
         mode: NAME,
-        backend: NAME,
+        layers: vec![NAME],
         reason: "a brain programs nothing itself; backends in other processes do".to_owned(),
         cause: Cause::Nothing,
         lacks: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use proxy_backend::BackendKind;
+use proxy_backend::{BackendKind, Place};
 use proxy_model::Capability;
 
 use crate::backends::ABSENT;
@@ -12,34 +12,39 @@ pub fn backends(all: &[BackendKind]) -> String {
     let mut page = String::from(
         "# Backends\n\n\
          <!-- Generated from the code by `cargo xtask docs`; do not edit. -->\n\n\
-         A backend turns what Services need into objects of the kernel. `--proxy-mode` names the \
-         one that serves, or leaves the choice to the agent: `auto` prefers them in the order of \
-         this page, or of `--backend-order`, and switches to the next one when a Service needs \
-         what the one in use lacks.\n\n\
+         A backend turns what Services need into objects of the kernel. A node's dataplane has one \
+         or two layers, each with a backend: one *above*, which takes what it can where that is \
+         cheapest and passes on the rest, and a *packet backend* beneath it, which is complete for \
+         whatever is still a packet to a Service. Mode `auto` uses the first of each that this host \
+         supports, in the order of this page or of `--backend-order`; a mode that names a packet \
+         backend uses that alone; a mode that names one above requires it.\n\n\
          `proxy-agent check` shows which of them this host supports; `proxy-agent state` shows \
-         which one serves, why, and which Services need what it lacks. \
+         the layers in use, why these, and which Services need what all of them lack. \
          [docs/semantics.md](../semantics.md) says what each does to a packet; `proxy-agent render \
          --backend NAME` prints what it would program.\n\n",
     );
-    heads(&mut page, &["backend", "what it programs"]);
+    heads(&mut page, &["backend", "layer", "what it programs"]);
     for kind in all {
-        row(&mut page, &[&format!("`{}`", kind.name()), kind.programs()]);
+        let place = match kind.place() {
+            Place::Above => "above",
+            Place::Packets => "packet backend",
+        };
+        let name = format!("`{}`", kind.name());
+        row(&mut page, &[&name, place, kind.programs()]);
     }
     for absent in ABSENT {
-        row(&mut page, &[&format!("`{}`", absent.name), absent.why]);
+        row(&mut page, &[&format!("`{}`", absent.name), "", absent.why]);
     }
     page.push_str(
-        "\n## What they can do\n\nIf a backend lacks a capability, the last column says what does \
-         not work; the rest of each Service is served. A capability that does not decide (\"no\" \
-         in that column) is only reported when it is missing. It is no reason to use another \
-         backend, because no backend has it together with all the others.\n\n",
+        "\n## What they can do\n\nA node lacks what all its layers lack. The last column says what \
+         then does not work; the rest of each Service is served.\n\n",
     );
     let names = all.iter().map(|kind| format!("`{}`", kind.name()));
     let names: Vec<String> = names.collect();
     let names = names.iter().map(String::as_str);
     let columns: Vec<&str> = std::iter::once("capability")
         .chain(names)
-        .chain(["decides", "without it"])
+        .chain(["without it"])
         .collect();
     heads(&mut page, &columns);
     for capability in Capability::ALL {
@@ -50,11 +55,10 @@ pub fn backends(all: &[BackendKind]) -> String {
                 "yes"
             }
         };
-        let decides = if capability.decides() { "yes" } else { "no" };
         let name = format!("`{capability}`");
         let cells: Vec<&str> = std::iter::once(name.as_str())
             .chain(all.iter().map(has))
-            .chain([decides, capability.without()])
+            .chain([capability.without()])
             .collect();
         row(&mut page, &cells);
     }
@@ -78,9 +82,9 @@ mod tests {
     fn a_backend_of_the_list_is_on_the_page_with_what_it_can_do() {
         let page = backends(&[TOY]);
         for line in [
-            "| `toy` | wooden bricks: they meet what falls on them |",
-            "| capability | `toy` | decides | without it |",
-            "| `sctp` | no | yes | SCTP ports are not served |",
+            "| `toy` | packet backend | wooden bricks: they meet what falls on them |",
+            "| capability | `toy` | without it |",
+            "| `sctp` | no | SCTP ports are not served |",
         ] {
             assert!(page.lines().any(|one| one == line), "{page}");
         }

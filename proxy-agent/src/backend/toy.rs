@@ -3,22 +3,31 @@
 use std::net::SocketAddr;
 
 use proxy_backend::{
-    BackendKind, Descriptor, Flag, Host, OpenError, Page, Probe, Requirement, Settings,
+    BackendKind, Descriptor, Flag, Host, OpenError, Page, Place, Probe, Requirement, Settings,
     Surroundings, Takes,
 };
 use proxy_model::{
     Backend, Capability, ChangeSet, Figure, FigureKind, NodeState, Protocol, SyncError, SyncReport,
 };
 
-/// One that every host can have.
+/// One that every host can have, for packets.
 pub(crate) const TOY: BackendKind = BackendKind::of(&Toy {
     name: "toy",
+    place: Place::Packets,
     usable: true,
 });
 
-/// One that no host can have.
+/// One that every host can have, above.
+pub(crate) const KITE: BackendKind = BackendKind::of(&Toy {
+    name: "kite",
+    place: Place::Above,
+    usable: true,
+});
+
+/// One that no host can have, for packets.
 pub(crate) const BROKEN: BackendKind = BackendKind::of(&Toy {
     name: "broken",
+    place: Place::Packets,
     usable: false,
 });
 
@@ -26,10 +35,14 @@ pub(crate) const BROKEN: BackendKind = BackendKind::of(&Toy {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Toy {
     name: &'static str,
+    place: Place,
     usable: bool,
 }
 
-/// What it cannot do.
+/// What one above cannot do.
+pub(crate) const LACKS_ABOVE: &[Capability] = &[Capability::Sctp, Capability::ExternalTraffic];
+
+/// What one for packets cannot do.
 pub(crate) const LACKS: &[Capability] = &[Capability::Sctp, Capability::Affinity];
 
 impl Descriptor for Toy {
@@ -41,11 +54,18 @@ impl Descriptor for Toy {
         "wooden bricks: they meet what falls on them"
     }
 
-    fn lacks(&self) -> &'static [Capability] {
-        LACKS
+    fn place(&self) -> Place {
+        self.place
     }
 
-    fn render(&self, state: &NodeState, _: &Settings) -> String {
+    fn lacks(&self) -> &'static [Capability] {
+        match self.place {
+            Place::Above => LACKS_ABOVE,
+            Place::Packets => LACKS,
+        }
+    }
+
+    fn render(&self, state: &NodeState, _: &Settings, _: bool) -> String {
         format!("{} bricks\n", state.services.len())
     }
 

@@ -232,7 +232,7 @@ pub struct RenderArgs {
     #[command(flatten)]
     pub model: ModelArgs,
 
-    /// The backend
+    /// The backend, as if it were alone [default: the layers of the mode, one after the other]
     #[arg(help_heading = DATAPLANE, long, value_name = "NAME", value_parser = backends::names())]
-    pub backend: String,
+    pub backend: Option<String>,
 }

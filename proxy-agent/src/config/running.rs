@@ -8,7 +8,7 @@ mod tests;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use proxy_backend::{BackendKind, Settings as BackendSettings};
+use proxy_backend::{BackendKind, Place, Settings as BackendSettings};
 use proxy_model::NodePortSelection;
 use serde_json::Value;
 
@@ -87,7 +87,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let first = first.and_then(|name| BackendKind::named(name, backends::ALL));
     let first = first.or(backends::ALL.first().copied());
     let name = |settings: &Settings| {
-        let kind = settings.mode.only().or(first);
+        let kind = settings.mode.required().or(first);
         kind.map_or("node", |kind| kind.name())
     };
     let (settings, prepared) = prepare(&args.agent, name, in_pod, &mut mistakes);
@@ -265,10 +265,13 @@ fn order(typed: &[String], mode: Mode, mistakes: &mut Vec<String>) -> Vec<Backen
             )),
         }
     }
-    if let (Some(only), false) = (mode.only(), typed.is_empty()) {
+    if let Some(kind) = mode.required()
+        && kind.place() == Place::Packets
+        && !typed.is_empty()
+    {
         mistakes.push(format!(
-            "--backend-order: mode {} leaves no choice; give mode auto, or no order",
-            only.name()
+            "--backend-order: mode {} uses this backend alone; give mode auto, or no order",
+            kind.name()
         ));
     }
     if order.is_empty() {

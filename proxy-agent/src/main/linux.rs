@@ -143,7 +143,7 @@ pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
         match host.cleanup(&settings) {
             Ok(lines) => removed.push_str(&lines),
             Err(error) => {
-                let held = matches!(error, OpenError::Locked(_) | OpenError::Held { .. });
+                let held = error.is_holder();
                 failed = failed.or(Some(error));
                 if held {
                     break;

@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     time::Duration,
@@ -14,7 +15,7 @@ use proxy_model::{
     RepairReport, SyncError, SyncReport,
 };
 
-use super::{Demand, Pipeline};
+use super::Pipeline;
 
 /// What failed and may be tried again after a second.
 pub fn retry(reason: &str) -> SyncError {
@@ -31,8 +32,9 @@ pub type Call = (bool, Vec<String>);
 pub type Mended = Result<Vec<Difference>, SyncError>;
 
 /// Answers with what was put in, then with success.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Fake {
+    name: &'static str,
     calls: Arc<Mutex<Vec<Call>>>,
     answers: Arc<Mutex<VecDeque<Result<SyncReport, SyncError>>>>,
     repairs: Arc<Mutex<VecDeque<Mended>>>,
@@ -40,6 +42,16 @@ pub struct Fake {
     gates: Arc<Mutex<VecDeque<Gate>>>,
     /// How many Services there were each time that it was tended.
     tended: Arc<Mutex<Vec<usize>>>,
+    /// Whether somebody else was at what it wrote.
+    disturbed: Arc<AtomicBool>,
+    /// What it was told of what lies beneath.
+    over: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self::named("fake")
+    }
 }
 
 /// Where a sync stands still.
@@ -66,12 +78,34 @@ impl Held {
 }
 
 impl Fake {
-    /// One that lacks `lacks`.
-    pub fn lacking(lacks: &'static [Capability]) -> Self {
+    /// One with a name, which lacks nothing.
+    pub fn named(name: &'static str) -> Self {
         Self {
-            lacks,
-            ..Self::default()
+            name,
+            calls: Arc::default(),
+            answers: Arc::default(),
+            repairs: Arc::default(),
+            lacks: &[],
+            gates: Arc::default(),
+            tended: Arc::default(),
+            disturbed: Arc::default(),
+            over: Arc::default(),
         }
+    }
+
+    /// The same, which lacks `lacks`.
+    pub fn lacking(self, lacks: &'static [Capability]) -> Self {
+        Self { lacks, ..self }
+    }
+
+    /// Somebody else is at what it wrote.
+    pub fn disturb(&self) {
+        self.disturbed.store(true, Ordering::Relaxed);
+    }
+
+    /// What it was told of what lies beneath, since the last time.
+    pub fn over(&self) -> Vec<bool> {
+        std::mem::take(&mut self.over.lock().unwrap())
     }
 
     /// Makes the next sync or repair stand still.
@@ -111,12 +145,7 @@ impl Fake {
 
     /// A pipeline of node-a with this backend.
     pub fn pipeline(&self) -> Pipeline {
-        self.pipeline_with(Demand::WhatItCan)
-    }
-
-    /// The same, with a demand.
-    pub fn pipeline_with(&self, demand: Demand) -> Pipeline {
-        Pipeline::new(Model::new("node-a"), Box::new(self.clone()), demand)
+        pipeline(&[self])
     }
 }
 
@@ -131,9 +160,15 @@ impl Fake {
     }
 }
 
+/// A pipeline of node-a with these layers, top first.
+pub fn pipeline(layers: &[&Fake]) -> Pipeline {
+    let boxed = |fake: &&Fake| -> Box<dyn Backend> { Box::new((*fake).clone()) };
+    Pipeline::new(Model::new("node-a"), layers.iter().map(boxed).collect())
+}
+
 impl Backend for Fake {
     fn name(&self) -> &'static str {
-        "fake"
+        self.name
     }
 
     fn lacks(&self) -> &'static [Capability] {
@@ -168,6 +203,15 @@ impl Backend for Fake {
             }),
             Some(Err(error)) => Err(error),
         }
+    }
+
+    fn disturbed(&mut self) -> bool {
+        self.disturbed.swap(false, Ordering::Relaxed)
+    }
+
+    fn lies_over(&mut self, serves: bool) -> bool {
+        self.over.lock().unwrap().push(serves);
+        false
     }
 
     fn tend(&mut self, state: &NodeState) {

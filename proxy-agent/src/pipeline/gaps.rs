@@ -1,21 +1,15 @@
-//! What Service ports need and the backend lacks, kept at the cost of what changes. Pure; does not
+//! What Service ports need and the dataplane lacks, kept at the cost of what changes. Pure; does not
 //! know how it is told.
 
 use std::collections::BTreeMap;
 
 use proxy_model::{Capability, Change, IpFamily, NodeState, ServicePortKey};
 
-use super::{
-    alternatives::Wanting,
-    reported::{ManyGaps, News},
-};
+use super::reported::{ManyGaps, News};
 
 /// More news of one kind about one capability than this are summed up: ten thousand NodePorts must
 /// not give ten thousand lines at start.
 const TOLD_ONE_BY_ONE: usize = 20;
-
-/// Of Service ports that miss something that decides, as many are named.
-const NAMED: usize = 3;
 
 /// What is missing, by Service port and in sum.
 #[derive(Debug)]
@@ -29,7 +23,7 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// None yet, for a backend that lacks `lacks`.
+    /// None yet, where `lacks` is lacking.
     pub fn new(lacks: &[Capability]) -> Self {
         Self {
             lacks: lacks.to_vec(),
@@ -60,14 +54,11 @@ impl Gaps {
         self.told(&opened, &closed)
     }
 
-    /// Whether that is what the backend is taken to lack.
-    pub fn are_of(&self, lacks: &[Capability]) -> bool {
-        self.lacks == lacks
-    }
-
-    /// What serves `state` lacks `lacks` from now on: another backend, or one that found out. Returns
-    /// what the log must be told.
-    pub fn change_backend(&mut self, lacks: &[Capability], state: &NodeState) -> Vec<News> {
+    /// What serves `state` lacks `lacks` from now on. Returns what the log must be told.
+    pub fn change_lacks(&mut self, lacks: &[Capability], state: &NodeState) -> Vec<News> {
+        if self.lacks == lacks {
+            return Vec::new();
+        }
         self.lacks = lacks.to_vec();
         self.look_at_all(state)
     }
@@ -142,28 +133,9 @@ impl Gaps {
         news
     }
 
-    /// Whether the backend does all that Service ports need, and that another one might do.
+    /// Whether nothing is missing.
     pub fn suffice(&self) -> bool {
-        self.decisive().next().is_none()
-    }
-
-    /// What is missing that another backend might have.
-    fn decisive(&self) -> impl Iterator<Item = Capability> {
-        let all = Capability::ALL.into_iter();
-        all.filter(|one| one.decides() && self.count(*one) > 0)
-    }
-
-    /// Why another backend is wanted, for all that Services need.
-    pub fn wanting(&self, needs: Vec<Capability>) -> Wanting {
-        let decides =
-            |(_, missing): &(_, &Vec<Capability>)| missing.iter().any(|one| one.decides());
-        let keys = || self.missing.iter().filter(decides).map(|(key, _)| key);
-        Wanting {
-            needs,
-            missing: self.decisive().collect(),
-            services: keys().take(NAMED).cloned().collect(),
-            count: keys().count(),
-        }
+        self.missing.is_empty()
     }
 
     /// How many Service ports miss `capability`.
@@ -303,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_backend_closes_the_gaps_of_the_one_before() {
+    fn what_is_lacking_may_change() {
         use FrontendKind::{ClusterIp, NodePort};
         use Protocol::{Sctp, Tcp};
         let changes = [
@@ -314,12 +286,7 @@ mod tests {
         let state = state(&["127.0.0.1", "192.0.2.1"], &changes);
         let mut gaps = Gaps::new(LACKS);
         gaps.take(&state, &changes);
-        let wanting = gaps.wanting(vec![Capability::Sctp]);
-        assert_eq!(
-            wanting.to_string(),
-            "shop/sig/SCTP/IPv4, shop/web/TCP/IPv4 need sctp, external-traffic"
-        );
-        let news = gaps.change_backend(&[Capability::LoopbackNodePorts], &state);
+        let news = gaps.change_lacks(&[Capability::LoopbackNodePorts], &state);
         assert_eq!(
             told(news),
             [
@@ -328,8 +295,7 @@ mod tests {
                 "-external-traffic shop/web/TCP/IPv4",
             ]
         );
-        // It is told, and no other backend would do it.
-        assert!(gaps.suffice());
+        assert!(!gaps.suffice());
         assert_eq!(gaps.count(Capability::LoopbackNodePorts), 1);
     }
 
@@ -351,18 +317,5 @@ mod tests {
             assert_eq!(told(news), expected, "{addresses:?}");
             left = 0;
         }
-    }
-
-    #[test]
-    fn of_many_that_want_another_backend_a_few_are_named() {
-        let up = |name| upsert(name, Protocol::Tcp, FrontendKind::NodePort);
-        let mut gaps = Gaps::new(LACKS);
-        gaps.take(&none(), &[up("a")]);
-        let text = |gaps: &Gaps| gaps.wanting(vec![]).to_string();
-        assert_eq!(text(&gaps), "shop/a/TCP/IPv4 needs external-traffic");
-        gaps.take(&none(), &["b", "c", "d", "e"].map(up));
-        let expected = "shop/a/TCP/IPv4, shop/b/TCP/IPv4, shop/c/TCP/IPv4 and 2 more need \
-                        external-traffic";
-        assert_eq!(text(&gaps), expected);
     }
 }

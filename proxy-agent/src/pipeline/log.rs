@@ -6,16 +6,23 @@ use std::time::Duration;
 use proxy_model::{Change, ChangeSet, Difference, ServicePortKey};
 
 use super::{
-    reported::{ManyGaps, News},
+    reported::{ManyGaps, News, Programmed},
     summary::Synced,
 };
 use proxy_backend::milliseconds;
 
 use crate::logging::list;
 
-/// A change is in force.
-pub(super) fn synced(synced: &Synced, change: &ChangeSet, services: usize, took: Duration) {
+/// A change is in force in `layer`.
+pub(super) fn synced(
+    layer: &str,
+    synced: &Synced,
+    change: &ChangeSet,
+    services: usize,
+    took: Duration,
+) {
     tracing::debug!(
+        layer,
         upserted = synced.upserted,
         deleted = synced.deleted,
         writes = synced.writes,
@@ -38,11 +45,12 @@ pub(super) fn summary(synced: &Synced, services: usize) {
     );
 }
 
-/// Says what was mended; nothing, if nothing was.
-pub(super) fn repaired(repaired: &[Difference], writes: usize, took: Duration) {
+/// Says what was mended in `layer`; nothing, if nothing was.
+pub(super) fn repaired(layer: &str, repaired: &[Difference], writes: usize, took: Duration) {
     const SHOWN: usize = 20;
     for one in repaired.iter().take(SHOWN) {
         tracing::warn!(
+            layer,
             object = one.object,
             difference = one.kind.as_str(),
             wanted = one.wanted,
@@ -52,6 +60,7 @@ pub(super) fn repaired(repaired: &[Difference], writes: usize, took: Duration) {
     }
     if !repaired.is_empty() {
         tracing::warn!(
+            layer,
             differences = repaired.len(),
             writes,
             duration_ms = milliseconds(took),
@@ -60,15 +69,26 @@ pub(super) fn repaired(repaired: &[Difference], writes: usize, took: Duration) {
     }
 }
 
-pub(super) fn news(news: Vec<News>) {
+/// What `layer` could not program, and can now.
+pub(super) fn programmed(layer: &str, news: Vec<Programmed>) {
     for one in news {
         match one {
-            News::NotProgrammed(failure) => tracing::error!(
+            Programmed::Not(failure) => tracing::error!(
+                layer,
                 service = %failure.key,
                 reason = failure.reason,
                 "service not programmed"
             ),
-            News::Programmed(key) => tracing::info!(service = %key, "service programmed"),
+            Programmed::Now(key) => {
+                tracing::info!(layer, service = %key, "service programmed");
+            }
+        }
+    }
+}
+
+pub(super) fn news(news: Vec<News>) {
+    for one in news {
+        match one {
             News::Diagnosed(new) => tracing::warn!(
                 object = &*new.object,
                 field = new.field,

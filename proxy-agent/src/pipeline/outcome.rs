@@ -10,7 +10,7 @@ use crate::backend::choice::Choice;
 /// What one [`super::Pipeline::advance`] did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Advance {
-    /// The backend that took the place of another one, if one did.
+    /// What the node uses now, if a layer was replaced.
     pub chosen: Option<Choice>,
     /// Events that were folded.
     pub events: u64,
@@ -18,37 +18,30 @@ pub struct Advance {
     pub service_changes: u64,
     /// Those that changed an EndpointSlice.
     pub endpoint_changes: u64,
-    /// The sync, if one was needed.
+    /// Layers that failed to take the state, and are tried again.
+    pub failed: Vec<&'static str>,
+    /// The state came into force, in every layer.
     pub sync: Option<SyncOutcome>,
 }
 
-impl Advance {
-    /// When to advance again although nothing happened.
-    pub fn retry(&self) -> Option<Duration> {
-        self.sync.as_ref().and_then(|sync| sync.retry)
-    }
-}
-
-/// One call of the backend.
+/// How the state came into force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncOutcome {
-    /// Whether it was about the whole state, not about what changed.
+    /// Whether a layer was given the whole of it, not only what changed.
     pub whole: bool,
-    /// Time of model and backend.
+    /// Time of model and backends.
     pub took: Duration,
     /// When the cluster changed what is in force now.
     pub triggers: Vec<(IpFamily, SystemTime)>,
-    /// It failed, and is to be tried again after this time.
-    pub retry: Option<Duration>,
 }
 
 /// What one [`super::Pipeline::repair`] did.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Repair {
-    /// What differed and was mended.
-    pub differences: Vec<Difference>,
-    /// It failed: when to advance.
-    pub retry: Option<Duration>,
+    /// What differed and was mended, by layer.
+    pub differences: Vec<(&'static str, Vec<Difference>)>,
+    /// Layers that failed, and are tried again.
+    pub failed: Vec<&'static str>,
 }
 
 /// What an event is about.
@@ -131,6 +124,7 @@ impl Pending {
             events: std::mem::take(&mut self.events),
             service_changes: std::mem::take(&mut self.service_changes),
             endpoint_changes: std::mem::take(&mut self.endpoint_changes),
+            failed: Vec::new(),
             sync: None,
         }
     }

@@ -5,13 +5,18 @@ use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use proxy_model::{Capability, Diagnostic, ServiceFailure, ServicePortKey};
 
-/// Something that the log must be told.
+/// What the log must be told of a layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Programmed {
+    /// A Service port cannot be programmed, or cannot for another reason than before.
+    Not(ServiceFailure),
+    /// A Service port that could not be programmed now is.
+    Now(ServicePortKey),
+}
+
+/// What the log must be told of the state, and of what serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// A Service port cannot be programmed, or cannot for another reason than before.
-    NotProgrammed(ServiceFailure),
-    /// A Service port that could not be programmed now is.
-    Programmed(ServicePortKey),
     /// Something about an object does not make sense.
     Diagnosed(Diagnostic),
     /// What was said of an object no longer holds.
@@ -37,48 +42,49 @@ pub struct ManyGaps {
     pub open: usize,
 }
 
-/// What holds as far as the log was told.
+/// Service ports that a layer could not program, as far as the log was told.
 #[derive(Debug, Default)]
-pub struct Reported {
-    failures: BTreeMap<ServicePortKey, String>,
-    diagnostics: Arc<[Diagnostic]>,
-}
+pub struct Failures(BTreeMap<ServicePortKey, String>);
 
-impl Reported {
+impl Failures {
     /// Takes the failures of a successful sync. `wanted` tells whether a Service port is still
     /// part of the state: of one that was removed there is nothing to tell.
-    pub fn failures(
+    pub fn take(
         &mut self,
         now: Vec<ServiceFailure>,
         wanted: impl Fn(&ServicePortKey) -> bool,
-    ) -> Vec<News> {
-        let mut before = std::mem::take(&mut self.failures);
+    ) -> Vec<Programmed> {
+        let mut before = std::mem::take(&mut self.0);
         let mut news = Vec::new();
         for failure in now {
             if before.remove(&failure.key).as_ref() != Some(&failure.reason) {
-                news.push(News::NotProgrammed(failure.clone()));
+                news.push(Programmed::Not(failure.clone()));
             }
-            self.failures.insert(failure.key, failure.reason);
+            self.0.insert(failure.key, failure.reason);
         }
         let over = before.into_keys().filter(wanted);
-        news.extend(over.map(News::Programmed));
+        news.extend(over.map(Programmed::Now));
         news
     }
 
-    /// What is not programmed, and why.
-    pub fn not_programmed(&self) -> impl Iterator<Item = (&ServicePortKey, &str)> {
-        self.failures
-            .iter()
-            .map(|(key, reason)| (key, reason.as_str()))
+    /// All of them, and why.
+    pub fn all(&self) -> impl Iterator<Item = (&ServicePortKey, &str)> {
+        self.0.iter().map(|(key, reason)| (key, reason.as_str()))
     }
+}
 
+/// What does not make sense about objects, as far as the log was told.
+#[derive(Debug, Default)]
+pub struct Diagnostics(Arc<[Diagnostic]>);
+
+impl Diagnostics {
     /// Takes the state's diagnostics, which are ordered and unique. Costs nothing when they are
     /// the same list as last time.
-    pub fn diagnostics(&mut self, now: &Arc<[Diagnostic]>) -> Vec<News> {
-        if Arc::ptr_eq(&self.diagnostics, now) {
+    pub fn take(&mut self, now: &Arc<[Diagnostic]>) -> Vec<News> {
+        if Arc::ptr_eq(&self.0, now) {
             return Vec::new();
         }
-        let before = std::mem::replace(&mut self.diagnostics, Arc::clone(now));
+        let before = std::mem::replace(&mut self.0, Arc::clone(now));
         let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
         let mut news = Vec::new();
         loop {
@@ -132,36 +138,36 @@ mod tests {
 
     #[test]
     fn a_failure_is_told_once_and_again_when_its_reason_changes() {
-        let mut told = Reported::default();
+        let mut told = Failures::default();
         let (a, b) = (failure("a", "full"), failure("b", "full"));
-        let news = |told: &mut Reported, now: &[&ServiceFailure]| {
-            told.failures(now.iter().copied().cloned().collect(), |_| true)
+        let news = |told: &mut Failures, now: &[&ServiceFailure]| {
+            told.take(now.iter().copied().cloned().collect(), |_| true)
         };
-        assert_eq!(news(&mut told, &[&a]), [News::NotProgrammed(a.clone())]);
+        assert_eq!(news(&mut told, &[&a]), [Programmed::Not(a.clone())]);
         assert_eq!(news(&mut told, &[&a]), []);
-        assert_eq!(news(&mut told, &[&a, &b]), [News::NotProgrammed(b.clone())]);
+        assert_eq!(news(&mut told, &[&a, &b]), [Programmed::Not(b.clone())]);
         let other = failure("a", "no room for two");
         assert_eq!(
             news(&mut told, &[&other, &b]),
-            [News::NotProgrammed(other.clone())]
+            [Programmed::Not(other.clone())]
         );
         assert_eq!(news(&mut told, &[&other, &b]), []);
     }
 
     #[test]
     fn an_end_of_failure_is_told_unless_the_service_is_gone() {
-        let mut told = Reported::default();
+        let mut told = Failures::default();
         let both = || vec![failure("a", "full"), failure("b", "full")];
-        told.failures(both(), |_| true);
+        told.take(both(), |_| true);
         let wanted = |wanted: &ServicePortKey| *wanted == key("b");
-        assert_eq!(told.failures(vec![], wanted), [News::Programmed(key("b"))]);
-        assert_eq!(told.failures(vec![], |_| true), []);
-        assert_eq!(told.failures(both(), |_| true).len(), 2, "it came back");
+        assert_eq!(told.take(vec![], wanted), [Programmed::Now(key("b"))]);
+        assert_eq!(told.take(vec![], |_| true), []);
+        assert_eq!(told.take(both(), |_| true).len(), 2, "it came back");
     }
 
     #[test]
     fn a_diagnostic_is_told_when_it_comes_and_when_it_goes() {
-        let mut told = Reported::default();
+        let mut told = Diagnostics::default();
         let summary = |news: Vec<News>| -> Vec<String> {
             let line = |one| match one {
                 News::Diagnosed(new) => format!("+{}", new.message),
@@ -179,16 +185,16 @@ mod tests {
             (&[], &["-c", "-x"]),
             (&[], &[]),
         ] {
-            assert_eq!(summary(told.diagnostics(&diagnostics(now))), expected);
+            assert_eq!(summary(told.take(&diagnostics(now))), expected);
         }
     }
 
     #[test]
     fn a_list_of_diagnostics_is_shared_not_copied() {
         let list = diagnostics(&["a"]);
-        let mut told = Reported::default();
-        assert_eq!(told.diagnostics(&list).len(), 1);
-        assert_eq!(told.diagnostics(&list), []);
+        let mut told = Diagnostics::default();
+        assert_eq!(told.take(&list).len(), 1);
+        assert_eq!(told.take(&list), []);
         assert_eq!(Arc::strong_count(&list), 2);
     }
 }

@@ -35,6 +35,18 @@ impl Synced {
     }
 }
 
+impl Synced {
+    /// The same change in another layer, too.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            syncs: self.syncs.max(other.syncs),
+            upserted: self.upserted.max(other.upserted),
+            deleted: self.deleted.max(other.deleted),
+            writes: self.writes + other.writes,
+        }
+    }
+}
+
 /// Syncs that the log was not told of yet.
 #[derive(Debug, Default)]
 pub struct Summary {

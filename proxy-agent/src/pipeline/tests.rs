@@ -2,6 +2,7 @@
 
 mod alternatives;
 mod gaps;
+mod layers;
 
 use std::{
     cell::RefCell,
@@ -11,8 +12,8 @@ use std::{
 };
 
 use proxy_model::{
-    ClusterEvent, Diagnostic, DifferenceKind, FatalCause, IpFamily, Service, ServiceFailure,
-    ServiceName, ServicePort, TrafficPolicy,
+    ChangeSet, ClusterEvent, Diagnostic, DifferenceKind, FatalCause, IpFamily, Service,
+    ServiceFailure, ServiceName, ServicePort, SyncError, SyncReport, TrafficPolicy,
 };
 
 use super::{
@@ -26,15 +27,43 @@ fn pipeline(fake: &Fake) -> Pipeline {
 }
 
 impl Pipeline {
-    /// Folds events and brings them into force; says when to try again.
+    /// Folds events and brings them into force, when all that failed before is due; says how long to
+    /// wait until something is to be tried again.
     fn take(&mut self, events: Vec<ClusterEvent>) -> Result<Option<Duration>, Fatal> {
+        let now = self.all_due();
+        self.take_at(events, now)
+    }
+
+    /// The same at this time.
+    fn take_at(
+        &mut self,
+        events: Vec<ClusterEvent>,
+        now: Instant,
+    ) -> Result<Option<Duration>, Fatal> {
         let update = |event| Update {
             event,
             trigger: None,
         };
         self.fold(events.into_iter().map(update).collect());
         self.settle();
-        Ok(self.advance()?.retry())
+        self.advance(now)?;
+        Ok(self.due().map(|due| due - now))
+    }
+
+    /// A time at which nothing waits any more.
+    fn all_due(&self) -> Instant {
+        let all = self.layers.iter().filter_map(Layer::due);
+        all.chain([Instant::now()]).max().unwrap()
+    }
+
+    /// An advance at that time.
+    fn advance_now(&mut self) -> Result<Advance, Fatal> {
+        let now = self.all_due();
+        self.advance(now)
+    }
+
+    fn repair_all(&mut self) -> Option<Repair> {
+        self.repair(Which::All, Instant::now())
     }
 }
 
@@ -327,10 +356,10 @@ fn events_that_change_something_are_counted_by_kind() {
     };
     pipeline.fold(events.map(update).into());
     pipeline.settle();
-    let advance = pipeline.advance().unwrap();
+    let advance = pipeline.advance_now().unwrap();
     assert_eq!(advance.events, 5);
     assert_eq!((advance.service_changes, advance.endpoint_changes), (1, 2));
-    assert_eq!(pipeline.advance().unwrap(), Advance::default());
+    assert_eq!(pipeline.advance_now().unwrap(), Advance::default());
     assert_eq!(pipeline.revision(), 1);
 }
 
@@ -344,14 +373,14 @@ fn triggers_are_kept_until_what_they_stand_for_is_in_force() {
         let trigger = Some(at);
         pipeline.fold(vec![Update { event, trigger }]);
         assert_eq!(pipeline.settle(), [(IpFamily::V4, at)]);
-        pipeline.advance().unwrap().sync
+        pipeline.advance_now().unwrap().sync
     };
     // A slice without ports changes no Service port: nothing is programmed, nothing observed.
     assert_eq!(fold(&mut pipeline, slice(1)), None);
     fake.answer(retry(Duration::from_secs(1)));
     let change = ClusterEvent::SliceUpserted(with_port(slice(1)));
-    assert_eq!(fold(&mut pipeline, change).unwrap().triggers, []);
-    let sync = pipeline.advance().unwrap().sync.unwrap();
+    assert_eq!(fold(&mut pipeline, change), None);
+    let sync = pipeline.advance_now().unwrap().sync.unwrap();
     assert_eq!(sync.triggers, [(IpFamily::V4, at)]);
     assert!(sync.whole);
 }
@@ -384,23 +413,23 @@ fn what_is_settled_is_not_lost_on_a_backend_that_does_not_take_it_at_once() {
     // The state is there, and not in force: nothing can be compared with it.
     assert_eq!(pipeline.state().services.len(), 2);
     assert!(!pipeline.in_force());
-    assert!(pipeline.repair().unwrap().is_none());
+    assert!(pipeline.repair_all().is_none());
     // Nothing new, so the change stays what it was.
     pipeline.settle();
-    pipeline.advance().unwrap();
+    pipeline.advance_now().unwrap();
     assert_eq!(fake.calls(), [call(false, &["+b"])]);
     assert!(pipeline.in_force());
     // Two changes, of which the second undoes a part of the first.
     settle(&mut pipeline, upsert("c", 3));
     settle(&mut pipeline, delete("c"));
-    pipeline.advance().unwrap();
+    pipeline.advance_now().unwrap();
     assert_eq!(fake.calls(), [call(true, &["+a", "+b"])]);
     // While the backend fails, the state goes on.
     fake.answer(retry(Duration::from_secs(1)));
     pipeline.take(vec![upsert("d", 4)]).unwrap();
     settle(&mut pipeline, upsert("e", 5));
     assert_eq!(pipeline.state().services.len(), 4);
-    pipeline.advance().unwrap();
+    pipeline.advance_now().unwrap();
     let all = ["+a", "+b", "+d", "+e"];
     assert_eq!(fake.calls(), [call(false, &["+d"]), call(true, &all)]);
 }
@@ -432,22 +461,22 @@ fn a_repair_is_counted_and_logged_and_one_that_fails_is_a_sync_to_be_made() {
     };
     fake.repair(Ok(vec![differs.clone()]));
     // Nothing was synced yet: the first sync looks at everything itself.
-    assert!(pipeline.repair().unwrap().is_none());
+    assert!(pipeline.repair_all().is_none());
     pipeline.take(vec![upsert("a", 1)]).unwrap();
     let mut repaired = Vec::new();
-    let lines = logged(|| repaired = pipeline.repair().unwrap().unwrap().differences);
-    assert_eq!(repaired, [differs]);
+    let lines = logged(|| repaired = pipeline.repair_all().unwrap().differences);
+    assert_eq!(repaired, [("fake", vec![differs])]);
     assert_eq!(
         lines,
         ["WARN|repaired|SETS 3", "WARN|kernel state repaired"]
     );
-    assert_eq!(logged(|| drop(pipeline.repair().unwrap())), [""; 0]);
+    assert_eq!(logged(|| drop(pipeline.repair_all())), [""; 0]);
     fake.repair(Err(fake::retry("reading SETS: interrupted")));
-    let repair = pipeline.repair().unwrap().unwrap();
-    assert_eq!(repair.retry, Some(Duration::from_secs(1)));
-    assert!(!pipeline.in_force());
+    let repair = pipeline.repair_all().unwrap();
+    assert_eq!(repair.failed, ["fake"]);
+    assert!(pipeline.due().is_some() && !pipeline.in_force());
     fake.calls();
-    pipeline.advance().unwrap();
+    pipeline.advance_now().unwrap();
     assert_eq!(fake.calls(), [call(true, &["+a"])]);
     assert!(pipeline.in_force());
 }
@@ -474,7 +503,7 @@ fn while_nothing_is_synced_what_events_touched_is_not_piled_up() {
     assert_eq!(pipeline.state().services.len(), 1);
     assert_eq!(fake.calls(), []);
     assert_eq!(pipeline.settle().len(), 10_000);
-    let advance = pipeline.advance().unwrap();
+    let advance = pipeline.advance_now().unwrap();
     assert_eq!(fake.calls(), [call(true, &["+a"])]);
     assert_eq!(advance.events, 2 + MOST_UNSETTLED as u64);
     assert_eq!(advance.sync.unwrap().triggers.len(), 10_000);

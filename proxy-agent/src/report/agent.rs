@@ -1,14 +1,16 @@
-//! What the running agent adds to the state it holds, and how the kernel differs from it.
+//! What the running agent adds to the state it holds.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use proxy_model::{Difference, NodeState, ServicePortKey};
+use proxy_model::NodeState;
 use serde::Serialize;
 
 use super::{
     clients::{self, Api, ApiFacts},
-    json, missing, text,
+    json,
+    layers::{self, LayerFacts},
+    missing, text,
 };
 use crate::{backend::choice::Choice, cluster::Stale, own_node::Missing};
 
@@ -16,10 +18,12 @@ use crate::{backend::choice::Choice, cluster::Stale, own_node::Missing};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentFacts {
-    /// The backend in use, why, and what it cannot do.
+    /// The layers in use, why these, and what they cannot do together.
     #[serde(flatten)]
     pub choice: Choice,
-    /// Whether the backend does all that Service ports need.
+    /// Each of them, the one that decides first first.
+    pub layers: Vec<LayerFacts>,
+    /// Whether the layers do all that Service ports need.
     pub suffices: bool,
     /// Where cluster objects come from.
     pub source: String,
@@ -30,7 +34,7 @@ pub struct AgentFacts {
     pub synced: bool,
     /// That no node of the cluster has this node's name; `null` if one has.
     pub node_missing: Option<Missing>,
-    /// Whether the state is in force, as far as the agent knows.
+    /// Whether the state is in force in every layer, as far as the agent knows.
     pub in_force: bool,
     /// How often the state in force changed since the agent started.
     pub revision: u64,
@@ -40,7 +44,7 @@ pub struct AgentFacts {
     pub last_sync: Option<Timestamp>,
     /// Differences between kernel and state that were mended since the agent started.
     pub repaired: u64,
-    /// Service ports that are not programmed.
+    /// Service ports that a layer could not program.
     pub not_programmed: Vec<NotProgrammed>,
     /// The clients of the node API; `None` if it is not served. Told beside the state only, which
     /// says what they miss.
@@ -53,6 +57,19 @@ impl AgentFacts {
     /// Of an agent in good order that serves manifests.
     pub fn in_order(choice: Choice) -> Self {
         Self {
+            layers: choice
+                .layers
+                .iter()
+                .map(|name| LayerFacts {
+                    backend: name,
+                    in_force: true,
+                    serves: true,
+                    failure: None,
+                    retry_at: None,
+                    lacks: choice.lacks.clone(),
+                    not_programmed: 0,
+                })
+                .collect(),
             choice,
             suffices: true,
             source: "manifests".to_owned(),
@@ -70,9 +87,11 @@ impl AgentFacts {
     }
 }
 
-/// A Service port that is not programmed.
+/// A Service port that a layer could not program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NotProgrammed {
+    /// The name of its backend.
+    pub layer: &'static str,
     /// `NAMESPACE/NAME:PORT/PROTOCOL/FAMILY`.
     pub service: String,
     /// Why.
@@ -92,21 +111,6 @@ struct Agent<'a> {
     #[serde(flatten)]
     facts: &'a AgentFacts,
     node_api: Option<Api<'a>>,
-}
-
-#[derive(Serialize)]
-struct Kernel<'a> {
-    agent: &'a AgentFacts,
-    differences: Vec<Different<'a>>,
-}
-
-#[derive(Serialize)]
-struct Different<'a> {
-    object: &'a str,
-    difference: &'static str,
-    service: Option<String>,
-    wanted: Option<&'a str>,
-    found: Option<&'a str>,
 }
 
 /// The state and the agent that holds it, as JSON.
@@ -135,63 +139,18 @@ pub fn agent_to_text(state: &NodeState, agent: &AgentFacts) -> String {
     for one in &agent.not_programmed {
         line(
             &mut text,
-            &format!("not programmed: {}: {}", one.service, one.reason),
+            &format!(
+                "not programmed in {}: {}: {}",
+                one.layer, one.service, one.reason
+            ),
         );
     }
     text
 }
 
-/// How the kernel differs from the state, as JSON.
-pub fn kernel_to_json(agent: &AgentFacts, differences: &[Difference]) -> String {
-    let differences = differences.iter().map(|one| Different {
-        object: &one.object,
-        difference: one.kind.as_str(),
-        service: one.service.as_ref().map(ServicePortKey::to_string),
-        wanted: one.wanted.as_deref(),
-        found: one.found.as_deref(),
-    });
-    json::pretty(&Kernel {
-        agent,
-        differences: differences.collect(),
-    })
-}
-
-/// How the kernel differs from the state, for people.
-pub fn kernel_to_text(agent: &AgentFacts, differences: &[Difference]) -> String {
-    let mut text = String::new();
-    for one in differences {
-        let mut about = format!("{} {}", one.kind.as_str(), one.object);
-        if let Some(service) = &one.service {
-            write!(about, " of {service}").expect("writing to a string cannot fail");
-        }
-        line(&mut text, &about);
-        for (name, value) in [("wanted", &one.wanted), ("found", &one.found)] {
-            if let Some(value) = value {
-                line(&mut text, &format!("  {name}: {value}"));
-            }
-        }
-    }
-    let count = match differences.len() {
-        0 => "the kernel matches the state".to_owned(),
-        1 => {
-            "1 difference; it is repaired with the next comparison, or at once on SIGHUP".to_owned()
-        }
-        many => format!(
-            "{many} differences; they are repaired with the next comparison, or at once on SIGHUP"
-        ),
-    };
-    line(&mut text, &count);
-    line(&mut text, &summary(agent));
-    text
-}
-
-fn summary(agent: &AgentFacts) -> String {
-    let Choice {
-        backend,
-        mode,
-        reason,
-        ..
-    } = &agent.choice;
+pub(super) fn summary(agent: &AgentFacts) -> String {
+    let Choice { mode, reason, .. } = &agent.choice;
+    let backend = agent.choice.name();
     let mut text = format!(
         "backend {backend}, objects from {}, revision {} after {} events",
         agent.source, agent.revision, agent.events
@@ -208,13 +167,16 @@ fn summary(agent: &AgentFacts) -> String {
         .expect("writing to a string cannot fail");
     }
     if !agent.in_force {
-        text.push_str(", NOT IN FORCE: the last sync failed and is retried");
+        text.push_str(", NOT IN FORCE");
+        text += &layers::behind(&agent.layers);
+        text.push_str(": the last sync failed and is retried");
     }
     if agent.repaired != 0 {
         write!(text, ", {} differences repaired", agent.repaired)
             .expect("writing to a string cannot fail");
     }
-    if mode != backend {
+    text += &layers::troubles(&agent.layers);
+    if *mode != backend {
         write!(text, "\nmode {mode}: {reason}").expect("writing to a string cannot fail");
     }
     for refused in &agent.choice.refused {
@@ -224,7 +186,7 @@ fn summary(agent: &AgentFacts) -> String {
     text
 }
 
-fn line(text: &mut String, line: &str) {
+pub(super) fn line(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
 }

@@ -3,6 +3,7 @@
 
 mod arrival;
 mod known;
+mod layers;
 mod nearby;
 mod question;
 mod rule;
@@ -42,6 +43,10 @@ pub struct Answer {
     pub service: Option<String>,
     /// Where the packet may land, ordered by address.
     pub endpoints: Vec<Landing>,
+    /// The backend of the layer that decides, as the running agent knows; absent without an agent, and
+    /// where no layer meets such packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
 }
 
 /// An endpoint that a packet may land on.
@@ -61,18 +66,24 @@ pub fn explain<'a>(known: impl Into<Known<'a>>, packet: &Packet, path: Path) -> 
     told(known, packet, path, &verdict)
 }
 
-/// The same by an agent that serves: its story ends with what the backend cannot do of it yet.
+/// The same by an agent that serves with these layers: its story ends with the one that decides, and
+/// with what none of them can do of it.
 pub fn explain_served<'a>(
     known: impl Into<Known<'a>>,
     packet: &Packet,
     path: Path,
-    backend: &Choice,
+    choice: &Choice,
 ) -> Explanation {
     let known = known.into();
-    let packet = &packet.canonical();
-    let verdict = verdict(known.state(), packet, path);
-    let mut explanation = told(known, packet, path, &verdict);
-    explanation.story += &shortfall::tell(known.state(), packet, path, &verdict, backend);
+    let (state, packet) = (known.state(), &packet.canonical());
+    let decision = layers::decide(state, packet, path, choice);
+    let mut explanation = told(known, packet, decision.path, &decision.verdict);
+    explanation.answer.layer = decision.layer.map(str::to_owned);
+    if !decision.why.is_empty() {
+        explanation.story += &["\nLayers: ", &decision.why, "\n"].concat();
+    }
+    let shortfall = shortfall::tell(state, packet, path, &decision.verdict, choice);
+    explanation.story += &shortfall;
     explanation
 }
 
@@ -86,6 +97,7 @@ fn told(known: Known<'_>, packet: &Packet, path: Path, verdict: &Verdict) -> Exp
             outcome: verdict.outcome.to_string(),
             service: verdict.service.as_ref().map(service_port),
             endpoints: landings.collect(),
+            layer: None,
         },
         story: story::tell(known, packet, path, verdict),
     }

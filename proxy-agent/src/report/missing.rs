@@ -30,8 +30,8 @@ pub(super) fn render(state: &NodeState, choice: &Choice) -> String {
     }
     let ports = table::of(&["SERVICE PORT", "MISSING"], shown.iter().map(row));
     let mut text = format!(
-        "\nNot served in full, because of what the backend {} cannot do yet:\n\n{ports}",
-        choice.backend
+        "\nNot served in full, because of what {} cannot do:\n\n{ports}",
+        choice.name()
     );
     if more > 0 {
         text += &["and ", &more.to_string(), " more\n"].concat();

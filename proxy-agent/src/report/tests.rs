@@ -312,7 +312,7 @@ fn what_a_backend_cannot_do_is_told_of_each_service_port_that_needs_it() {
     assert!(!agent_to_text(&small(), &agent).contains("MISSING"));
     let text = agent_to_text(&balanced(), &agent);
     let expected = "
-Not served in full, because of what the backend ebpf cannot do yet:
+Not served in full, because of what ebpf cannot do:
 
 SERVICE PORT       MISSING
 shop/web/TCP/IPv4  external-traffic, source-ranges

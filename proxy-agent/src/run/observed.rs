@@ -1,12 +1,12 @@
 //! Tells health and metrics what the owner did. Decides nothing.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use proxy_model::NodePortSelection;
+use proxy_model::{Capability, NodePortSelection};
 
 use crate::{
-    pipeline::{Advance, Pipeline, Repair},
-    serving::{HealthChecks, Serving, Synced},
+    pipeline::{Advance, Layer, Pipeline, Repair},
+    serving::{HealthChecks, LayerNow, Serving, Synced},
 };
 
 /// Whom the owner tells.
@@ -31,40 +31,49 @@ impl Observer {
         serving
             .health
             .node(node.as_ref().is_none_or(|node| node.eligible));
-        match &advance.sync {
-            None => serving.settled(),
-            Some(sync) if sync.retry.is_some() => serving.failed(),
-            Some(sync) => {
-                serving.synced(Synced {
-                    whole: sync.whole,
-                    took: sync.took,
-                    triggers: &sync.triggers,
-                });
-            }
+        if !advance.failed.is_empty() {
+            serving.failed(&advance.failed);
+        } else if let Some(sync) = &advance.sync {
+            serving.synced(Synced {
+                whole: sync.whole,
+                took: sync.took,
+                triggers: &sync.triggers,
+            });
+        } else if pipeline.in_force() {
+            serving.settled();
         }
         // Without a sync too: a health check node port that changed is nothing for the kernel.
-        if advance.retry().is_none()
+        if pipeline.in_force_for(Capability::ExternalTraffic)
             && let Some(selection) = &self.node_ports
         {
-            let lacks = pipeline.backend().lacks();
-            serving.health_checks(HealthChecks::of(pipeline.state(), selection, lacks));
+            let lacks = pipeline.lacks();
+            serving.health_checks(HealthChecks::of(pipeline.state(), selection, &lacks));
         }
         self.counted(pipeline);
     }
 
     /// A comparison is over.
     pub fn repaired(&self, repair: &Repair, pipeline: &Pipeline) {
-        match repair.retry {
-            None => self.serving.compared(&repair.differences),
-            Some(_) => self.serving.failed(),
+        if repair.failed.is_empty() {
+            self.serving.compared(&repair.differences);
+        } else {
+            self.serving.failed(&repair.failed);
         }
         self.counted(pipeline);
     }
 
     fn counted(&self, pipeline: &Pipeline) {
         let metrics = &self.serving.metrics;
-        let not_programmed = pipeline.not_programmed().map(|(key, _)| key);
-        metrics.state(pipeline.state(), not_programmed);
+        let not_programmed = pipeline.layers().flat_map(Layer::not_programmed);
+        let not_programmed: BTreeSet<_> = not_programmed.map(|(key, _)| key).collect();
+        metrics.state(pipeline.state(), not_programmed.into_iter());
         metrics.gaps(pipeline.gaps());
+        let now = |layer: &Layer| LayerNow {
+            name: layer.name(),
+            in_force: layer.in_force(),
+            not_programmed: layer.not_programmed().count(),
+        };
+        let layers: Vec<_> = pipeline.layers().map(now).collect();
+        metrics.layers_now(&layers);
     }
 }

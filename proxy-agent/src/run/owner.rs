@@ -1,12 +1,12 @@
 //! The loop that owns the state: one thing at a time, in the order in which it comes in.
 
+mod layers;
 #[cfg(test)]
 mod tests;
 
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use proxy_model::ServiceFailure;
 use tokio::{
     sync::mpsc,
     task::block_in_place,
@@ -21,9 +21,9 @@ use crate::{
     heart::BEAT,
     logging::list,
     own_node,
-    pipeline::Pipeline,
+    pipeline::{Pipeline, Which},
     report::{
-        AgentFacts, NotProgrammed,
+        AgentFacts,
         explain::{Known, explain_served},
     },
     serving::FiguresWanted,
@@ -119,13 +119,14 @@ impl Owner {
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let heart = Arc::clone(&self.observer.serving.heart);
-        let mut retry: Option<Instant> = None;
         let never = || Instant::now() + Duration::from_hours(24);
         let period = sync_period.unwrap_or(Duration::from_hours(24));
         let mut repairs = interval_at(Instant::now() + period, period);
         repairs.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             heart.idle();
+            // A layer that failed is left alone for as long as it asked for; the others are not.
+            let due = self.pipeline.due().map(Instant::from_std);
             tokio::select! {
                 // Whoever looks from outside sees that this goes round.
                 _ = beat.tick() => self.pipeline.summarise(),
@@ -136,7 +137,7 @@ impl Owner {
                     }
                     Order::Repair => {
                         tracing::info!("SIGHUP: comparing the kernel with the state");
-                        retry = self.repair(retry)?;
+                        self.repair(Which::All);
                         repairs.reset();
                     }
                 },
@@ -150,34 +151,24 @@ impl Owner {
                     // A part of the cluster would make Services that are in force vanish.
                     if self.facts.synced {
                         self.settle();
-                        // A backend that just failed is left alone for as long as it asked for.
-                        if retry.is_none() {
-                            retry = self.advance()?;
-                        }
+                        self.advance()?;
                     }
                 }
                 Some(query) = inbox.queries.recv() => self.answer(query),
                 Some(wanted) = inbox.figures.recv() => {
-                    heart.at("counting what the backend has in the kernel");
+                    heart.at("counting what the backends have in the kernel");
+                    let layers = self.pipeline.layers();
+                    let figures = layers.map(|layer| (layer.name(), layer.figures()));
                     // A scrape that was given up waits for nothing.
-                    let backend = self.pipeline.backend();
-                    drop(wanted.send((backend.name(), backend.figures())));
+                    drop(wanted.send(figures.collect()));
                 }
-                () = sleep_until(retry.unwrap_or_else(never)), if retry.is_some() => {
-                    retry = self.advance()?;
-                }
+                () = sleep_until(due.unwrap_or_else(never)), if due.is_some() => self.advance()?,
                 _ = watch.tick(), if sync_period.is_some() => {
                     heart.at("asking the kernel whether another process changed it");
-                    let pipeline = &mut self.pipeline;
-                    let disturbed = block_in_place(|| {
-                        pipeline.tend();
-                        pipeline.disturbed()
-                    });
-                    if disturbed {
-                        retry = self.repair(retry)?;
-                    }
+                    block_in_place(|| self.pipeline.tend());
+                    self.repair(Which::Disturbed);
                 }
-                _ = repairs.tick(), if sync_period.is_some() => retry = self.repair(retry)?,
+                _ = repairs.tick(), if sync_period.is_some() => self.repair(Which::All),
             }
             if self.facts.last_sync.is_some()
                 && let Some(first) = first.take()
@@ -238,45 +229,45 @@ impl Owner {
         }
     }
 
-    /// Brings the state into force. Returns when to do so again by itself.
-    fn advance(&mut self) -> Result<Option<Instant>, RunError> {
+    /// Brings the state into force.
+    fn advance(&mut self) -> Result<(), RunError> {
         self.observer.serving.queued();
         self.at("bringing the state into force");
-        let advance = block_in_place(|| self.pipeline.advance())?;
+        let now = Instant::now().into_std();
+        let advance = block_in_place(|| self.pipeline.advance(now))?;
         self.facts.events += advance.events;
         if let Some(choice) = &advance.chosen {
             self.facts.choice = choice.clone();
             self.observer.serving.metrics.chosen(choice);
         }
         self.look_at_lacks();
-        if advance.sync.is_some() && advance.retry().is_none() {
+        if advance.sync.is_some() {
             self.facts.last_sync = Some(Timestamp::now());
         }
         self.observer.advanced(&advance, &self.pipeline);
         self.report();
-        Ok(advance.retry().map(|wait| Instant::now() + wait))
+        Ok(())
     }
 
-    /// Compares and mends. Returns when to advance by itself, as `retry` said so far or sooner.
-    fn repair(&mut self, retry: Option<Instant>) -> Result<Option<Instant>, RunError> {
+    /// Compares and mends.
+    fn repair(&mut self, which: Which) {
         self.at("comparing the kernel with the state, and repairing it");
-        let Some(repair) = block_in_place(|| self.pipeline.repair())? else {
-            return Ok(retry);
+        let now = Instant::now().into_std();
+        let Some(repair) = block_in_place(|| self.pipeline.repair(which, now)) else {
+            return;
         };
-        self.facts.repaired += repair.differences.len() as u64;
+        let mended = repair.differences.iter().map(|(_, all)| all.len() as u64);
+        self.facts.repaired += mended.sum::<u64>();
         self.look_at_lacks();
         self.observer.repaired(&repair, &self.pipeline);
         self.report();
-        let again = self.pipeline.looks_again().then_some(Duration::ZERO);
-        let wait = repair.retry.or(again);
-        Ok(wait.map(|wait| Instant::now() + wait).or(retry))
     }
 
-    /// A backend may find out while it serves what it cannot do.
+    /// What is lacking changes with the layers that serve, and with what one finds out.
     fn look_at_lacks(&mut self) {
-        let lacks = self.pipeline.backend().lacks();
+        let lacks = self.pipeline.lacks();
         if lacks != self.facts.choice.lacks {
-            self.facts.choice.lacks = lacks.to_vec();
+            self.facts.choice.lacks = lacks;
             self.observer.serving.metrics.lacks(&self.facts.choice);
         }
     }
@@ -289,16 +280,11 @@ impl Owner {
         };
         let pipeline = &self.pipeline;
         let token = pipeline.token().filter(|_| pipeline.in_force());
-        let failure = |(key, reason): (&_, &str)| ServiceFailure {
-            key: Clone::clone(key),
-            reason: reason.to_owned(),
-        };
-        let failures = pipeline.not_programmed().map(failure).collect();
         link.report(
             &self.facts.choice.lacks,
             token,
-            failures,
-            pipeline.failure().map(str::to_owned),
+            layers::failures(pipeline),
+            layers::failure(pipeline),
         );
     }
 
@@ -311,8 +297,8 @@ impl Owner {
             })),
             Query::Differences(answer) => {
                 self.at("comparing the kernel with the state, on request");
-                let differences = block_in_place(|| self.pipeline.differences());
-                drop(answer.send(differences));
+                let compared = block_in_place(|| self.pipeline.differences());
+                drop(answer.send(compared));
             }
             Query::Explain {
                 packet,
@@ -332,8 +318,9 @@ impl Owner {
     }
 
     fn facts(&self) -> AgentFacts {
-        let not_programmed = self.pipeline.not_programmed();
         AgentFacts {
+            layers: layers::facts(&self.pipeline),
+            not_programmed: layers::not_programmed(&self.pipeline),
             choice: self.facts.choice.clone(),
             suffices: self.pipeline.suffices(),
             source: self.facts.origin.name.clone(),
@@ -355,12 +342,6 @@ impl Owner {
                 .clients
                 .as_ref()
                 .map(|all| all.facts()),
-            not_programmed: not_programmed
-                .map(|(service, reason)| NotProgrammed {
-                    service: service.to_string(),
-                    reason: reason.to_owned(),
-                })
-                .collect(),
         }
     }
 }

@@ -27,7 +27,7 @@ use self::steps::{Next, Steps};
 /// Tells the thread who serves.
 #[derive(Debug)]
 pub struct Succession {
-    served: Sender<BackendKind>,
+    served: Sender<Vec<BackendKind>>,
     in_use: InUse,
 }
 
@@ -71,10 +71,10 @@ impl Succession {
         self.in_use.lock().push(kind);
     }
 
-    /// `kind` has the state in force, alone.
-    pub fn serves(&self, kind: BackendKind) {
-        *self.in_use.lock() = vec![kind];
-        if self.served.send(kind).is_err() {
+    /// `kinds` have the state in force, and no others.
+    pub fn serve(&self, kinds: Vec<BackendKind>) {
+        self.in_use.lock().clone_from(&kinds);
+        if self.served.send(kinds).is_err() {
             tracing::error!(
                 text = "what served before stays in the kernel; restart the agent to remove it, \
                         and please report this with the log",
@@ -85,7 +85,7 @@ impl Succession {
 }
 
 /// Takes one step after the other, until the agent ends.
-fn follow(mut steps: Steps, heard: &Receiver<BackendKind>) {
+fn follow(mut steps: Steps, heard: &Receiver<Vec<BackendKind>>) {
     let mut next = None;
     loop {
         let served = match next {
@@ -93,7 +93,7 @@ fn follow(mut steps: Steps, heard: &Receiver<BackendKind>) {
             Some(Next { after, .. }) => heard.recv_timeout(after),
         };
         next = match (served, next) {
-            (Ok(kind), _) => Some(steps.begin(kind)),
+            (Ok(kinds), _) => Some(steps.begin(kinds)),
             (Err(RecvTimeoutError::Timeout), Some(Next { step, .. })) => steps.take(step),
             (Err(_), _) => return,
         };

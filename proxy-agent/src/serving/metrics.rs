@@ -3,6 +3,7 @@
 
 mod conntrack;
 pub mod definitions;
+mod layers;
 mod register;
 mod scrape;
 mod shown;
@@ -24,9 +25,10 @@ use proxy_model::{
     Capability, Difference, DifferenceKind, Figure, FigureKind, IpFamily, NodeState, ServicePortKey,
 };
 
-pub use self::conntrack::Conntrack;
+pub use self::{conntrack::Conntrack, layers::LayerNow};
 use self::{
     definitions::{self as define, Definition},
+    layers::Layers,
     register::{counter, gauge, histogram, plain_counter},
     shown::Shown,
 };
@@ -80,8 +82,10 @@ pub struct Metrics {
     gaps: GaugeVec,
     counted: Mutex<Counted>,
     elsewhere: Vec<Collector>,
-    /// Which backend serves.
+    /// Which backends serve.
     shown: Shown,
+    /// How each of them does.
+    layers: Layers,
 }
 
 /// What is counted at a scrape.
@@ -143,6 +147,7 @@ impl Metrics {
         conntrack.register(at);
         let metrics = Self {
             shown: Shown::new(at, chosen, backends),
+            layers: Layers::new(at, backends),
             started: SystemTime::now(),
             sync: histogram(at, &define::SYNC_DURATION),
             full_sync: histogram(at, &define::FULL_SYNC_DURATION),
@@ -181,21 +186,28 @@ impl Metrics {
         metrics
     }
 
-    /// The name of the backend that serves.
-    pub fn backend(&self) -> &'static str {
-        self.shown.backend()
+    /// The names of the layers in use, the one that decides first first.
+    pub fn layers(&self) -> Vec<&'static str> {
+        self.shown.layers()
     }
 
-    /// The backend that serves found out what it lacks.
+    /// How the layers are now; there are no others.
+    pub fn layers_now(&self, layers: &[LayerNow]) {
+        self.layers.now(layers);
+    }
+
+    /// What is lacking has changed.
     pub fn lacks(&self, choice: &Choice) {
         self.shown.lacks(choice);
     }
 
-    /// Another backend serves.
+    /// Other layers are in use.
     pub fn chosen(&self, choice: &Choice) {
         // What the one before holds in the kernel goes with it; what it has counted is counted.
         let mut counted = self.counted();
-        let gauges = counted.figures.values_mut().flatten();
+        let gone = counted.figures.iter_mut();
+        let gone = gone.filter(|(name, _)| !choice.layers.contains(*name));
+        let gauges = gone.flat_map(|(_, figures)| figures);
         for figure in gauges.filter(|figure| figure.kind == FigureKind::Gauge) {
             figure.value = 0.0;
         }
@@ -302,8 +314,8 @@ impl Metrics {
         }
     }
 
-    /// The state that is, or shall be, in force, and the Service ports in it that the backend
-    /// could not program. Kept until the next scrape: it shares all that does not change.
+    /// The state that is, or shall be, in force, and the Service ports in it that a layer could not
+    /// program, each once. Kept until the next scrape: it shares all that does not change.
     pub fn state<'a>(
         &self,
         state: &NodeState,
@@ -336,19 +348,25 @@ impl Metrics {
         }
     }
 
-    /// A sync or comparison failed as a whole.
-    pub fn failed(&self) {
+    /// The syncs or comparisons of these layers failed as a whole.
+    pub fn failed(&self, layers: &[&'static str]) {
         self.sync_failures.inc();
+        for layer in layers {
+            self.layers.failed(layer);
+        }
     }
 
-    /// The kernel was compared with the state, and this was mended.
-    pub fn compared(&self, repaired: &[Difference], now: SystemTime) {
+    /// The kernel was compared with the state, and this was mended, by layer.
+    pub fn compared(&self, repaired: &[(&'static str, Vec<Difference>)], now: SystemTime) {
         self.comparisons.inc();
         let last = self.last_comparison.with_label_values::<&str>(&[]);
         last.set(seconds(now));
-        for difference in repaired {
-            let kind = difference.kind.as_str();
-            self.repairs.with_label_values(&[kind]).inc();
+        for (layer, differences) in repaired {
+            self.layers.repaired(layer, differences.len());
+            for difference in differences {
+                let kind = difference.kind.as_str();
+                self.repairs.with_label_values(&[kind]).inc();
+            }
         }
     }
 

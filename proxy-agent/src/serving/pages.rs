@@ -24,11 +24,12 @@ use tokio::{
 };
 
 use super::{Moment, Probe, Serving, metrics};
+use crate::backend::choice;
 
-/// A question for the backend's figures. Whoever owns the backend answers.
-pub type FiguresWanted = oneshot::Sender<Figures>;
+/// A question for the figures of each layer. Whoever owns the layers answers.
+pub type FiguresWanted = oneshot::Sender<Vec<Figures>>;
 
-/// The name of the backend, and what it counts.
+/// The name of a backend, and what it counts.
 pub type Figures = (&'static str, Vec<Figure>);
 
 /// How long a scrape waits for the owner of the backend; after that it leaves the figures out: what
@@ -88,7 +89,7 @@ async fn scrape(State(site): State<Arc<Site>>) -> Response {
 }
 
 async fn proxy_mode(State(site): State<Arc<Site>>) -> Response {
-    text(site.serving.metrics.backend())
+    text(choice::name(&site.serving.metrics.layers()))
 }
 
 async fn configz(State(site): State<Arc<Site>>) -> Response {
@@ -125,21 +126,25 @@ impl Site {
         let last = self.serving.heart.last();
         let busy = !last.idle && last.age(Instant::now()) >= PATIENCE;
         let (sender, answer) = oneshot::channel();
-        let (backend, figures) = if !busy
+        let metrics = &self.serving.metrics;
+        if !busy
             && self.figures.try_send(sender).is_ok()
-            && let Ok(Ok(figures)) = timeout(PATIENCE, answer).await
+            && let Ok(Ok(all)) = timeout(PATIENCE, answer).await
         {
-            figures
+            for (backend, figures) in all {
+                metrics.figures(backend, figures);
+            }
         } else {
-            (self.serving.metrics.backend(), Vec::new())
-        };
-        self.serving.metrics.figures(backend, figures);
+            for backend in metrics.layers() {
+                metrics.figures(backend, Vec::new());
+            }
+        }
     }
 }
 
 pub(super) const JSON: &str = "application/json";
 
-fn text(body: &'static str) -> Response {
+fn text(body: impl IntoResponse) -> Response {
     with_type("text/plain; charset=utf-8", body)
 }
 

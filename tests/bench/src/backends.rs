@@ -129,7 +129,7 @@ fn lead_to_the_quick_one(agent: &mut Agent<'_>, server: &ApiServer) -> Result<()
         &api::now(),
     ))?;
     while synced(agent) == before {
-        agent.wait_for("synced").context("the last change")?;
+        agent.wait_until_synced().context("the last change")?;
     }
     Ok(())
 }

@@ -189,7 +189,7 @@ fn replaced(show: &mut Show, stage: &mut Stage<'_>, length: Duration) -> Result<
         }
         *first = began.elapsed();
     }
-    stage.agent.wait_for("synced")?;
+    stage.agent.wait_until_synced()?;
     // What is under way at this moment may be meant for the old pod; nothing after it is.
     for stream in WEB {
         stage.traffic.wait(stream, 1)?;

@@ -48,7 +48,12 @@ impl<'w> Stage<'w> {
             .map(|spec| Pod::start(world, spec))
             .collect::<Result<_>>()?;
         let files = [(CLUSTER, cluster::MIXED)];
-        let agent = Agent::start(world, AgentOptions::default(), &files)?;
+        let options = AgentOptions {
+            // As it is installed.
+            arguments: vec!["--proxy-mode=auto".to_owned()],
+            ..AgentOptions::default()
+        };
+        let agent = Agent::start(world, options, &files)?;
         let traffic = Traffic::start(&client, agent.refusal()?)?;
         let asker = Prober::start(&client)?;
         Ok(Self {

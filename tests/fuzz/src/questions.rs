@@ -28,7 +28,7 @@ pub(crate) fn ask(known: Known<'_>, packets: Vec<Packet>) {
     report::to_json(state);
     report::to_text(state);
     for kind in backends::ALL {
-        kind.render(state, &Settings::default());
+        kind.render(state, &Settings::default(), true);
     }
     for packet in packets {
         for path in [Path::Packet, Path::Socket] {

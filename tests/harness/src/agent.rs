@@ -116,7 +116,7 @@ impl<'w> Agent<'w> {
     /// Starts the agent and waits until it serves. It must not be running.
     pub fn launch(&mut self) -> Result<&LogLine> {
         self.spawn()?;
-        let serving = self.wait_for("serving")?;
+        let serving = self.wait_until_served()?;
         let running = self
             .running
             .as_mut()
@@ -124,12 +124,36 @@ impl<'w> Agent<'w> {
         Ok(running.serving.insert(serving))
     }
 
-    fn mode(&self) -> Option<&'static str> {
+    /// Waits until every layer serves: the first that decides is the last to begin.
+    pub fn wait_until_served(&mut self) -> Result<LogLine> {
+        loop {
+            let serving = self.wait_for("serving")?;
+            if serving.text("backend") == self.first_layer()?.as_deref() {
+                return Ok(serving);
+            }
+        }
+    }
+
+    /// The layer that decides first, as the log says.
+    fn first_layer(&self) -> Result<Option<String>> {
+        let log = self.log();
+        let mut chosen = log.iter().rev();
+        let chosen = chosen.find(|line| line.message() == Some("backend chosen"));
+        let layers = chosen.and_then(|line| line.text("backend"));
+        let layers = layers.context("an agent says what it chose before it serves")?;
+        Ok(layers.split(" over ").next().map(str::to_owned))
+    }
+
+    fn mode(&self) -> &'static [&'static str] {
         let chosen = |argument: &String| {
             argument.starts_with("--proxy-mode") || argument.starts_with("--config")
         };
         let chosen = self.options.arguments.iter().any(chosen);
-        (!chosen).then_some("--proxy-mode=ebpf")
+        if chosen {
+            &[]
+        } else {
+            &["--proxy-mode=ebpf", "--backend-order=ebpf"]
+        }
     }
 
     /// Starts the agent and does not wait.
@@ -258,7 +282,15 @@ impl<'w> Agent<'w> {
     /// Writes a manifest and waits until the change is in force.
     pub fn apply_and_sync(&mut self, name: &str, content: &str) -> Result<LogLine> {
         self.apply(name, content)?;
-        self.wait_for("synced")
+        self.wait_until_synced()
+    }
+
+    /// Waits until a change is in force in every layer.
+    pub fn wait_until_synced(&mut self) -> Result<LogLine> {
+        let first = self.first_layer()?;
+        self.wait_for_line("synced", |line| {
+            line.message() == Some("synced") && line.text("layer") == first.as_deref()
+        })
     }
 
     /// Deletes a manifest.

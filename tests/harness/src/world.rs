@@ -224,8 +224,14 @@ impl World {
     /// A place on the node's network but outside its cgroup: no program attached to the node
     /// sees its sockets.
     pub fn outside(&self) -> Result<Place<'_>> {
+        self.unseen(&self.node)
+    }
+
+    /// A place on the network of `host` that no program attached to the node sees: as in a virtual
+    /// machine, only packets come from there.
+    pub fn unseen<'a>(&self, host: &'a Host) -> Result<Place<'a>> {
         Ok(Place {
-            netns: &self.node.netns,
+            netns: &host.netns,
             cgroup: self.cgroup.sibling()?,
         })
     }

@@ -79,7 +79,8 @@ impl<B: Backend> Replicating<B> {
     }
 
     fn sync(&mut self) -> Result<SyncReport, SyncError> {
-        self.syncing.changed(self.replica.update());
+        let change = self.replica.update();
+        self.syncing.changed(&change);
         let state = self.replica.state();
         let change = self.syncing.due(state);
         if change.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use proxy_backend::{Descriptor, Flag, Given, Page, Settings, Takes};
+use proxy_backend::{Descriptor, Flag, Given, Page, Place, Settings, Takes};
 use proxy_common::names::MAPS;
 use proxy_model::{Capability, NodeState};
 
@@ -53,12 +53,16 @@ impl Descriptor for Ebpf {
          dials; no cost per packet"
     }
 
+    fn place(&self) -> Place {
+        Place::Above
+    }
+
     fn lacks(&self) -> &'static [Capability] {
         LACKS
     }
 
-    fn render(&self, state: &NodeState, _: &Settings) -> String {
-        render(state)
+    fn render(&self, state: &NodeState, _: &Settings, over: bool) -> String {
+        render(state, over)
     }
 
     fn flags(&self) -> &'static [Flag] {

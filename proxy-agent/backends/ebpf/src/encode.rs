@@ -50,13 +50,23 @@ pub fn frontends(
     key: &ServicePortKey,
     state: &ServiceState,
     protocol: u8,
+    leaves: Leaves,
 ) -> impl Iterator<Item = WantedFrontend> {
     let family = key.family;
     state.frontends.iter().map(move |frontend| WantedFrontend {
         key: frontend_key(frontend, family, protocol),
-        flags: flags(frontend.kind, state),
+        flags: flags(frontend.kind, state, leaves),
         affinity: state.affinity.map_or(0, NonZeroU32::get),
     })
+}
+
+/// What is left to a packet backend beneath, besides load-balancer IPs with source ranges: those no
+/// hook can decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Leaves {
+    /// ClusterIPs: with `masqueradeAll` their endpoints shall see this node, and only packets can be
+    /// masqueraded.
+    pub cluster_ips: bool,
 }
 
 fn frontend_key(frontend: &Frontend, family: IpFamily, protocol: u8) -> FrontendKey {
@@ -73,13 +83,14 @@ fn frontend_key(frontend: &Frontend, family: IpFamily, protocol: u8) -> Frontend
 
 /// Sockets are always on this node: whatever is for clients outside the cluster leads them to the
 /// cluster set, also with external policy Local.
-fn flags(kind: FrontendKind, state: &ServiceState) -> u32 {
+fn flags(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
     let local = kind == FrontendKind::ClusterIp && state.internal_policy == TrafficPolicy::Local;
     let ranged = kind == FrontendKind::LoadBalancerIp && state.source_ranges.is_some();
+    let left = kind == FrontendKind::ClusterIp && leaves.cluster_ips;
     [
         (LEADS_TO_LOCAL, local),
         (ENDPOINTS_EXIST, state.has_any_endpoints),
-        (LEFT_ALONE, ranged),
+        (LEFT_ALONE, ranged || left),
     ]
     .into_iter()
     .filter_map(|(flag, set)| set.then_some(flag))

@@ -264,6 +264,10 @@ impl Backend for EbpfBackend {
         self.mend(state).map_err(|error| later(&error))
     }
 
+    fn lies_over(&mut self, serves: bool) -> bool {
+        self.tables.lies_over(serves)
+    }
+
     fn figures(&self) -> Vec<Figure> {
         figures::figures(self)
     }

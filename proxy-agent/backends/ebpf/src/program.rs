@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use super::{
     capacity::{self, Capacity, Full},
-    encode::{self, WantedFrontend},
+    encode::{self, Leaves, WantedFrontend},
     entry::{Entry, Key, MapError, ServiceMaps},
     numbers::Numbers,
     programmed::{Programmed, ProgrammedService},
@@ -38,6 +38,7 @@ pub struct Programmer<M> {
     programmed: Programmed,
     numbers: Numbers,
     capacity: Capacity,
+    leaves: Leaves,
     /// Frontends that upserts gave up, with the Service that held them: removed by `settle`,
     /// because another Service's upsert may take one over.
     given_up: Vec<(u32, FrontendKey)>,
@@ -78,9 +79,16 @@ impl<M: ServiceMaps> Programmer<M> {
             programmed: Programmed::default(),
             numbers: Numbers::default(),
             capacity,
+            leaves: Leaves::default(),
             given_up: Vec::new(),
             writes: 0,
         }
+    }
+
+    /// What is left to others from the next upsert on. Returns whether that is something else than
+    /// before: then every Service port has to be looked at again.
+    pub fn leave(&mut self, leaves: Leaves) -> bool {
+        std::mem::replace(&mut self.leaves, leaves) != leaves
     }
 
     /// What the maps hold.
@@ -107,7 +115,7 @@ impl<M: ServiceMaps> Programmer<M> {
         let Some(protocol) = encode::protocol_number(key.protocol) else {
             return Err(Refusal::Sctp.into());
         };
-        let frontends: Vec<_> = encode::frontends(key, state, protocol).collect();
+        let frontends: Vec<_> = encode::frontends(key, state, protocol, self.leaves).collect();
         let fits = capacity::check(&self.programmed, &self.capacity, key, state, &frontends);
         if let Err(full) = fits {
             self.drop_gone(key, state)?;

@@ -7,14 +7,18 @@ use proxy_model::NodeState;
 use super::{
     capacity::Capacity,
     describe,
+    encode::Leaves,
     memory_maps::MemoryMaps,
     program::{ProgramError, Programmer},
 };
 
 /// Renders the Service maps for `state`, one entry a line, map by map in the order of writing.
-/// Needs no privileges. Numbers are those of an agent that starts on empty maps.
-pub fn render(state: &NodeState) -> String {
+/// Needs no privileges. `over`: a packet backend beneath serves what is left to it. Numbers are those of an agent that starts on empty maps.
+pub fn render(state: &NodeState, over: bool) -> String {
     let mut programmer = Programmer::new(MemoryMaps::default(), UNLIMITED);
+    programmer.leave(Leaves {
+        cluster_ips: over && state.traffic.masquerade_all,
+    });
     let mut text = String::new();
     for (key, service) in &state.services {
         match programmer.upsert(key, service) {

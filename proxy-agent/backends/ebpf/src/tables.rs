@@ -12,7 +12,8 @@ use proxy_model::{
 
 use super::{
     capacity::Capacity,
-    describe, encode,
+    describe,
+    encode::{self, Leaves},
     entry::{Key, MapError, ServiceMaps},
     program::{ProgramError, Programmer},
     programmed::Programmed,
@@ -27,6 +28,24 @@ pub struct Tables<M> {
     failed: BTreeMap<ServicePortKey, String>,
     /// Some addresses of the node could not be programmed, and are tried again on every sync.
     addresses_left_out: bool,
+    beneath: Beneath,
+}
+
+/// What decides what is left to a packet backend beneath.
+#[derive(Debug, Clone, Copy, Default)]
+struct Beneath {
+    /// It serves.
+    serves: bool,
+    /// Whether the last state wanted endpoints of ClusterIPs to see this node.
+    masquerade_all: bool,
+}
+
+impl Beneath {
+    fn leaves(self) -> Leaves {
+        Leaves {
+            cluster_ips: self.serves && self.masquerade_all,
+        }
+    }
 }
 
 /// What changing the maps came to.
@@ -57,6 +76,7 @@ impl<M: ServiceMaps> Tables<M> {
             known: false,
             failed: BTreeMap::new(),
             addresses_left_out: false,
+            beneath: Beneath::default(),
         }
     }
 
@@ -65,9 +85,16 @@ impl<M: ServiceMaps> Tables<M> {
         self.programmer.programmed()
     }
 
+    /// Whether a packet backend beneath serves. Returns whether the maps depend on that.
+    pub fn lies_over(&mut self, serves: bool) -> bool {
+        std::mem::replace(&mut self.beneath.serves, serves) != serves && self.beneath.masquerade_all
+    }
+
     /// Makes the maps equal to `state`. After an error what they hold is not known any more.
     pub fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<Outcome, MapError> {
-        let whole = change.whole || !self.known;
+        self.beneath.masquerade_all = state.traffic.masquerade_all;
+        let leaves_others = self.programmer.leave(self.beneath.leaves());
+        let whole = change.whole || !self.known || leaves_others;
         if !self.known {
             self.programmer.adopt()?;
         }
@@ -196,8 +223,9 @@ impl<M: ServiceMaps> Tables<M> {
     /// Service ports for which what `programmed` says is not what `state` wants.
     fn outdated(&self, programmed: &Programmed, state: &NodeState) -> Vec<Difference> {
         let mut outdated = Vec::new();
+        let leaves = self.beneath.leaves();
         for (key, service) in &state.services {
-            if encode::is_seen(key) && !programmed.is_current(key, service) {
+            if encode::is_seen(key) && !programmed.is_current(key, service, leaves) {
                 let known = programmed.services.contains_key(key);
                 outdated.push(Difference {
                     object: format!("Service {key}"),

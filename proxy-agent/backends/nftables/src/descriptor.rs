@@ -1,6 +1,6 @@
 //! What the agent knows of this backend.
 
-use proxy_backend::{Descriptor, Settings};
+use proxy_backend::{Descriptor, Place, Settings};
 use proxy_model::{Capability, NodeState};
 
 use crate::{LACKS, NAME, render};
@@ -19,11 +19,15 @@ impl Descriptor for Nftables {
          that pass through the node"
     }
 
+    fn place(&self) -> Place {
+        Place::Packets
+    }
+
     fn lacks(&self) -> &'static [Capability] {
         LACKS
     }
 
-    fn render(&self, state: &NodeState, settings: &Settings) -> String {
+    fn render(&self, state: &NodeState, settings: &Settings, _: bool) -> String {
         render(state, settings.masquerade_mark)
     }
 

@@ -33,6 +33,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
         (**self).tend(state);
     }
 
+    fn lies_over(&mut self, serves: bool) -> bool {
+        (**self).lies_over(serves)
+    }
+
     fn figures(&self) -> Vec<Figure> {
         (**self).figures()
     }

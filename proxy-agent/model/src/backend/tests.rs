@@ -94,6 +94,7 @@ fn a_backend_that_cannot_compare_says_so_and_writes_nothing() {
     assert!(reason.contains("backend least cannot compare"), "{reason}");
     assert_eq!(backend.calls, []);
     assert_eq!(backend.figures(), []);
+    assert!(!backend.lies_over(true));
 }
 
 /// One that answers each method in its own way.
@@ -137,6 +138,10 @@ impl Backend for Most {
         self.tended = !state.services.is_empty();
     }
 
+    fn lies_over(&mut self, serves: bool) -> bool {
+        serves
+    }
+
     fn figures(&self) -> Vec<Figure> {
         vec![Figure {
             name: "places",
@@ -162,6 +167,7 @@ fn is_most(mut backend: impl Backend) {
     assert!(!backend.disturbed());
     backend.tend(&state);
     assert!(backend.disturbed(), "tended");
+    assert!(backend.lies_over(true) && !backend.lies_over(false));
     assert_eq!(backend.figures().len(), 1);
 }
 

@@ -1,6 +1,7 @@
 //! The contract as a table: one cluster, many packets.
 
 mod external;
+mod layered;
 mod node_ports;
 mod refusals;
 

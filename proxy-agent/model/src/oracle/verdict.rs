@@ -105,6 +105,9 @@ pub enum Reason {
     SourceRange,
     /// The load-balancer IP has source ranges, and a socket hook does not know the source.
     PacketPathDecides,
+    /// With `masqueradeAll` only packets can be masqueraded, so socket hooks leave ClusterIPs to the
+    /// packet backend beneath.
+    MasqueradedBeneath,
     /// The Service has no endpoint anywhere.
     NoEndpoints,
     /// There are endpoints, but policy allows none of them from here.

@@ -9,6 +9,8 @@ use crate::{Capability, NodeInfo};
 #[derive(Default)]
 struct Fake {
     whole: Vec<bool>,
+    /// Whether a packet backend serves beneath it.
+    over: bool,
     answers: VecDeque<SyncError>,
 }
 
@@ -31,6 +33,10 @@ impl Backend for Fake {
 
     fn disturbed(&mut self) -> bool {
         true
+    }
+
+    fn lies_over(&mut self, serves: bool) -> bool {
+        std::mem::replace(&mut self.over, serves) != serves
     }
 }
 
@@ -71,10 +77,10 @@ fn the_first_sync_is_whole_and_those_after_it_are_changes() {
     assert!(syncing.repair(&state()).is_none());
     let differences = syncing.differences(&state());
     assert_eq!(differences, Err(CompareError::Behind));
-    syncing.changed(some());
+    syncing.changed(&some());
     assert!(synced(&mut syncing) && syncing.in_force() && syncing.disturbed());
     assert!(syncing.due(&state()).is_empty());
-    syncing.changed(some());
+    syncing.changed(&some());
     assert!(!syncing.in_force());
     assert!(synced(&mut syncing));
     assert_eq!(syncing.backend().whole, [true, false]);
@@ -84,14 +90,14 @@ fn the_first_sync_is_whole_and_those_after_it_are_changes() {
 fn whoever_missed_a_change_or_failed_gets_everything() {
     let mut syncing = Syncing::new(Fake::default());
     assert!(synced(&mut syncing));
-    syncing.changed(some());
-    syncing.changed(some());
+    syncing.changed(&some());
+    syncing.changed(&some());
     assert!(synced(&mut syncing));
     syncing.backend.answers.push_back(retry(1));
-    syncing.changed(some());
+    syncing.changed(&some());
     assert!(!synced(&mut syncing) && syncing.is_behind());
     // Not only what has changed since.
-    syncing.changed(some());
+    syncing.changed(&some());
     assert!(synced(&mut syncing));
     assert_eq!(syncing.backend().whole, [true, true, false, true]);
     // A repair that failed as well.
@@ -103,16 +109,17 @@ fn whoever_missed_a_change_or_failed_gets_everything() {
 }
 
 #[test]
-fn another_backend_gets_everything_unless_it_has_it() {
-    for (holds, expected) in [(false, [true]), (true, [false])] {
-        let mut syncing = Syncing::new(Fake::default());
-        assert!(synced(&mut syncing));
-        syncing.replace(Fake::default(), holds);
-        assert_eq!(syncing.in_force(), holds);
-        syncing.changed(some());
-        assert!(synced(&mut syncing));
-        assert_eq!(syncing.backend().whole, expected);
+fn what_lies_beneath_is_told_and_may_ask_for_everything_again() {
+    let mut syncing = Syncing::new(Fake::default());
+    syncing.lies_over(false);
+    assert!(synced(&mut syncing));
+    for serves in [false, true, true, false] {
+        let changes = syncing.backend.over != serves;
+        syncing.lies_over(serves);
+        assert_eq!(syncing.in_force(), !changes, "{serves}");
+        assert!(!changes || synced(&mut syncing));
     }
+    assert_eq!(syncing.backend().whole, [true; 3]);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::fmt::{self, Write as _};
 
+use proxy_model::Capability;
+
 use super::{Check, Lacks, Requirement};
+use crate::backend::choice;
 
 pub(super) fn render(check: &Check) -> String {
     let mut text = String::new();
@@ -28,19 +31,10 @@ fn write_all(text: &mut String, check: &Check) -> fmt::Result {
         }
         text.push('\n');
     }
-    let more = check.backends.iter().filter(|one| one.is_spare());
-    let more: Vec<_> = more.map(|one| one.name).collect();
-    match check.backends.iter().find(|one| one.chosen) {
-        Some(chosen) if more.is_empty() => {
-            writeln!(text, "The backend {} would be used.", chosen.name)?;
-        }
-        Some(chosen) => writeln!(
-            text,
-            "The backend {} would be used, until a Service needs what it lacks: then {}.",
-            chosen.name,
-            more.join(", ")
-        )?,
-        None => writeln!(text, "No backend can be used.")?,
+    if check.layers.is_empty() {
+        writeln!(text, "No backend can be used.")?;
+    } else {
+        writeln!(text, "Mode auto would use {}.", choice::name(&check.layers))?;
     }
     let width = self::width(check.backends.iter().map(|one| one.name));
     for one in &check.backends {
@@ -48,20 +42,33 @@ fn write_all(text: &mut String, check: &Check) -> fmt::Result {
             writeln!(text, "  {:width$}  {why_not}", one.name)?;
         }
     }
+    let Lacks(lacks) = &check.lacks;
+    match check.layers.as_slice() {
+        // What one lacks alone follows.
+        [] | [_] => {}
+        _ if lacks.is_empty() => {
+            writeln!(text, "Together they can do all that Services need.")?;
+        }
+        _ => {
+            let what = "What these layers cannot do together, and what therefore does not work:";
+            write_lacks(text, what, lacks)?;
+        }
+    }
     for one in &check.backends {
         let lacks = one.lacks.as_ref().map(|Lacks(lacks)| lacks.as_slice());
-        let Some(lacks @ [_, ..]) = lacks else {
-            continue;
-        };
-        writeln!(
-            text,
-            "\nWhat the backend {} cannot do yet, on any host, and what therefore does not work:",
-            one.name
-        )?;
-        let width = self::width(lacks.iter().map(|one| one.as_str()));
-        for capability in lacks {
-            writeln!(text, "  {capability:width$}  {}", capability.without())?;
+        if let Some(lacks @ [_, ..]) = lacks {
+            let what = format!("What the backend {} cannot do if it is alone:", one.name);
+            write_lacks(text, &what, lacks)?;
         }
+    }
+    Ok(())
+}
+
+fn write_lacks(text: &mut String, what: &str, lacks: &[Capability]) -> fmt::Result {
+    writeln!(text, "\n{what}")?;
+    let width = width(lacks.iter().map(|one| one.as_str()));
+    for capability in lacks {
+        writeln!(text, "  {capability:width$}  {}", capability.without())?;
     }
     Ok(())
 }

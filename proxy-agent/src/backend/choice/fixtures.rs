@@ -8,7 +8,7 @@ use super::{Cause, Choice, Refused};
 pub(crate) fn lacking(lacks: &[Capability]) -> Choice {
     Choice {
         mode: "ebpf",
-        backend: "ebpf",
+        layers: vec!["ebpf"],
         reason: "mode ebpf selects it".to_owned(),
         cause: Cause::Named,
         lacks: lacks.to_vec(),
@@ -27,5 +27,16 @@ pub(crate) fn lacking_alone(lacks: &[Capability], refusal: &str) -> Choice {
             reason: refusal.to_owned(),
         }],
         ..lacking(lacks)
+    }
+}
+
+/// eBPF over nftables, by mode auto.
+pub(crate) fn layered() -> Choice {
+    Choice {
+        mode: "auto",
+        layers: vec!["ebpf", "nftables"],
+        reason: "both can be used".to_owned(),
+        cause: Cause::First,
+        ..lacking(&[])
     }
 }

@@ -112,7 +112,7 @@ pub(super) fn order_help() -> String {
     let names: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
     format!(
         "Backends in order of preference, separated by commas; others are not used. Not with a \
-         mode that names a backend [default: {}]",
+         mode that names a packet backend [default: {}]",
         names.join(",")
     )
 }

@@ -57,9 +57,9 @@ pub struct ModelArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Which backend serves: `ebpf` or `nftables` for that one, even if Services need more than it
-    /// can do; `auto` for the first that does all that Services need; kube-proxy's other modes are
-    /// accepted and mean `auto` [default: `auto`]
+    /// Which backends serve: `auto` for eBPF over the first packet backend that this host supports;
+    /// `ebpf` for the same with eBPF required; `nftables` for nftables alone; kube-proxy's other modes
+    /// are accepted and mean `auto` [default: `auto`]
     #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "MODE")]
     pub proxy_mode: Option<String>,
@@ -82,8 +82,8 @@ pub struct ModelArgs {
     #[arg(help_heading = TRAFFIC, long, value_name = "PREFIX")]
     pub pod_interface_name_prefix: Option<String>,
 
-    /// Masquerade all traffic to ClusterIPs, with the nftables backend; the eBPF backend never
-    /// masquerades
+    /// Masquerade all traffic to ClusterIPs: by a packet backend, to which socket hooks leave
+    /// ClusterIPs then; eBPF alone never masquerades
     #[arg(help_heading = TRAFFIC, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub masquerade_all: Option<bool>,
 

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 use proxy_backend::BackendKind;
 use proxy_model::{
-    Capability, IpFamily, NodePortSelection,
+    IpFamily, NodePortSelection,
     oracle::{Detector, Traffic},
 };
 
@@ -62,11 +62,6 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         let text = "is less than 100ms, which is used instead";
         typed.notices.push(Notice::new(&period, text.to_owned()));
     }
-    let masquerades = |kind: BackendKind| !kind.lacks().contains(&Capability::Masquerade);
-    if complete.switch(masquerade) && !mode.only().is_some_and(masquerades) {
-        let text = "true: the eBPF backend never masquerades, and endpoints see the true source";
-        typed.notices.push(Notice::new(masquerade, text.to_owned()));
-    }
     typed.notices.extend(half);
     Settings {
         mode,
@@ -101,8 +96,7 @@ fn notices(complete: &Complete, mode: Mode) -> Vec<Notice> {
     let mut notices = complete.not_honoured();
     if let Mode::Other(mode) = mode {
         let text = format!(
-            "\"{mode}\": this version has no such backend; the agent chooses one that does all \
-             that Services need, and reads the sync period, the masquerade bit, masqueradeAll and \
+            "\"{mode}\": this version has no such backend; mode auto applies, and the agent reads the sync period, the masquerade bit, masqueradeAll and \
              the NodePort addresses as this mode does"
         );
         notices.push(Notice::new("mode", text));

@@ -81,8 +81,9 @@ const PERIOD: Honoured = Honoured::Yes(
     "how often the kernel is compared with the desired state; read from the section of the \
      selected `mode`",
 );
-const MASQUERADE: Honoured =
-    Honoured::Yes("with the nftables backend; the eBPF backend never masquerades");
+const MASQUERADE: Honoured = Honoured::Yes(
+    "by a packet backend, to which socket hooks leave ClusterIPs then; eBPF alone never masquerades",
+);
 
 const fn field(
     path: &'static str,
@@ -134,7 +135,7 @@ pub const FIELDS: &[Field] = &[
     field("bindAddressHardFail", FieldKind::Switch, "false", Honoured::Yes("exit if one of these cannot be bound, instead of retrying")),
     field("enableProfiling", FieldKind::Switch, "false", NOT_YET),
     field("showHiddenMetricsForVersion", FieldKind::Text, "", Honoured::No("no metric is hidden")),
-    field("mode", FieldKind::Text, "", Honoured::Yes("which backend serves: `ebpf` and `nftables` name one, even if Services need more than it can do; `auto`, none, and every other mode of kube-proxy mean the first that does all that Services need. Also which section is read, see above")),
+    field("mode", FieldKind::Text, "", Honoured::Yes("which backends serve: `auto`, none, and every other mode of kube-proxy mean eBPF over the first packet backend that this host supports; `ebpf` means the same with eBPF required; `nftables` means nftables alone. Also which section is read, see above")),
     field("portRange", FieldKind::Text, "", Honoured::No("kube-proxy ignores it too")),
     field("windowsRunAsService", FieldKind::Switch, "false", NO_WINDOWS),
     pointer("iptables.masqueradeBit", FieldKind::Whole, "14", MARK),

@@ -337,7 +337,7 @@ fn what_shapes_the_model_is_the_same_for_every_command() {
     let selection = NodePortSelection::Cidrs(vec!["192.0.2.0/24".parse().unwrap()]);
     assert_eq!(run.agent.model.node_ports, selection);
     assert!(!run.agent.model.localhost_node_ports && run.agent.model.traffic.masquerade_all);
-    assert_eq!(run.agent.warnings.len(), 3, "{:?}", run.agent.warnings);
+    assert_eq!(run.agent.warnings.len(), 2, "{:?}", run.agent.warnings);
     for command in ["state", "explain", "render"] {
         let once = once(&model_args(command, &args).0).unwrap();
         assert_eq!(once.model, run.agent.model, "{command}");

@@ -1,4 +1,4 @@
-//! A backend that lacks what Services need: what is said of it, and what mode auto does.
+//! A dataplane that lacks what Services need: what is said of it.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn lines(news: &[&str]) -> Vec<String> {
 
 #[test]
 fn what_the_backend_lacks_is_logged_when_it_is_missed_and_when_it_no_longer_is() {
-    let fake = Fake::lacking(LACKS);
+    let fake = Fake::default().lacking(LACKS);
     let mut pipeline = pipeline(&fake);
     let gap = "WARN|capability gap|shop/a/TCP/IPv4|external-traffic|TEXT";
     let closed = "INFO|capability gap closed|shop/a/TCP/IPv4|external-traffic";
@@ -50,42 +50,6 @@ fn what_the_backend_lacks_is_logged_when_it_is_missed_and_when_it_no_longer_is()
         let missed = pipeline.gaps().filter(|(_, count)| *count > 0);
         assert_eq!(missed.count(), usize::from(!suffices));
     }
-}
-
-#[test]
-fn with_mode_auto_what_can_be_served_is_served_where_no_backend_suffices() {
-    let fake = Fake::lacking(LACKS);
-    start_log();
-    let mut pipeline = fake.pipeline_with(Demand::Everything);
-    let events = vec![upsert("a", 1), open_to_all(upsert("bb", 2))];
-    let told = logged(|| assert_eq!(pipeline.take(events).unwrap(), None));
-    let about = |line: &&String| line.starts_with("WARN|backend no longer suffices|");
-    assert_eq!(told.iter().filter(about).count(), 1, "{told:?}");
-    assert_eq!(fake.calls(), [call(true, &["+a", "+bb"])]);
-    assert!(!pipeline.suffices());
-}
-
-#[test]
-fn with_mode_auto_a_service_that_comes_later_stops_nothing() {
-    let fake = Fake::lacking(LACKS);
-    start_log();
-    let mut pipeline = fake.pipeline_with(Demand::Everything);
-    fake.answer(retry(Duration::from_secs(1)));
-    let mut advance = |events| {
-        let told = logged(|| assert!(pipeline.take(events).is_ok()));
-        let about = |line: &String| line.contains("suffice");
-        told.into_iter().filter(about).collect::<Vec<_>>()
-    };
-    assert_eq!(advance(vec![upsert("a", 1)]), [""; 0]);
-    let news = advance(vec![open_to_all(upsert("a", 1))]);
-    assert!(
-        news.len() == 1 && news[0].starts_with("WARN|backend no longer suffices|"),
-        "{news:?}"
-    );
-    assert_eq!(advance(vec![open_to_all(upsert("bb", 2))]), [""; 0]);
-    assert_eq!(advance(vec![delete("a")]), [""; 0]);
-    assert_eq!(advance(vec![delete("bb")]), ["INFO|backend suffices again"]);
-    assert_eq!(fake.calls().len(), 5);
 }
 
 /// A backend that finds out with its second sync that it lacks something.
@@ -122,7 +86,7 @@ impl Backend for Learning {
 fn what_a_backend_finds_out_that_it_lacks_is_told_and_counted() {
     start_log();
     let backend = Box::new(Learning::default());
-    let mut pipeline = Pipeline::new(Model::new("node-a"), backend, Demand::WhatItCan);
+    let mut pipeline = Pipeline::new(Model::new("node-a"), vec![backend]);
     let missing = |pipeline: &Pipeline| -> usize { pipeline.gaps().map(|(_, count)| count).sum() };
     let advance = |pipeline: &mut Pipeline, event| {
         let told = logged(|| assert!(pipeline.take(vec![event]).is_ok()));
@@ -133,7 +97,7 @@ fn what_a_backend_finds_out_that_it_lacks_is_told_and_counted() {
     assert_eq!(advance(&mut pipeline, open_to_all(upsert("a", 1))), 0);
     assert_eq!(advance(&mut pipeline, upsert("bb", 2)), 1);
     assert_eq!(missing(&pipeline), 1);
-    let told = logged(|| assert!(pipeline.repair().unwrap().is_some()));
+    let told = logged(|| assert!(pipeline.repair_all().is_some()));
     assert!(
         told.iter()
             .any(|line| line.contains("capability gap closed")),

@@ -41,6 +41,11 @@ pub(super) fn of(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdi
              decides"
                 .to_owned()
         }
+        Reason::MasqueradedBeneath => {
+            "masqueradeAll: only packets can be masqueraded, so the packet path decides about \
+             ClusterIPs"
+                .to_owned()
+        }
         Reason::NoEndpoints => "the Service has no usable endpoint anywhere".to_owned(),
         Reason::NoneByPolicy => {
             format!("{policy} Local, and every usable endpoint is on another node")

@@ -24,11 +24,8 @@ pub(super) fn tell(
     if lines.is_empty() {
         return String::new();
     }
-    let name = backend.backend;
-    format!(
-        "\nThe backend {name} cannot do all of this yet:\n{}",
-        lines.concat()
-    )
+    let name = backend.name();
+    format!("\nWhat {name} cannot do of this:\n{}", lines.concat())
 }
 
 /// What a backend must be able to do for this very packet.

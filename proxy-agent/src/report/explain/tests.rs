@@ -394,15 +394,76 @@ fn an_agent_says_what_its_backend_does_not_do_of_it() {
         let packet = packet(from, to, None).unwrap();
         let told = explain_served(&model, &packet, path, &backend);
         let plain = explain(&model, &packet, path);
-        assert_eq!(told.answer, plain.answer);
+        assert_eq!(told.answer.endpoints, plain.answer.endpoints);
         let rest = told.story.strip_prefix(&plain.story).unwrap();
         let lines = expected.iter();
         let lines = lines.map(|one| format!("  {one}: {}\n", one.without()));
         let mut lines = lines.collect::<Vec<_>>().concat();
         if !lines.is_empty() {
-            lines = format!("\nThe backend ebpf cannot do all of this yet:\n{lines}");
+            lines = format!("\nWhat ebpf cannot do of this:\n{lines}");
         }
         assert_eq!(rest, lines, "{from} to {to}");
+    }
+}
+
+#[test]
+fn an_agent_says_which_layer_decides_and_why() {
+    let model = model(&Traffic::default());
+    let layers = choice::fixtures::layered();
+    let beneath = Choice {
+        layers: vec!["nftables"],
+        ..choice::fixtures::layered()
+    };
+    for (to, path, choice, layer, part) in [
+        (
+            "10.96.0.1:80/tcp",
+            Path::Socket,
+            &layers,
+            Some("ebpf"),
+            "ebpf decides in the call",
+        ),
+        (
+            "10.96.0.1:80/tcp",
+            Path::Packet,
+            &layers,
+            Some("nftables"),
+            "nftables decides: ebpf meets calls",
+        ),
+        (
+            "198.51.100.7:80/tcp",
+            Path::Socket,
+            &layers,
+            Some("nftables"),
+            "nftables decides: ebpf leaves the call alone: loadBalancerSourceRanges",
+        ),
+        (
+            "10.96.0.1:81/tcp",
+            Path::Socket,
+            &layers,
+            Some("nftables"),
+            "nftables decides: ebpf leaves the call alone: no Service",
+        ),
+        (
+            "10.96.0.1:80/tcp",
+            Path::Socket,
+            &beneath,
+            Some("nftables"),
+            "nftables decides: no layer meets calls",
+        ),
+        (
+            "10.96.0.1:80/tcp",
+            Path::Packet,
+            &choice::fixtures::lacking(&[]),
+            None,
+            "",
+        ),
+    ] {
+        let packet = packet("10.244.0.9", to, None).unwrap();
+        let told = explain_served(&model, &packet, path, choice);
+        assert_eq!(told.answer.layer.as_deref(), layer, "{to} {path:?}");
+        assert!(told.story.contains(part), "{}", told.story);
+        let several = told.story.contains("\nLayers: ");
+        assert_eq!(several, !part.is_empty(), "{}", told.story);
     }
 }
 

@@ -1,61 +1,158 @@
-//! Opens the dataplane, again and again where what stops it passes. Must not know what that is.
+//! Opens layers: at the start, and later what was not to be had then. Must not know what stopped it.
 
 use std::time::{Duration, Instant};
 
-use proxy_backend::{OpenError, Surroundings, milliseconds};
-use proxy_model::Backoff;
+use proxy_backend::{BackendKind, OpenError, Settings, Surroundings};
+use proxy_model::{
+    Backend, Capability, ChangeSet, CompareError, Difference, FatalCause, Figure, NodeState,
+    RepairReport, SyncError, SyncReport,
+};
 use tokio::{task::block_in_place, time::sleep};
 
 use super::Dataplane;
 use crate::{backend::choice::Chosen, config::Run, heart::Heart, run::RunError};
 
-/// What is waited after the first failure; twice as long after each further one.
+/// What is waited after the first failure; the sync machine waits longer after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// At most.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// With mode auto, the next backend is taken after so many: some 30 seconds. The one that was
-/// chosen is tried again by the next start.
-const MOST_TRIES: u32 = 6;
-
 /// For so long after the start, a holder of what only one agent has may still be one that was killed: a
 /// program that it was just starting has its descriptors until that begins.
 const MOMENT: Duration = Duration::from_secs(1);
 /// Between two looks at whether it has let go.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Opens the backend that is `chosen`. What passes by itself, as want of memory, is waited for.
+/// Opens the layers that are `chosen`.
 pub async fn open(
     config: &Run,
     heart: &Heart,
     surroundings: &Surroundings,
     chosen: &Chosen,
 ) -> Result<Dataplane, RunError> {
-    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     let began = Instant::now();
     loop {
-        let last_try = backoff.failures() + 1 >= MOST_TRIES;
-        heart.at("opening the backend");
-        let opened = block_in_place(|| {
-            Dataplane::open(config, surroundings.clone(), chosen.clone(), last_try)
-        });
-        let reason = match opened {
-            Err(RunError::Open(OpenError::Later(reason))) => reason,
-            Err(RunError::Open(error @ (OpenError::Held { .. } | OpenError::Locked(_))))
-                if began.elapsed() < MOMENT =>
-            {
+        heart.at("opening the backends");
+        let opened =
+            block_in_place(|| Dataplane::open(config, surroundings.clone(), chosen.clone()));
+        match opened {
+            Err(RunError::Open(error)) if error.is_holder() && began.elapsed() < MOMENT => {
                 tracing::debug!(%error, "waiting for another agent to end");
                 sleep(LOOK).await;
-                continue;
             }
             opened => return opened,
-        };
-        let wait = backoff.failed();
-        tracing::error!(
-            backend = chosen.choice.backend,
+        }
+    }
+}
+
+/// What every backend is opened with.
+#[derive(Clone)]
+pub(super) struct Opener {
+    pub(super) settings: Settings,
+    pub(super) surroundings: Surroundings,
+}
+
+impl Opener {
+    /// Opens one. Blocks; needs a runtime.
+    pub(super) fn open(&self, kind: BackendKind) -> Result<Box<dyn Backend>, OpenError> {
+        let host = kind.host().ok_or_else(|| {
+            OpenError::Host(format!(
+                "the backend {} programs another system than this one",
+                kind.name()
+            ))
+        })?;
+        host.open(&self.settings, &self.surroundings)
+    }
+}
+
+/// A backend that could not be opened yet: each sync tries, and the layers around it serve.
+pub(super) struct Unopened {
+    kind: BackendKind,
+    opener: Opener,
+    /// Once it could.
+    backend: Option<Box<dyn Backend>>,
+    /// What it is to be told then.
+    over: bool,
+}
+
+impl Unopened {
+    pub(super) fn new(opener: &Opener, kind: BackendKind) -> Self {
+        Self {
+            kind,
+            opener: opener.clone(),
+            backend: None,
+            over: false,
+        }
+    }
+
+    fn opened(&mut self) -> Result<&mut dyn Backend, SyncError> {
+        if self.backend.is_none() {
+            let backend = self.opener.open(self.kind);
+            let mut backend = backend.map_err(|error| as_sync(&error))?;
+            backend.lies_over(self.over);
+            self.backend = Some(backend);
+        }
+        let backend = self.backend.as_mut();
+        Ok(&mut **backend.expect("it is open, or this function has returned"))
+    }
+}
+
+/// Another agent may end, and what passes may pass.
+fn as_sync(error: &OpenError) -> SyncError {
+    let reason = error.to_string();
+    if error.may_pass() {
+        return SyncError::Retry {
             reason,
-            retry_in_ms = milliseconds(wait),
-            "backend not opened"
-        );
-        sleep(wait).await;
+            after: FIRST_WAIT,
+        };
+    }
+    let cause = match error {
+        OpenError::Host(_) => FatalCause::Host,
+        _ => FatalCause::Other,
+    };
+    SyncError::Fatal { cause, reason }
+}
+
+impl Backend for Unopened {
+    fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    fn lacks(&self) -> &[Capability] {
+        let opened = self.backend.as_ref();
+        opened.map_or(self.kind.lacks(), |backend| backend.lacks())
+    }
+
+    fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
+        self.opened()?.sync(state, change)
+    }
+
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, CompareError> {
+        self.opened()
+            .map_err(CompareError::failed)?
+            .differences(state)
+    }
+
+    fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
+        self.opened()?.repair(state)
+    }
+
+    fn disturbed(&mut self) -> bool {
+        let backend = self.backend.as_mut();
+        backend.is_some_and(Backend::disturbed)
+    }
+
+    fn tend(&mut self, state: &NodeState) {
+        if let Some(backend) = &mut self.backend {
+            backend.tend(state);
+        }
+    }
+
+    fn lies_over(&mut self, serves: bool) -> bool {
+        self.over = serves;
+        let backend = self.backend.as_mut();
+        backend.is_some_and(|backend| backend.lies_over(serves))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let backend = self.backend.as_ref();
+        backend.map_or_else(Vec::new, Backend::figures)
     }
 }

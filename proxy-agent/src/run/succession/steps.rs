@@ -55,8 +55,8 @@ impl Step {
 pub(super) struct Steps {
     predecessors: Predecessors,
     in_use: InUse,
-    /// `None` until one does.
-    serving: Option<BackendKind>,
+    /// None until they do.
+    serving: Vec<BackendKind>,
     /// What kept the last step from being done, as far as the log was told.
     obstacle: Option<String>,
     keeper: Box<dyn Keeper>,
@@ -71,7 +71,7 @@ impl Steps {
         Self {
             predecessors,
             in_use,
-            serving: None,
+            serving: Vec::new(),
             obstacle: None,
             keeper: hosts()
                 .find_map(|(_, host)| host.keeper())
@@ -81,9 +81,9 @@ impl Steps {
         }
     }
 
-    /// `kind` serves from now on.
-    pub(super) fn begin(&mut self, kind: BackendKind) -> Next {
-        self.serving = Some(kind);
+    /// `kinds` serve from now on.
+    pub(super) fn begin(&mut self, kinds: Vec<BackendKind>) -> Next {
+        self.serving = kinds;
         self.obstacle = None;
         self.told_hooks = false;
         Step::Keep.after(Duration::ZERO)
@@ -233,15 +233,14 @@ impl Steps {
     }
 
     /// Backends that do not serve.
-    fn others(&self) -> impl Iterator<Item = (BackendKind, &'static dyn Host)> + use<> {
-        let serving = self.serving;
-        hosts().filter(move |(kind, _)| Some(*kind) != serving)
+    fn others(&self) -> impl Iterator<Item = (BackendKind, &'static dyn Host)> {
+        hosts().filter(|(kind, _)| !self.serving.contains(kind))
     }
 
-    /// Whether rules of the backend that serves keep the kernel translating.
+    /// Whether rules of a backend that serves keep the kernel translating.
     fn serves_by_translating(&self) -> bool {
-        let host = self.serving.and_then(|kind| kind.host());
-        host.is_some_and(Host::translates)
+        let mut hosts = self.serving.iter().filter_map(|kind| kind.host());
+        hosts.any(Host::translates)
     }
 
     /// Takes away what `kind` left on this host.

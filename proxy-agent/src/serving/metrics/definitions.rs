@@ -57,7 +57,7 @@ macro_rules! define {
 
 define! {
     SYNC_DURATION = Histogram "kubeproxy_sync_proxy_rules_duration_seconds" ["ip_family"] true,
-        "Time to bring a change into force: model and kernel; one sync serves both families";
+        "Time to bring a change into force in every layer: model and kernel; one sync serves both families";
     FULL_SYNC_DURATION = Histogram "kubeproxy_sync_full_proxy_rules_duration_seconds" ["ip_family"] true,
         "Time of syncs of the whole state: the first one, and the one after a failed one";
     PARTIAL_SYNC_DURATION = Histogram "kubeproxy_sync_partial_proxy_rules_duration_seconds" ["ip_family"] true,
@@ -89,7 +89,7 @@ define! {
     CONNTRACK_DURATION = Histogram "kubeproxy_conntrack_reconciler_sync_duration_seconds" ["ip_family"] true,
         "Time to find stale UDP flows and remove them; only after changes that may leave some";
     BUILD = Gauge "culvert_build_info" ["version", "backend"] false,
-        "1 for the dataplane in use, with the version of the agent, and 0 for the others";
+        "1 for the backend of each layer in use, with the version of the agent, and 0 for the others";
     SOURCE_SYNCED = Gauge "culvert_source_synced" [] false,
         "1 once the source has delivered the whole cluster; nothing is programmed before";
     NODE_MISSING = Gauge "culvert_node_missing" [] false,
@@ -98,9 +98,9 @@ define! {
     EVENTS = Counter "culvert_events_total" [] false,
         "Events from the source, whether or not they changed anything";
     REVISIONS = Counter "culvert_revisions_total" [] false,
-        "Syncs that succeeded; events that arrive together share one";
+        "How often a new state came into force in every layer; events that arrive together share one";
     SYNC_FAILURES = Counter "culvert_sync_failures_total" [] false,
-        "Syncs and comparisons that failed as a whole and are retried";
+        "Syncs and comparisons in which a layer failed as a whole and is retried";
     COMPARISONS = Counter "culvert_comparisons_total" [] false,
         "How often the kernel was compared with the state";
     LAST_COMPARISON = Gauge "culvert_last_comparison_timestamp_seconds" [] false,
@@ -112,23 +112,31 @@ define! {
     ENDPOINTS = Gauge "culvert_endpoints" ["ip_family"] false,
         "Endpoints of these Service ports; one behind two Service ports counts twice";
     NOT_PROGRAMMED = Gauge "culvert_service_ports_not_programmed" ["ip_family"] false,
-        "Service ports that the backend could not program; the log and `state` name them";
+        "Service ports that a layer could not program; the log and `state` name them";
     HEALTH_CHECK_PORTS = Gauge "culvert_health_check_ports" ["state"] false,
         "Health check node ports, counted once per address, by whether the agent listens there \
          (listening, failed); the log names those that failed";
     CAPABILITY_GAPS = Gauge "culvert_capability_gaps" ["capability"] false,
-        "Service ports that need what the backend lacks; the log and `state` name them";
+        "Service ports that need what all layers lack; the log and `state` name them";
     BACKEND_LACKS = Gauge "culvert_backend_lacks" ["capability"] false,
-        "1 for what the backend in use cannot do, whether or not a Service port needs it";
+        "1 for what none of the layers in use can do, whether or not a Service port needs it";
     BACKEND_CHOICE = Gauge "culvert_backend_choice" ["mode", "backend", "reason"] false,
-        "1 for the backend in use, with the reason: the mode names it (named), it is the first \
-         that this host supports (first), Services need it (needed), the one before it cannot be \
-         used here (instead); 0 for all others; `state` gives details";
+        "1 for the backend of each layer in use, with the reason: the mode names one (named), they \
+         are the first that this host supports (first), another one cannot be used here \
+         (instead); 0 for all others; `state` gives details";
     BACKEND_REFUSED = Gauge "culvert_backend_refused" ["backend"] false,
         "1 for a backend that was examined and cannot be used on this host; the log and `state` \
          say why";
     BACKEND_CHANGES = Counter "culvert_backend_changes_total" [] false,
-        "How often another backend replaced the one in use";
+        "How often a layer was replaced, or given up, because its backend cannot be used here";
+    LAYER_IN_FORCE = Gauge "culvert_layer_in_force" ["layer"] false,
+        "1 for a layer that holds the newest state, 0 for one that is behind or not in use";
+    LAYER_SYNC_FAILURES = Counter "culvert_layer_sync_failures_total" ["layer"] false,
+        "Syncs and comparisons of a layer that failed as a whole and are retried";
+    LAYER_REPAIRS = Counter "culvert_layer_repairs_total" ["layer"] false,
+        "Objects of a layer in the kernel that another process changed and that were repaired";
+    LAYER_NOT_PROGRAMMED = Gauge "culvert_layer_service_ports_not_programmed" ["layer"] false,
+        "Service ports that the layer could not program; the log and `state` name them";
     DIAGNOSTICS = Gauge "culvert_diagnostics" [] false,
         "Parts of objects that are invalid or not served; the log and `state` list them";
     LOG_LINES_LOST = Counter "culvert_log_lines_lost_total" [] false,

@@ -1,7 +1,7 @@
-//! Which backend serves, as metrics: it may be another one later. No series ever goes: what no longer
+//! Which backends serve, as metrics: they may be others later. No series ever goes: what no longer
 //! holds is 0, so that no query and no alert loses what it looks at.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus::{GaugeVec, IntCounter, Registry};
 use proxy_model::{Capability, Figure};
@@ -21,8 +21,8 @@ pub(super) struct Shown {
     changes: IntCounter,
     /// All that there are.
     backends: Vec<&'static str>,
-    /// Its name.
-    backend: Mutex<&'static str>,
+    /// The names of those in use.
+    layers: Mutex<Vec<&'static str>>,
 }
 
 impl Shown {
@@ -34,7 +34,7 @@ impl Shown {
             refused: gauge(registry, &define::BACKEND_REFUSED),
             changes: plain_counter(registry, &define::BACKEND_CHANGES),
             backends: backends.to_vec(),
-            backend: Mutex::default(),
+            layers: Mutex::default(),
         };
         shown.show(chosen);
         shown
@@ -58,13 +58,13 @@ impl Shown {
     fn show(&self, chosen: &Choice) {
         let mut backends = self.backends.clone();
         let mut causes = Cause::ALL.to_vec();
-        if !backends.contains(&chosen.backend) {
+        if !chosen.layers.iter().any(|layer| backends.contains(layer)) {
             // A brain uses none of them, and never will.
-            (backends, causes) = (vec![chosen.backend], vec![chosen.cause]);
+            (backends, causes) = (chosen.layers.clone(), vec![chosen.cause]);
         }
         self.lacks(chosen);
         for backend in backends {
-            let is_it = backend == chosen.backend;
+            let is_it = chosen.layers.contains(&backend);
             let build = [env!("CARGO_PKG_VERSION"), backend];
             self.build
                 .with_label_values(&build)
@@ -80,11 +80,15 @@ impl Shown {
             let gauge = self.refused.with_label_values(&[backend]);
             gauge.set(Figure::exact(refused.into()));
         }
-        *self.backend.lock().unwrap_or_else(PoisonError::into_inner) = chosen.backend;
+        self.in_use().clone_from(&chosen.layers);
     }
 
-    /// Its name.
-    pub(super) fn backend(&self) -> &'static str {
-        *self.backend.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The names of those in use, the one that decides first first.
+    pub(super) fn layers(&self) -> Vec<&'static str> {
+        self.in_use().clone()
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, Vec<&'static str>> {
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -238,7 +238,7 @@ fn changes_are_pending_until_a_sync() {
         })
     };
     metrics.events(5, 1, 2);
-    metrics.failed();
+    metrics.failed(&["ebpf"]);
     metrics.events(3, 0, 3);
     assert_eq!(pending(), [1.0, 5.0]);
     let sync = Synced {
@@ -404,7 +404,7 @@ fn repairs_are_counted_by_kind() {
         DifferenceKind::Missing,
         DifferenceKind::Missing,
     ];
-    metrics.compared(&kinds.map(difference), now);
+    metrics.compared(&[("ebpf", kinds.map(difference).into())], now);
     assert_eq!(
         value(&metrics, "culvert_last_comparison_timestamp_seconds"),
         7.0

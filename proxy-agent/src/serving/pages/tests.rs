@@ -139,7 +139,7 @@ async fn a_scrape_asks_for_the_backends_figures() {
     // Longer than a scrape waits: whoever is not asked then is not asked at all.
     let owner = timeout(2 * PATIENCE, async {
         let wanted = rig.wanted.recv().await.unwrap();
-        wanted.send(("ebpf", vec![figure()])).unwrap();
+        wanted.send(vec![("ebpf", vec![figure()])]).unwrap();
     });
     let (page, asked) = tokio::join!(get(pages, "/metrics"), owner);
     assert!(asked.is_ok(), "nobody asked");

@@ -5,7 +5,7 @@ use proxy_model::{ServicePortKey, ServiceState};
 
 use super::{
     super::{
-        encode::{self, WantedFrontend},
+        encode::{self, Leaves, WantedFrontend},
         entry::{Entry, Key, MapError, ServiceMaps},
         programmed::{Programmed, ProgrammedService, ProgrammedSet},
     },
@@ -49,7 +49,7 @@ fn given_up(state: &ServiceState, key: FrontendKey, before: &FrontendValue) -> W
 
 impl Programmed {
     /// Whether the maps lead to exactly what `state` says, if they hold what this says.
-    pub fn is_current(&self, key: &ServicePortKey, state: &ServiceState) -> bool {
+    pub fn is_current(&self, key: &ServicePortKey, state: &ServiceState, leaves: Leaves) -> bool {
         let (Some(service), Some(protocol)) = (
             self.services.get(key),
             encode::protocol_number(key.protocol),
@@ -66,7 +66,7 @@ impl Programmed {
                     _ => false,
                 },
             );
-        let frontends: Vec<_> = encode::frontends(key, state, protocol).collect();
+        let frontends: Vec<_> = encode::frontends(key, state, protocol, leaves).collect();
         let is_right = |wanted: &WantedFrontend| {
             self.frontends.get(&wanted.key) == Some(&value(service, state, wanted))
         };

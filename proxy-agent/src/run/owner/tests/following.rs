@@ -4,7 +4,7 @@ use proxy_api::{Batch, Item, NodeFacts, Operation, Replica, Report, Token, Trigg
 use proxy_model::{Model, ServiceFailure, ServicePortKey, SyncReport};
 
 use super::*;
-use crate::{cluster::brain, pipeline::Demand};
+use crate::cluster::brain;
 
 /// What a brain says that has `services`.
 fn batch(revision: u64, services: &[u8]) -> Batch {
@@ -59,7 +59,7 @@ async fn who_passes_the_state_on_and_programs_nothing_reports_nothing() {
         nodes: own_node::Nodes::Given,
         reports: false,
     };
-    let pipeline = Pipeline::new(Replica::new(), Box::new(fake.clone()), Demand::WhatItCan);
+    let pipeline = Pipeline::new(Replica::new(), vec![Box::new(fake.clone())]);
     let mut running = Running::start_from(pipeline, fake, origin, None).await;
     let first = Message::Batch(batch(1, &[1]));
     running.messages.send(first).await.unwrap();
@@ -88,7 +88,7 @@ async fn what_another_brain_says_comes_into_force_and_is_reported() {
         };
         async move { timeout(LIMIT, link.until_reported(wanted)).await.unwrap() }
     };
-    let pipeline = Pipeline::new(Replica::new(), Box::new(fake.clone()), Demand::WhatItCan);
+    let pipeline = Pipeline::new(Replica::new(), vec![Box::new(fake.clone())]);
     let mut running = Running::start_from(pipeline, fake, origin, Some(NEVER)).await;
     // Whoever follows a brain has no say in which addresses its node has.
     let addresses = Update {

@@ -53,7 +53,7 @@ fn a_change_of_backend_is_counted_and_takes_no_series_away() {
         ],
     );
     assert_eq!(
-        (choice("ebpf", "first"), choice("nftables", "needed")),
+        (choice("ebpf", "first"), choice("nftables", "instead")),
         (1.0, 0.0)
     );
     assert_eq!((build("ebpf"), build("nftables")), (1.0, 0.0));
@@ -63,23 +63,23 @@ fn a_change_of_backend_is_counted_and_takes_no_series_away() {
 
     metrics.chosen(&Choice {
         mode: "auto",
-        backend: "nftables",
-        reason: "shop/web needs sctp".to_owned(),
-        cause: choice::Cause::Needed,
+        layers: vec!["nftables"],
+        reason: "ebpf cannot be used".to_owned(),
+        cause: choice::Cause::Instead,
         ..choice::fixtures::lacking(&[Capability::LoopbackNodePorts])
     });
     let after = series(&metrics);
     let gone: Vec<_> = before.difference(&after).collect();
     assert_eq!(gone, [""; 0]);
     assert_eq!(
-        (choice("ebpf", "first"), choice("nftables", "needed")),
+        (choice("ebpf", "first"), choice("nftables", "instead")),
         (0.0, 1.0)
     );
     assert_eq!((build("ebpf"), build("nftables")), (0.0, 1.0));
     assert_eq!(of("backend_lacks{capability=\"sctp\"}"), 0.0);
     assert_eq!(of("backend_refused{backend=\"nftables\"}"), 0.0);
     assert_eq!(of("backend_changes_total"), 1.0);
-    assert_eq!(metrics.backend(), "nftables");
+    assert_eq!(metrics.layers(), ["nftables"]);
     // What was counted is counted; what was there is there no more.
     assert_eq!((of("ebpf_events_total"), of("ebpf_entries")), (7.0, 0.0));
     metrics.figures("nftables", vec![figure("elements", FigureKind::Gauge, 5.0)]);
@@ -87,6 +87,49 @@ fn a_change_of_backend_is_counted_and_takes_no_series_away() {
         (of("ebpf_events_total"), of("nftables_elements")),
         (7.0, 5.0)
     );
+}
+
+#[test]
+fn each_layer_is_shown_and_none_goes() {
+    let metrics = metrics();
+    let of = |name: &str, layer: &str| {
+        value(
+            &metrics,
+            &format!("culvert_layer_{name}{{layer=\"{layer}\"}}"),
+        )
+    };
+    let both = |name| (of(name, "ebpf"), of(name, "nftables"));
+    assert_eq!(both("in_force"), (0.0, 0.0));
+    let now = |name, in_force, not_programmed| LayerNow {
+        name,
+        in_force,
+        not_programmed,
+    };
+    metrics.layers_now(&[now("ebpf", true, 2), now("nftables", false, 0)]);
+    assert_eq!(both("in_force"), (1.0, 0.0));
+    assert_eq!(both("service_ports_not_programmed"), (2.0, 0.0));
+    metrics.failed(&["nftables"]);
+    let differs = Difference {
+        object: "map".to_owned(),
+        kind: DifferenceKind::Missing,
+        service: None,
+        wanted: None,
+        found: None,
+    };
+    let repaired = [
+        ("ebpf", vec![differs.clone(), differs]),
+        ("nftables", vec![]),
+    ];
+    metrics.compared(&repaired, SystemTime::now());
+    assert_eq!(both("sync_failures_total"), (0.0, 1.0));
+    assert_eq!(both("repairs_total"), (2.0, 0.0));
+    let repairs = "culvert_repairs_total{difference=\"missing\"}";
+    assert_eq!(value(&metrics, repairs), 2.0);
+    // The one above is given up.
+    metrics.layers_now(&[now("nftables", true, 0)]);
+    assert_eq!(both("in_force"), (0.0, 1.0));
+    assert_eq!(both("service_ports_not_programmed"), (0.0, 0.0));
+    assert_eq!(both("repairs_total"), (2.0, 0.0));
 }
 
 #[test]

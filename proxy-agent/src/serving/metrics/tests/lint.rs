@@ -101,11 +101,8 @@ fn everything() -> BTreeMap<String, Read> {
     for kind in backends::ALL.iter().chain(&[TOY]) {
         metrics.figures(kind.name(), kind.figures());
     }
-    let why = (
-        choice::Cause::Needed,
-        "shop/web needs sctp, which ebpf cannot do".to_owned(),
-    );
-    metrics.chosen(&Choice::of(choice::Mode::Auto, TOY, why, vec![]));
+    let mode = choice::Mode::Only(TOY);
+    metrics.chosen(&choice::choose(mode, &[], |_| None).unwrap().choice());
     scraped(&metrics)
 }
 

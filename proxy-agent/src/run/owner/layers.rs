@@ -1,0 +1,76 @@
+//! What the layers come to, for whoever asks the owner.
+
+use std::time::Instant;
+
+use jiff::{SignedDuration, Timestamp};
+use proxy_model::ServiceFailure;
+
+use crate::{
+    pipeline::{Layer, Pipeline},
+    report::{LayerFacts, NotProgrammed},
+};
+
+/// Each, for `state`.
+pub(super) fn facts(pipeline: &Pipeline) -> Vec<LayerFacts> {
+    let (now, wall) = (Instant::now(), Timestamp::now());
+    let at = |due: Instant| {
+        let wait = SignedDuration::try_from(due.saturating_duration_since(now)).ok()?;
+        wall.checked_add(wait).ok()
+    };
+    let facts = |layer: &Layer| LayerFacts {
+        backend: layer.name(),
+        in_force: layer.in_force(),
+        serves: layer.serves(),
+        failure: layer.failure().map(str::to_owned),
+        retry_at: layer.due().and_then(at),
+        lacks: layer.lacks().to_vec(),
+        not_programmed: layer.not_programmed().count(),
+    };
+    pipeline.layers().map(facts).collect()
+}
+
+/// Service ports that a layer could not program, for `state`.
+pub(super) fn not_programmed(pipeline: &Pipeline) -> Vec<NotProgrammed> {
+    let of = |layer: &Layer| {
+        let name = layer.name();
+        let all = layer.not_programmed();
+        all.map(|(service, reason)| NotProgrammed {
+            layer: name,
+            service: service.to_string(),
+            reason: reason.to_owned(),
+        })
+        .collect::<Vec<_>>()
+    };
+    pipeline.layers().flat_map(of).collect()
+}
+
+/// The same for a brain: it knows one backend.
+pub(super) fn failures(pipeline: &Pipeline) -> Vec<ServiceFailure> {
+    let of = |layer: &Layer| {
+        let all = layer.not_programmed();
+        all.map(|(key, reason)| ServiceFailure {
+            key: key.clone(),
+            reason: told(pipeline, layer, reason),
+        })
+        .collect::<Vec<_>>()
+    };
+    pipeline.layers().flat_map(of).collect()
+}
+
+/// Why the state is not in force, for a brain; `None` if nothing failed.
+pub(super) fn failure(pipeline: &Pipeline) -> Option<String> {
+    let told: Vec<_> = pipeline
+        .layers()
+        .filter_map(|layer| Some(told(pipeline, layer, layer.failure()?)))
+        .collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// A reason, with the layer where there are several.
+fn told(pipeline: &Pipeline, layer: &Layer, reason: &str) -> String {
+    if pipeline.layers().count() == 1 {
+        reason.to_owned()
+    } else {
+        format!("{}: {reason}", layer.name())
+    }
+}
