@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use proxy_backend::Settings as BackendSettings;
+use proxy_backend::{BackendKind, Settings as BackendSettings};
 use thiserror::Error;
 
 use crate::{backend::choice::Mode, file::read_text};
@@ -78,6 +78,8 @@ pub struct Once {
     pub warnings: Vec<String>,
     /// Which layers are asked for.
     pub mode: Mode,
+    /// In which order backends are preferred.
+    pub order: Vec<BackendKind>,
     /// What backends are told.
     pub backends: BackendSettings,
 }
@@ -93,6 +95,7 @@ pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
     if mistakes.is_empty() {
         Ok(Once {
             mode: settings.mode,
+            order: settings.order.clone(),
             manifests: args.node.manifests.clone(),
             backends: BackendSettings {
                 masquerade_mark: settings.masquerade_mark,

@@ -74,13 +74,13 @@ fn state(args: &StateArgs) -> Result<(), Error> {
 
 fn render(args: &RenderArgs) -> Result<(), Error> {
     let once = settle(&args.model)?;
-    let (settings, mode) = (once.backends.clone(), once.mode);
+    let (settings, mode, order) = (once.backends.clone(), once.mode, once.order.clone());
     let model = load(once)?;
     let named = args.backend.as_deref();
     print(
         &match named.and_then(|name| BackendKind::named(name, backends::ALL)) {
             Some(kind) => kind.render(model.state(), &settings, false),
-            None => layers::render(mode, backends::ALL, model.state(), &settings)?,
+            None => layers::render(mode, &order, model.state(), &settings)?,
         },
     )
 }

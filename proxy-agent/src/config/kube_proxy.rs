@@ -12,6 +12,7 @@ mod address;
 mod checked;
 mod complete;
 pub mod fields;
+mod order;
 #[cfg(test)]
 mod tests;
 mod typed;
@@ -19,6 +20,7 @@ mod value;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use proxy_backend::BackendKind;
 use proxy_model::{NodePortSelection, oracle::Traffic};
 use serde_json::Value;
 
@@ -32,8 +34,10 @@ use self::{
 /// What file and flags mean together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Which backend is asked for.
+    /// Which layers are asked for.
     pub mode: Mode,
+    /// In which order backends are preferred; others are not used. At least one.
+    pub order: Vec<BackendKind>,
     /// How the API server is reached.
     pub kubeconfig: Option<PathBuf>,
     /// This node's name, as written.

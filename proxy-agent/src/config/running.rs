@@ -8,7 +8,7 @@ mod tests;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use proxy_backend::{BackendKind, Place, Settings as BackendSettings};
+use proxy_backend::{BackendKind, Settings as BackendSettings};
 use proxy_model::NodePortSelection;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub use self::{
 use super::{
     ConfigError, absolute_pin_dir,
     cli::{AgentArgs, BrainArgs, RunArgs},
-    kube_proxy::Settings,
+    kube_proxy::{Given, Settings},
     node_name, settings,
 };
 use crate::{admin, backend::choice::Mode, backends, serving, sinks::file::Destination};
@@ -83,22 +83,20 @@ fn in_pod() -> bool {
 
 fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let mut mistakes = Vec::new();
-    let first = args.backend_order.first();
-    let first = first.and_then(|name| BackendKind::named(name, backends::ALL));
-    let first = first.or(backends::ALL.first().copied());
     let name = |settings: &Settings| {
-        let kind = settings.mode.required().or(first);
+        let kind = settings.mode.required();
+        let kind = kind.or_else(|| settings.order.first().copied());
         kind.map_or("node", |kind| kind.name())
     };
-    let (settings, prepared) = prepare(&args.agent, name, in_pod, &mut mistakes);
+    let given = args.given();
+    let (settings, prepared) = prepare(&args.agent, &given, name, in_pod, &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     for kind in backends::ALL {
         kind.check(&args.backends.given, &mut mistakes);
     }
     let admin_socket = args.admin_socket.clone();
     let admin_socket = admin_socket.unwrap_or_else(|| admin::socket_path(&pin_dir));
-    let order = order(&args.backend_order, settings.mode, &mut mistakes);
-    let mode = settings.mode;
+    let (mode, order) = (settings.mode, settings.order.clone());
     let masquerade_mark = settings.masquerade_mark;
     Ok(Run {
         order,
@@ -119,7 +117,8 @@ const NO_SINK: &str = "no sink was given, so the state would reach no client: gi
 
 fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     let mut mistakes = Vec::new();
-    let (mut settings, prepared) = prepare(&args.agent, |_| "brain", in_pod, &mut mistakes);
+    let given = args.agent.given();
+    let (mut settings, prepared) = prepare(&args.agent, &given, |_| "brain", in_pod, &mut mistakes);
     if prepared.output.is_none() && args.agent.sinks.api.listen.is_empty() {
         mistakes.push(NO_SINK.to_owned());
     }
@@ -144,11 +143,12 @@ struct Prepared {
 /// `name` is how the agent calls itself before a brain, unless the user says otherwise.
 fn prepare(
     args: &AgentArgs,
+    given: &[Given],
     name: impl FnOnce(&Settings) -> &'static str,
     in_pod: bool,
     mistakes: &mut Vec<String>,
 ) -> (Settings, Prepared) {
-    let settings = settings(args.model.config.as_deref(), &args.given(), mistakes);
+    let settings = settings(args.model.config.as_deref(), given, mistakes);
     // A file that cannot be used may well name the source: that is one mistake, not two.
     let elsewhere = in_pod || !mistakes.is_empty();
     let node = node_name(&args.model.node, settings.node_name.clone(), mistakes);
@@ -246,37 +246,5 @@ fn notes(settings: &Settings) -> Vec<String> {
         NodePortSelection::Primary if unset => vec![primary.to_owned()],
         NodePortSelection::All => vec![everywhere.to_owned()],
         NodePortSelection::Primary | NodePortSelection::Cidrs(_) => Vec::new(),
-    }
-}
-
-/// All backends, unless the user names some.
-fn order(typed: &[String], mode: Mode, mistakes: &mut Vec<String>) -> Vec<BackendKind> {
-    let names: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
-    let mut order = Vec::new();
-    for name in typed {
-        match BackendKind::named(name, backends::ALL) {
-            Some(kind) if order.contains(&kind) => {
-                mistakes.push(format!("--backend-order: {name} is named twice"));
-            }
-            Some(kind) => order.push(kind),
-            None => mistakes.push(format!(
-                "--backend-order: there is no backend {name:?} in this version; choose from {}",
-                names.join(", ")
-            )),
-        }
-    }
-    if let Some(kind) = mode.required()
-        && kind.place() == Place::Packets
-        && !typed.is_empty()
-    {
-        mistakes.push(format!(
-            "--backend-order: mode {} uses this backend alone; give mode auto, or no order",
-            kind.name()
-        ));
-    }
-    if order.is_empty() {
-        backends::ALL.into()
-    } else {
-        order
     }
 }

@@ -1,5 +1,6 @@
 //! The pure parts together: on maps in memory, with the kernel programs' own decision.
 
+mod beneath;
 mod damage;
 mod faults;
 mod fixtures;

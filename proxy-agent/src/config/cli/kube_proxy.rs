@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{AgentArgs, FIRST, NodeArgs};
-use crate::config::kube_proxy::Given;
+use super::{AgentArgs, FIRST, NodeArgs, RunArgs};
+use crate::config::kube_proxy::{Given, fields::BACKEND_ORDER};
 
 /// How the API server is reached.
 #[derive(Debug, Clone, Default, Args)]
@@ -187,6 +187,15 @@ impl ModelArgs {
             .into_iter()
             .chain(given.iter().map(|given| given.flag))
             .collect()
+    }
+}
+
+impl RunArgs {
+    /// The same, with those of the dataplane.
+    pub fn given(&self) -> Vec<Given> {
+        let order = (!self.backend_order.is_empty()).then(|| self.backend_order.join(","));
+        let own = given("--backend-order", &[BACKEND_ORDER], order.as_ref());
+        self.agent.given().into_iter().chain(own).collect()
     }
 }
 

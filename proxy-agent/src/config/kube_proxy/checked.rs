@@ -17,6 +17,8 @@ use crate::backends;
 use super::{
     Mistake, Mode, Notice, Settings, address,
     complete::Complete,
+    fields::BACKEND_ORDER,
+    order,
     typed::{Origin, Typed},
     value::go_text,
 };
@@ -33,6 +35,10 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         mistakes: &mut typed.mistakes,
     };
     let (mode, section) = check.mode();
+    let (order, wrong) = order::of(complete.texts(BACKEND_ORDER), mode, backends::ALL);
+    for text in wrong {
+        check.mistake(BACKEND_ORDER, text);
+    }
     check.periods(section);
     check.numbers();
     let node_ports = check.lists(section);
@@ -65,6 +71,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     typed.notices.extend(half);
     Settings {
         mode,
+        order,
         kubeconfig: optional("clientConnection.kubeconfig").map(PathBuf::from),
         node_name: optional("hostnameOverride").map(str::to_owned),
         healthz,

@@ -1,5 +1,5 @@
-//! Every field of `kubeproxy.config.k8s.io/v1alpha1` `KubeProxyConfiguration`: its type, its
-//! default and whether Culvert honours it. Reading, defaults, the list of what is not honoured
+//! Every field of `kubeproxy.config.k8s.io/v1alpha1` `KubeProxyConfiguration`, and of our own section
+//! `culvert`: its type, its default and whether Culvert honours it. Reading, defaults, the list of what is not honoured
 //! and `docs/reference/config.md` all follow from this table.
 
 /// One field.
@@ -174,7 +174,11 @@ pub const FIELDS: &[Field] = &[
     field("conntrack.udpTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
     field("conntrack.udpStreamTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
     field("configSyncPeriod", FieldKind::Period, "15m", Honoured::No("the API server is watched, and never listed periodically")),
+    field(BACKEND_ORDER, FieldKind::Texts, "", Honoured::Yes("backends in order of preference, such as `[ebpf, nftables]`; others are not used. Empty means all. Not with a mode that names a packet backend")),
 ];
+
+/// Culvert's own section: kube-proxy warns of it, and reads the rest of the file.
+pub const BACKEND_ORDER: &str = "culvert.backendOrder";
 
 /// The field at `path`.
 pub fn at(path: &str) -> Option<&'static Field> {

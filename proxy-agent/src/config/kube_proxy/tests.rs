@@ -3,6 +3,7 @@
 use proxy_model::oracle::Detector;
 
 use super::*;
+use crate::backends;
 
 const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
 
@@ -65,6 +66,40 @@ fn the_defaults_that_kube_proxy_writes_are_ours() {
         settings.effective["logging"].take();
     }
     assert_eq!(read, none);
+}
+
+#[test]
+fn our_own_section_has_flags_that_win() {
+    let names =
+        |settings: &Settings| -> Vec<_> { settings.order.iter().map(|kind| kind.name()).collect() };
+    let all: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
+    let file = "culvert: {backendOrder: [ebpf]}\n";
+    assert_eq!(names(&settings("")), all);
+    assert_eq!(names(&settings("culvert: {backendOrder: []}\n")), all);
+    let read = settings(file);
+    assert_eq!((names(&read), notices(&read)), (vec!["ebpf"], vec![]));
+    assert_eq!(read.effective["culvert"]["backendOrder"][0], "ebpf");
+    let order = flag("--backend-order", &[fields::BACKEND_ORDER], "nftables,ebpf");
+    let given = settle(Some(&format!("{HEAD}{file}")), &[order]).unwrap();
+    assert_eq!(names(&given), ["nftables", "ebpf"]);
+    let told = notices(&given);
+    assert!(told[0].contains("the flag overrides the file"), "{told:?}");
+    let wrong = "mode: nftables\nculvert: {backendOrder: [ebpf, windows], speed: high}\n";
+    let told = mistakes(wrong);
+    assert!(
+        told[0].starts_with("culvert.backendOrder: there is no backend \"windows\""),
+        "{told:?}"
+    );
+    assert!(
+        told[1].starts_with("culvert.backendOrder: mode nftables uses"),
+        "{told:?}"
+    );
+    assert_eq!(told.len(), 2, "{told:?}");
+    let unknown = notices(&settings("culvert: {speed: high}\n"));
+    assert!(
+        unknown[0].starts_with("culvert.speed: unknown field"),
+        "{unknown:?}"
+    );
 }
 
 /// What kubeadm puts into its `ConfigMap`: nearly all of it zeros that mean defaults.

@@ -27,6 +27,8 @@ off, which a file cannot do.
 `nftables` its own `masqueradeAll`. Every other mode, including none, `auto` and `ebpf`, reads the \
 section `iptables`: that is kube-proxy's default on Linux, and the section that files fill. \
 `--sync-period` and `--masquerade-all` set the value for all modes.
+- The section `culvert` is our own. kube-proxy warns of it and goes on, so one file serves both. Each \
+of its fields has a flag.
 - `/configz` on the metrics port shows what is in force.
 
 | field | type | default | honoured |

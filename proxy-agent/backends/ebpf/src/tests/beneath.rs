@@ -1,0 +1,135 @@
+//! What is left to a packet backend beneath, and when.
+
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
+
+use proxy_common::frontend::FrontendKey;
+use proxy_model::{ChangeSet, NodeState};
+
+use super::{
+    super::{
+        entry::{Entries, Entry, Key, MapError, ServiceMaps},
+        memory_maps::MemoryMaps,
+        tables::Tables,
+    },
+    fixtures::*,
+};
+
+/// Maps that the test can look at, too.
+#[derive(Clone, Default)]
+struct Shared(Rc<RefCell<MemoryMaps>>);
+
+impl ServiceMaps for Shared {
+    fn put(&mut self, entry: &Entry) -> Result<(), MapError> {
+        self.0.borrow_mut().put(entry)
+    }
+    fn remove(&mut self, key: &Key) -> Result<(), MapError> {
+        self.0.borrow_mut().remove(key)
+    }
+    fn entries(&self) -> Result<Entries, MapError> {
+        self.0.borrow().entries()
+    }
+    fn reserved_numbers(&self) -> Result<u32, MapError> {
+        self.0.borrow().reserved_numbers()
+    }
+    fn reserve_numbers(&mut self, end: u32) -> Result<(), MapError> {
+        self.0.borrow_mut().reserve_numbers(end)
+    }
+}
+
+struct Rig {
+    maps: Shared,
+    tables: Tables<Shared>,
+    state: NodeState,
+}
+
+impl Rig {
+    /// Two Services, the second one without endpoints.
+    fn new(masquerade_all: bool) -> Self {
+        let mut state = NodeState::default();
+        state.traffic.masquerade_all = masquerade_all;
+        for (number, endpoints) in [(1, BTreeSet::from([1, 2])), (2, BTreeSet::new())] {
+            let service = Arc::new(service(number, &endpoints, None));
+            state.services.insert(key(number), service);
+        }
+        let maps = Shared::default();
+        Self {
+            tables: Tables::new(maps.clone(), ROOM),
+            maps,
+            state,
+        }
+    }
+
+    /// Brings `change` into force; says how much was written.
+    fn sync(&mut self, change: &ChangeSet) -> usize {
+        let writes = self.tables.sync(&self.state, change).unwrap().writes;
+        assert_eq!(self.tables.differences(&self.state).unwrap(), []);
+        writes
+    }
+
+    fn sync_all(&mut self) -> usize {
+        self.sync(&self.state.as_change_set())
+    }
+
+    /// What becomes of connections to both.
+    fn outcomes(&self) -> [Outcome; 2] {
+        let mut keys = dialled();
+        let mut next = || -> FrontendKey { keys.next().unwrap() };
+        [next(), next()].map(|key| outcome(&self.maps.0.borrow(), &key))
+    }
+
+    fn leads(&self) -> bool {
+        let wanted = dialled().take(2).map(|key| wanted(&self.state, &key));
+        self.outcomes().iter().eq(wanted.collect::<Vec<_>>().iter())
+    }
+
+    fn leaves(&self) -> bool {
+        self.outcomes() == [Outcome::Untouched, Outcome::Untouched]
+    }
+}
+
+#[test]
+fn with_masquerade_all_cluster_ips_are_left_to_a_packet_backend_that_serves() {
+    let mut rig = Rig::new(true);
+    rig.sync_all();
+    assert!(rig.leads(), "alone");
+    // Each time, one write for each frontend.
+    assert!(rig.tables.lies_over(true));
+    assert_eq!(rig.sync_all(), 2);
+    assert!(rig.leaves());
+    assert!(!rig.tables.lies_over(true), "nothing new");
+    assert_eq!(rig.sync_all(), 0);
+    assert!(rig.tables.lies_over(false));
+    assert_eq!(rig.sync_all(), 2);
+    assert!(rig.leads());
+}
+
+#[test]
+fn without_it_nothing_depends_on_what_lies_beneath() {
+    let mut rig = Rig::new(false);
+    rig.sync_all();
+    assert!(!rig.tables.lies_over(true));
+    assert_eq!(rig.sync_all(), 0);
+    assert!(rig.leads());
+    // A brain elsewhere may say it later, in a change of the node.
+    rig.state.traffic.masquerade_all = true;
+    let change = ChangeSet {
+        node: true,
+        ..ChangeSet::default()
+    };
+    assert_eq!(rig.sync(&change), 2);
+    assert!(rig.leaves());
+    rig.state.traffic.masquerade_all = false;
+    assert_eq!(rig.sync(&change), 2);
+    assert!(rig.leads());
+}
+
+#[test]
+fn what_an_agent_left_alone_the_next_one_leads_if_it_is_alone() {
+    let mut rig = Rig::new(true);
+    rig.tables.lies_over(true);
+    rig.sync_all();
+    assert!(rig.leaves());
+    rig.tables = Tables::new(rig.maps.clone(), ROOM);
+    rig.sync_all();
+    assert!(rig.leads());
+}
