@@ -1,28 +1,26 @@
-//! `backends`: each backend on the same clusters, one beside the other: a full sync, one change, what
-//! they cost, and connections through them against connections on a host without a proxy.
+//! `backends`: the layers, and each backend alone, on the same clusters, one beside the other: a full
+//! sync, one change, what they cost, and traffic through them against that on a host without a proxy.
 //!
 //! Each has a world and an API server of its own, so that neither one's rules nor its work for a
 //! change are in the other's way.
 
-use std::{iter, net::SocketAddr, process::Stdio, time::Duration};
+mod traffic;
+
+use std::{net::SocketAddr, process::Stdio};
 
 use anyhow::{Context as _, Result};
 
 use super::{
     Session,
     api::{self, Goals, POD, PORTS, Subject, objects},
-    connect,
     figures::{Collected, Goal},
     rig,
 };
 use proxy_api_server::ApiServer;
 use proxy_harness::{Agent, AgentOptions, World, process::Process, world::Host};
 use serde_json::Value;
+use traffic::Place;
 
-/// Where the endpoint listens that connections are counted with.
-const PORT: u16 = 9003;
-/// How long connections are counted at a time, in each place in turn, as often as there are runs.
-const MOMENT: Duration = Duration::from_millis(100);
 /// A world with a pod that has all endpoints.
 #[derive(Debug)]
 struct Site {
@@ -35,8 +33,9 @@ impl Site {
         let pod = world.pod("changed", &[POD])?;
         let naming = api::start_servers(&pod, &PORTS.map(|port| SocketAddr::new(POD, port)))?;
         let mut command = rig::own_program("answer")?;
+        let servers = ["--tcp", "--udp", "--sink"].iter().zip(steady());
         command
-            .arg(format!("--tcp={}", SocketAddr::new(POD, PORT)))
+            .args(servers.map(|(flag, at)| format!("{flag}={at}")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         // Rules see what the node sends only after it has a route.
@@ -53,14 +52,27 @@ impl Site {
     }
 }
 
+/// The servers of the Service that never changes.
+fn steady() -> [SocketAddr; 3] {
+    traffic::SERVERS.map(|port| SocketAddr::new(POD, port))
+}
+
+/// Layers that serve.
+#[derive(Debug)]
+struct Stack {
+    name: String,
+    arguments: Vec<String>,
+    /// Whether connections are redirected where they begin, so that they should cost nothing.
+    quick: bool,
+}
+
 /// Runs it for clusters of each size.
 pub(super) fn measure(session: &Session) -> Result<Collected> {
     let mut collected = Collected::default();
     let bare = World::new()?;
     let _bare = Site::build(&bare)?;
-    let backends = usable(&bare)?;
-    let each = || backends.iter();
-    let worlds: Vec<World> = each().map(|_| World::new()).collect::<Result<_>>()?;
+    let stacks = usable(&bare)?;
+    let worlds: Vec<World> = stacks.iter().map(|_| World::new()).collect::<Result<_>>()?;
     let _sites: Vec<Site> = worlds.iter().map(Site::build).collect::<Result<_>>()?;
     for size in session.sizes {
         let case = &format!("{size} services");
@@ -71,43 +83,47 @@ pub(super) fn measure(session: &Session) -> Result<Collected> {
                 ..proxy_api_server::Options::default()
             })?;
             api::fill(&server, size, SocketAddr::new(POD, PORTS[0]))?;
+            for object in objects::steady(steady()) {
+                server.apply(&object)?;
+            }
             servers.push(server);
+        }
+        let mut places = vec![Place::new(&bare, None, false)?];
+        for (stack, world) in stacks.iter().zip(&worlds) {
+            places.push(Place::new(world, Some(&stack.name), stack.quick)?);
         }
         for start in 1..=session.starts {
             let mut agents = Vec::new();
-            for ((backend, world), server) in each().zip(&worlds).zip(&servers) {
+            for ((stack, world), server) in stacks.iter().zip(&worlds).zip(&servers) {
                 session.progress(&format!(
-                    "backends: {case}, {backend}, start {start} of {}",
-                    session.starts
+                    "backends: {case}, {}, start {start} of {}",
+                    stack.name, session.starts
                 ));
                 session.still_wanted()?;
                 let subject = Subject {
                     world,
                     server,
-                    arguments: vec!["--proxy-mode".to_owned(), backend.clone()],
+                    arguments: stack.arguments.clone(),
                     endpoints: PORTS.map(|port| SocketAddr::new(POD, port)),
-                    case: &format!("{case}, {backend}"),
+                    case: &format!("{case}, {}", stack.name),
                     goals: Goals {
-                        start: Some(Goal::AtMost(3_000.0)),
+                        start: Some(Goal::AtMost(1_500.0)),
+                        resident: Some(Goal::AtMost(80.0)),
                         half: Some(Goal::AtMost(10.0)),
                         ..Goals::default()
                     },
                 };
                 agents.push(api::one(session, &subject, &mut collected)?);
             }
-            session.progress(&format!("backends: {case}, connections"));
-            for (agent, server) in agents.iter_mut().zip(&servers) {
-                lead_to_the_quick_one(agent, server)?;
-            }
-            let served = each().map(String::as_str).zip(&worlds);
-            connections(session, case, &bare, served, &mut collected)?;
+            session.progress(&format!("backends: {case}, traffic"));
+            traffic::measure(session, case, &mut places, &mut collected)?;
         }
     }
     Ok(collected)
 }
 
-/// The names of the backends that this host can use, as `--proxy-mode` takes them.
-fn usable(world: &World) -> Result<Vec<String>> {
+/// What this host can use: the layers of mode auto, and each backend alone.
+fn usable(world: &World) -> Result<Vec<Stack>> {
     let agent = Agent::prepare(world, AgentOptions::default(), &[])?;
     let mut command = agent.command("check")?;
     let cgroup = world.cgroup().path();
@@ -115,67 +131,31 @@ fn usable(world: &World) -> Result<Vec<String>> {
     let output = command.output().context("cannot run check")?;
     let said: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    let auto = || "--proxy-mode=auto".to_owned();
+    let mut stacks = Vec::new();
+    let layers = said["layers"].as_array().context("no layers")?;
+    if layers.len() > 1 {
+        stacks.push(Stack {
+            name: "layers".to_owned(),
+            arguments: vec![auto()],
+            quick: true,
+        });
+    }
     let all = said["backends"].as_array().context("no backends")?;
     let usable = all.iter().filter(|backend| backend["whyNot"].is_null());
-    let names = usable.filter_map(|backend| backend["name"].as_str());
-    Ok(names.map(str::to_owned).collect())
-}
-
-/// Makes the Service lead to the endpoint that connections are counted with.
-fn lead_to_the_quick_one(agent: &mut Agent<'_>, server: &ApiServer) -> Result<()> {
-    let before = synced(agent);
-    server.apply(&objects::changed_slice(
-        SocketAddr::new(POD, PORT),
-        &api::now(),
-    ))?;
-    while synced(agent) == before {
-        agent.wait_until_synced().context("the last change")?;
+    for backend in usable {
+        let name = backend["name"].as_str().context("a backend has a name")?;
+        let lacks = backend["lacks"]
+            .as_array()
+            .context("a backend lacks something, or nothing")?;
+        stacks.push(Stack {
+            name: name.to_owned(),
+            arguments: vec![auto(), format!("--backend-order={name}")],
+            // Who meets no packets meets calls.
+            quick: lacks
+                .iter()
+                .any(|one| one["capability"] == "foreign-clients"),
+        });
     }
-    Ok(())
-}
-
-/// Changes that were told so far.
-fn synced(agent: &Agent<'_>) -> usize {
-    let log = agent.log();
-    log.iter()
-        .filter(|line| line.message() == Some("synced"))
-        .count()
-}
-
-/// Counts connections in each place in turn: whatever else the machine does meets all alike.
-fn connections<'a>(
-    session: &Session,
-    case: &str,
-    bare: &'a World,
-    served: impl Iterator<Item = (&'a str, &'a World)>,
-    collected: &mut Collected,
-) -> Result<()> {
-    let frontend = SocketAddr::from(objects::FRONTEND);
-    let endpoint = SocketAddr::new(POD, PORT);
-    let served = served.map(|(backend, world)| (backend, world, frontend));
-    let places: Vec<_> = iter::once(("no proxy", bare, endpoint))
-        .chain(served)
-        .collect();
-    for _ in 0..session.runs {
-        session.still_wanted()?;
-        let mut direct = None;
-        for (name, world, to) in &places {
-            let moment = connect::during(world.node(), *to, MOMENT)?;
-            let case = format!("{case}, {name}");
-            let rate = moment.rate();
-            collected.add(&case, "connections", "1/s", rate);
-            let most = moment.most.as_secs_f64() * 1e6;
-            collected.add(&case, "connect, p99", "µs", most);
-            let direct = *direct.get_or_insert(rate);
-            if *name != places[0].0 {
-                collected.add(
-                    &case,
-                    "connections, ratio to no proxy",
-                    "ratio",
-                    rate / direct,
-                );
-            }
-        }
-    }
-    Ok(())
+    Ok(stacks)
 }

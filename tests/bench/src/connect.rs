@@ -27,6 +27,8 @@ pub(super) struct Moment {
     connections: u32,
     /// From before the first to after the last, closing included.
     elapsed: Duration,
+    /// Half of them took no longer.
+    pub(super) half: Duration,
     /// 99 of 100 took no longer.
     pub(super) most: Duration,
 }
@@ -71,6 +73,7 @@ pub(super) fn connect(to: SocketAddr, length: Duration) -> Result<()> {
     let moment = Moment {
         connections: u32::try_from(took.len()).context("too many connections")?,
         elapsed,
+        half: took[took.len() / 2],
         most: took[(took.len() - 1) * 99 / 100],
     };
     let line = serde_json::to_string(&moment).context("cannot encode a report")?;

@@ -48,6 +48,7 @@ use proxy_harness::{
 };
 use rig::Rig;
 use sizes::{SMALL, Size};
+use worker::Listening;
 
 /// What a Service costs: everything side by side, with median and spread.
 #[derive(Debug, Parser)]
@@ -105,7 +106,8 @@ enum Name {
     ApiServer,
     /// Backends in other processes: one change to 100 clients, the whole state, against in process
     NodeApi,
-    /// Each backend: full sync, one change, memory, CPU, connections against a host without a proxy
+    /// The layers, and each backend alone: full sync, one change, memory, CPU, traffic against a host
+    /// without a proxy
     Backends,
 }
 
@@ -151,6 +153,8 @@ enum Part {
         tcp: Vec<SocketAddr>,
         #[arg(long)]
         udp: Vec<SocketAddr>,
+        #[arg(long)]
+        sink: Vec<SocketAddr>,
     },
 }
 
@@ -177,7 +181,11 @@ pub fn main(options: &Options) -> ExitCode {
         Some(Part::NameYourselves { at }) => api::dial::name_yourselves(at),
         Some(Part::Brain { socket }) => node_api::brain::brain(socket),
         Some(Part::Clients { socket }) => node_api::clients::clients(socket.clone()),
-        Some(Part::Answer { tcp, udp }) => worker::answer(tcp, udp),
+        Some(Part::Answer { tcp, udp, sink }) => worker::answer(Listening {
+            tcp,
+            udp,
+            sinks: sink,
+        }),
         None => return run_if_possible(options),
     };
     ended(outcome)

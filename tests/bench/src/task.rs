@@ -36,6 +36,8 @@ pub(super) enum Task {
     NewConnected,
     /// On a new unconnected socket for each request.
     NewUnconnected,
+    /// TCP: blocks of [`BLOCK`] bytes on one connection, to who reads and says nothing.
+    Stream,
 }
 
 impl fmt::Display for Task {
@@ -47,6 +49,7 @@ impl fmt::Display for Task {
             Self::Unconnected => "unconnected socket",
             Self::NewConnected => "new connected socket each",
             Self::NewUnconnected => "new unconnected socket each",
+            Self::Stream => "stream",
         })
     }
 }
@@ -85,6 +88,7 @@ pub(super) fn run(
     let kept = match task {
         Task::Connected => Some(connected_udp(&addresses[0])?),
         Task::Unconnected => Some(udp_socket(&addresses[0])?),
+        Task::Stream => Some(connected_tcp(&addresses[0])?),
         _ => None,
     };
     let mut once = || -> Result<()> {
@@ -99,7 +103,9 @@ pub(super) fn run(
             }
             (Task::Connected, Some(socket)) => ask_connected(socket)?,
             (Task::Unconnected, Some(socket)) => ask(socket, &addresses[0])?,
+            (Task::Stream, Some(socket)) => write_block(socket)?,
             (Task::NewUnconnected, _) => ask(&udp_socket(to)?, to)?,
+            (Task::Stream, None) => write_block(&connected_tcp(to)?)?,
             (Task::NewConnected | Task::Connected | Task::Unconnected, _) => {
                 ask_connected(&connected_udp(to)?)?;
             }
@@ -158,6 +164,19 @@ fn new_socket(to: &SockaddrStorage, kind: SockType) -> Result<OwnedFd> {
         AddressFamily::Inet
     };
     socket(family, kind, SockFlag::SOCK_CLOEXEC, None).context("cannot open a socket")
+}
+
+/// What [`Task::Stream`] writes at a time.
+pub(super) const BLOCK: usize = 1 << 16;
+
+fn write_block(socket: &OwnedFd) -> Result<()> {
+    static ZEROS: [u8; BLOCK] = [0; BLOCK];
+    let mut left = &ZEROS[..];
+    while !left.is_empty() {
+        let written = send(socket.as_raw_fd(), left, MsgFlags::empty()).context("cannot write")?;
+        left = &left[written..];
+    }
+    Ok(())
 }
 
 /// Of the size of a small DNS query.

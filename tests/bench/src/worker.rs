@@ -140,8 +140,20 @@ fn hold(targets: &[SocketAddr], count: u32) -> Result<(Vec<OwnedFd>, u64)> {
     Ok((connections, as_dialled))
 }
 
-/// The answering process: closes connections and echoes datagrams until it is killed.
-pub(super) fn answer(tcp: &[SocketAddr], udp: &[SocketAddr]) -> Result<()> {
+/// Where the answering process listens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Listening<'a> {
+    /// Connections are closed.
+    pub(super) tcp: &'a [SocketAddr],
+    /// Datagrams are echoed.
+    pub(super) udp: &'a [SocketAddr],
+    /// What connections bring is read, one connection after the other, and forgotten.
+    pub(super) sinks: &'a [SocketAddr],
+}
+
+/// The answering process, until it is killed.
+pub(super) fn answer(at: Listening<'_>) -> Result<()> {
+    let Listening { tcp, udp, sinks } = at;
     pin(Cpu::Last)?;
     let mut threads = Vec::new();
     let listeners = tcp
@@ -158,6 +170,16 @@ pub(super) fn answer(tcp: &[SocketAddr], udp: &[SocketAddr]) -> Result<()> {
             thread::sleep(ACCEPT_EVERY);
         }
     }));
+    for address in sinks {
+        let listener =
+            TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        threads.push(thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                // An error ends this connection only.
+                io::copy(&mut &connection, &mut io::sink()).ok();
+            }
+        }));
+    }
     for address in udp {
         let socket =
             UdpSocket::bind(address).with_context(|| format!("cannot listen on {address}"))?;

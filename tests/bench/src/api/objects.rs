@@ -60,6 +60,56 @@ pub(in super::super) fn changed_slice(endpoint: SocketAddr, moment: &str) -> Val
     slice
 }
 
+/// What clients of the Service that never changes dial, one port for each server: TCP, UDP, and TCP to
+/// who only reads.
+pub(in super::super) const STEADY: [([u8; 4], u16, &str); 3] = [
+    ([10, 97, 0, 2], 80, "TCP"),
+    ([10, 97, 0, 2], 53, "UDP"),
+    ([10, 97, 0, 2], 81, "TCP"),
+];
+
+/// The Service that never changes, with the servers of its ports in this order.
+pub(in super::super) fn steady(servers: [SocketAddr; 3]) -> [Value; 2] {
+    let address = std::net::Ipv4Addr::from(STEADY[0].0).to_string();
+    let ports = |number: fn(usize, &SocketAddr) -> u16| -> Vec<Value> {
+        let all = STEADY.iter().zip(&servers).enumerate();
+        all.map(|(index, ((_, _, protocol), server))| {
+            let port = number(index, server);
+            json!({ "name": format!("p{index}"), "protocol": protocol, "port": port })
+        })
+        .collect()
+    };
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": "steady", "namespace": "bench" },
+        "spec": {
+            "clusterIP": address,
+            "clusterIPs": [address],
+            "ipFamilies": ["IPv4"],
+            "ports": ports(|index, _| STEADY[index].1),
+            "type": "ClusterIP"
+        }
+    });
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "steady-a",
+            "namespace": "bench",
+            "labels": { "kubernetes.io/service-name": "steady" }
+        },
+        "addressType": "IPv4",
+        "ports": ports(|_, server| server.port()),
+        "endpoints": [{
+            "addresses": [servers[0].ip().to_string()],
+            "conditions": { "ready": true, "serving": true, "terminating": false },
+            "nodeName": "node-a"
+        }]
+    });
+    [dressed(service), dressed(slice)]
+}
+
 /// Adds what controllers and the API server add.
 fn dressed(mut object: Value) -> Value {
     let slice = object["kind"] == "EndpointSlice";
