@@ -1,15 +1,16 @@
-//! Which layers a node's dataplane has, and why. Pure: what the host supports was found out before.
+//! Which layers a node's dataplane has, and why: as it is asked for, and as it is told. How they are
+//! chosen: `chosen`.
 
+mod chosen;
 #[cfg(test)]
 pub(crate) mod fixtures;
-#[cfg(test)]
-mod tests;
 
 use proxy_backend::{BackendKind, Place};
 use proxy_model::Capability;
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use thiserror::Error;
 
+pub use self::chosen::{Chosen, Missing, choose};
 use crate::backends;
 
 /// What `mode` asks for.
@@ -141,163 +142,6 @@ fn as_text<S: Serializer>(layers: &[&str], serializer: S) -> Result<S::Ok, S::Er
     .0.iter().map(|one| format!("{}: {}", one.backend, one.reason)).collect::<Vec<_>>().join("; ")
 )]
 pub struct NoBackend(pub Vec<Refused>);
-
-/// The layers that an agent uses, and what else it may use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
-    mode: Mode,
-    /// The one that decides first first.
-    layers: Vec<BackendKind>,
-    /// Packet backends that this host supports, too, in order.
-    spares: Vec<BackendKind>,
-    refused: Vec<Refused>,
-    cause: Cause,
-}
-
-/// The layers to begin with. `mode` names one, or none; the others are the first of `order` that
-/// this host supports: one above, and a packet backend. `probe` says why a backend cannot be used
-/// here, `None` if it can; the one that `mode` names is not asked about.
-pub fn choose(
-    mode: Mode,
-    order: &[BackendKind],
-    mut probe: impl FnMut(BackendKind) -> Option<String>,
-) -> Result<Chosen, NoBackend> {
-    let mut chosen = Chosen {
-        mode,
-        layers: mode.required().into_iter().collect(),
-        spares: Vec::new(),
-        refused: Vec::new(),
-        cause: mode.required().map_or(Cause::First, |_| Cause::Named),
-    };
-    for &kind in order {
-        if !chosen.wants(kind) {
-            continue;
-        }
-        match probe(kind) {
-            Some(reason) => chosen.note(kind, reason),
-            None if kind.place() == Place::Above => chosen.layers.insert(0, kind),
-            None => chosen.spares.push(kind),
-        }
-    }
-    chosen.take_spare();
-    if chosen.layers.is_empty() {
-        return Err(NoBackend(chosen.refused));
-    }
-    Ok(chosen)
-}
-
-impl Chosen {
-    /// The layers, the one that decides first first.
-    pub fn layers(&self) -> &[BackendKind] {
-        &self.layers
-    }
-
-    /// The same for whoever is told.
-    pub fn choice(&self) -> Choice {
-        let all = Capability::ALL.into_iter();
-        let lacking = |one: &Capability| self.layers.iter().all(|kind| kind.lacks().contains(one));
-        Choice {
-            mode: self.mode.as_str(),
-            layers: self.layers.iter().map(|kind| kind.name()).collect(),
-            reason: self.reason(),
-            cause: self.cause,
-            lacks: all.filter(lacking).collect(),
-            refused: self.refused.clone(),
-        }
-    }
-
-    /// The layer `kind` cannot be used on this host, for `reason`. Returns the packet backend that
-    /// takes its place, if one does. An error if the node cannot do without it; then nothing changed.
-    pub fn instead(
-        &mut self,
-        kind: BackendKind,
-        reason: String,
-    ) -> Result<Option<BackendKind>, Missing> {
-        if self.mode.required() == Some(kind) {
-            return Err(Missing::Required);
-        }
-        let mut rest = self.clone();
-        rest.layers.retain(|one| *one != kind);
-        rest.note(kind, reason);
-        rest.cause = Cause::Instead;
-        let spare = if kind.place() == Place::Packets {
-            rest.take_spare()
-        } else {
-            None
-        };
-        if rest.layers.is_empty() {
-            return Err(Missing::All(NoBackend(rest.refused)));
-        }
-        *self = rest;
-        Ok(spare)
-    }
-
-    /// Whether `kind` would be another layer.
-    fn wants(&self, kind: BackendKind) -> bool {
-        // Beneath a packet backend there is nothing to do, and above one that is named nobody asked.
-        let is_taken = |place| self.layers.iter().any(|one| one.place() == place);
-        let above = kind.place() == Place::Above;
-        let has_its_place = above && is_taken(Place::Above);
-        !(is_taken(Place::Packets) || has_its_place)
-    }
-
-    fn note(&mut self, kind: BackendKind, reason: String) {
-        self.refused.push(Refused {
-            backend: kind.name(),
-            reason,
-        });
-    }
-
-    /// Takes the next packet backend for the layer beneath the others.
-    fn take_spare(&mut self) -> Option<BackendKind> {
-        if self.spares.is_empty() {
-            return None;
-        }
-        let spare = self.spares.remove(0);
-        self.layers.push(spare);
-        Some(spare)
-    }
-
-    fn reason(&self) -> String {
-        let why = match self.mode {
-            Mode::Only(kind) => format!("mode {} selects it: ", kind.name()),
-            Mode::Other(name) => {
-                format!("mode {name} has no backend in this version, so mode auto applies: ")
-            }
-            Mode::Unset => "no mode is set, so mode auto applies: ".to_owned(),
-            Mode::Auto => String::new(),
-        };
-        let how = match *self.layers.as_slice() {
-            [above, beneath] => format!(
-                "{} takes what it can, {} every other packet",
-                above.name(),
-                beneath.name()
-            ),
-            [only] if only.place() == Place::Above => {
-                format!(
-                    "{} alone, because no packet backend can be used",
-                    only.name()
-                )
-            }
-            [only] if self.mode.required() == Some(only) => format!("{} alone", only.name()),
-            [only] => format!(
-                "{} alone, because no backend can be used above it",
-                only.name()
-            ),
-            _ => "none".to_owned(),
-        };
-        why + &how
-    }
-}
-
-/// Why a node cannot do without a layer.
-#[derive(Debug)]
-pub enum Missing {
-    /// The mode requires it.
-    Required,
-    /// It was the last.
-    All(NoBackend),
-}
 
 /// What a backend cannot do, for programs.
 pub(crate) fn capabilities<S: Serializer>(

@@ -1,9 +1,7 @@
 //! Every mode, on every host.
 
-use super::{
-    super::toy::{BROKEN, KITE, LACKS, TOY},
-    *,
-};
+use super::*;
+use crate::backend::toy::{BROKEN, KITE, LACKS, TOY};
 
 /// What is chosen where `broken` cannot be used: layers, spares, reason.
 fn chosen(mode: Mode, order: &[BackendKind]) -> Chosen {
@@ -56,6 +54,18 @@ fn a_mode_that_names_one_above_takes_a_packet_backend_if_it_can() {
         alone.choice().reason,
         "mode kite selects it: kite alone, because no packet backend can be used"
     );
+    let only = chosen(Mode::Auto, &[KITE]).choice().reason;
+    assert_eq!(
+        only,
+        "kite alone, because there is no packet backend to choose from"
+    );
+    let without = choose(Mode::Auto, &[KITE, TOY], |kind| {
+        (kind == KITE).then(|| "no wind".to_owned())
+    });
+    assert_eq!(
+        without.unwrap().choice().reason,
+        "toy alone, because no backend can be used above it"
+    );
     // It is not looked at: what stops it is said when it is opened.
     let asked = choose(Mode::Only(KITE), &[KITE, TOY], |kind| {
         assert_eq!(kind, TOY);
@@ -76,8 +86,8 @@ fn what_this_host_cannot_is_refused_with_its_reason() {
     };
     let expected = serde_json::json!({
         "mode": "auto", "backend": "toy",
-        "reason": "no mode is set, so mode auto applies: toy alone, because no backend can be used \
-                   above it",
+        "reason": "no mode is set, so mode auto applies: toy alone, because there is none above it \
+                   to choose from",
         "lacks": LACKS.iter().map(|one| lack(*one)).collect::<Vec<_>>(),
         // Not what this version has for no host: that is no news at any start.
         "refused": [{"backend": "broken", "reason": "this host lacks: a floor"}],
