@@ -29,8 +29,11 @@ pub use self::{
     outcome::{Advance, Repair, SyncOutcome},
 };
 use self::{
-    gaps::Gaps, journal::Journal, layer::Advanced, layers::Layers, outcome::Pending,
-    summary::Synced,
+    gaps::Gaps,
+    journal::Journal,
+    layer::Advanced,
+    layers::Layers,
+    outcome::{Pending, Tally},
 };
 use crate::{backend::choice::Choice, cluster::Update};
 pub use proxy_model::Fatal;
@@ -330,27 +333,5 @@ impl Pipeline {
     /// Tells the log what came into force since the last time, if anything did and it is time.
     pub fn summarise(&mut self) {
         self.journal.summarise(self.desired.state());
-    }
-}
-
-/// What the layers made of one advance, together.
-#[derive(Default)]
-struct Tally {
-    /// One of them took something.
-    any: bool,
-    /// One of them was given the whole state.
-    whole: bool,
-    /// One of them served before.
-    synced: Option<Synced>,
-}
-
-impl Tally {
-    fn add(&mut self, whole: bool, synced: Synced, first: bool) {
-        self.any = true;
-        self.whole |= whole;
-        if !first {
-            let all = self.synced.get_or_insert_default();
-            *all = all.with(synced);
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use proxy_api::{Batch, Item, ItemKey, Operation};
 use proxy_model::{ClusterEvent, Difference, IpFamily};
 
+use super::summary::Synced;
 use crate::backend::choice::Choice;
 
 /// What one [`super::Pipeline::advance`] did.
@@ -42,6 +43,29 @@ pub struct Repair {
     pub differences: Vec<(&'static str, Vec<Difference>)>,
     /// Layers that failed, and are tried again.
     pub failed: Vec<&'static str>,
+}
+
+/// What the layers made of one advance, together.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// One of them took something.
+    pub(super) any: bool,
+    /// One of them was given the whole state.
+    pub(super) whole: bool,
+    /// What those took that served before.
+    pub(super) synced: Option<Synced>,
+}
+
+impl Tally {
+    /// Adds what one of them took. `first`: it served nothing before.
+    pub(super) fn add(&mut self, whole: bool, synced: Synced, first: bool) {
+        self.any = true;
+        self.whole |= whole;
+        if !first {
+            let all = self.synced.get_or_insert_default();
+            *all = all.with(synced);
+        }
+    }
 }
 
 /// What an event is about.
