@@ -2,6 +2,7 @@
 
 mod following;
 mod own_node_missing;
+mod two_layers;
 
 use std::{net::IpAddr, time::SystemTime};
 
