@@ -67,6 +67,8 @@ pub struct Leaves {
     /// ClusterIPs: with `masqueradeAll` their endpoints shall see this node, and only packets can be
     /// masqueraded.
     pub cluster_ips: bool,
+    /// Service ports that do not fit: all of each, instead of what fits of it.
+    pub what_does_not_fit: bool,
 }
 
 fn frontend_key(frontend: &Frontend, family: IpFamily, protocol: u8) -> FrontendKey {

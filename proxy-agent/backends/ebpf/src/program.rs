@@ -57,6 +57,9 @@ pub enum Refusal {
     /// It does not fit beside all others.
     #[error(transparent)]
     Full(#[from] Full),
+    /// The same, where a packet backend beneath serves it.
+    #[error("{0}; until it fits, the layer beneath serves it")]
+    Left(Full),
 }
 
 /// Why a Service port was not programmed.
@@ -118,6 +121,10 @@ impl<M: ServiceMaps> Programmer<M> {
         let frontends: Vec<_> = encode::frontends(key, state, protocol, self.leaves).collect();
         let fits = capacity::check(&self.programmed, &self.capacity, key, state, &frontends);
         if let Err(full) = fits {
+            if self.leaves.what_does_not_fit {
+                self.remove(key)?;
+                return Err(Refusal::Left(full).into());
+            }
             self.drop_gone(key, state)?;
             return Err(Refusal::Full(full).into());
         }

@@ -18,6 +18,7 @@ pub fn render(state: &NodeState, over: bool) -> String {
     let mut programmer = Programmer::new(MemoryMaps::default(), UNLIMITED);
     programmer.leave(Leaves {
         cluster_ips: over && state.traffic.masquerade_all,
+        what_does_not_fit: over,
     });
     let mut text = String::new();
     for (key, service) in &state.services {

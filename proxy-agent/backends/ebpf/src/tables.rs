@@ -44,6 +44,7 @@ impl Beneath {
     fn leaves(self) -> Leaves {
         Leaves {
             cluster_ips: self.serves && self.masquerade_all,
+            what_does_not_fit: self.serves,
         }
     }
 }
@@ -87,7 +88,8 @@ impl<M: ServiceMaps> Tables<M> {
 
     /// Whether a packet backend beneath serves. Returns whether the maps depend on that.
     pub fn lies_over(&mut self, serves: bool) -> bool {
-        std::mem::replace(&mut self.beneath.serves, serves) != serves && self.beneath.masquerade_all
+        std::mem::replace(&mut self.beneath.serves, serves) != serves
+            && (self.beneath.masquerade_all || !self.failed.is_empty())
     }
 
     /// Makes the maps equal to `state`. After an error what they hold is not known any more.

@@ -3,10 +3,11 @@
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use proxy_common::frontend::FrontendKey;
-use proxy_model::{ChangeSet, NodeState};
+use proxy_model::{Change, ChangeSet, NodeState};
 
 use super::{
     super::{
+        capacity::Capacity,
         entry::{Entries, Entry, Key, MapError, ServiceMaps},
         memory_maps::MemoryMaps,
         tables::Tables,
@@ -57,6 +58,32 @@ impl Rig {
             maps,
             state,
         }
+    }
+
+    /// The same with room for two endpoints.
+    fn narrow() -> Self {
+        let mut rig = Self::new(false);
+        let room = Capacity { slots: 2, ..ROOM };
+        rig.tables = Tables::new(rig.maps.clone(), room);
+        rig
+    }
+
+    /// The first Service gets other endpoints. Returns what became of connections to it, and what
+    /// is said of it.
+    fn change(&mut self, endpoints: &[u8]) -> (Outcome, Option<String>) {
+        let endpoints = endpoints.iter().copied().collect();
+        let changed = Arc::new(service(1, &endpoints, None));
+        self.state.services.insert(key(1), Arc::clone(&changed));
+        let change = ChangeSet {
+            changes: vec![Change::Upsert {
+                key: key(1),
+                state: changed,
+            }],
+            ..ChangeSet::default()
+        };
+        let outcome = self.tables.sync(&self.state, &change).unwrap();
+        let [first, _] = self.outcomes();
+        (first, outcome.failures.get(&key(1)).cloned())
     }
 
     /// Brings `change` into force; says how much was written.
@@ -132,4 +159,36 @@ fn what_an_agent_left_alone_the_next_one_leads_if_it_is_alone() {
     rig.tables = Tables::new(rig.maps.clone(), ROOM);
     rig.sync_all();
     assert!(rig.leads());
+}
+
+#[test]
+fn a_service_that_does_not_fit_is_left_as_a_whole_where_something_serves_it() {
+    for over in [false, true] {
+        let mut rig = Rig::narrow();
+        rig.tables.lies_over(over);
+        rig.sync_all();
+        assert!(rig.leads());
+        let (outcome, reason) = rig.change(&[3, 4, 5]);
+        let reason = reason.unwrap();
+        assert!(reason.contains("SLOTS"), "{reason}");
+        // Alone, what fits of it is better than nothing.
+        assert_eq!(outcome == Outcome::Untouched, over, "{outcome:?}");
+        assert_eq!(
+            reason.contains("the layer beneath serves it"),
+            over,
+            "{reason}"
+        );
+        let (_, reason) = rig.change(&[3, 4]);
+        assert_eq!(reason, None);
+        assert!(rig.leads());
+    }
+}
+
+#[test]
+fn what_was_left_because_it_does_not_fit_is_looked_at_again_where_nothing_serves_it_any_more() {
+    let mut rig = Rig::narrow();
+    rig.tables.lies_over(true);
+    rig.sync_all();
+    rig.change(&[3, 4, 5]);
+    assert!(rig.tables.lies_over(false));
 }
