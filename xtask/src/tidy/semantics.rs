@@ -1,5 +1,5 @@
 //! Rules about `docs/semantics.md`, the list of behaviours: each row links to a scenario file that
-//! proves it, and each scenario file is linked to from a row.
+//! proves it, or to a suite, and each scenario file is linked to from a row.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,20 @@ use super::{File, Finding};
 pub(super) const PAGE: &str = "docs/semantics.md";
 /// Where scenario files are.
 const SCENARIOS: &str = "tests/scenarios/";
+/// Where suites are: they prove what no scenario file can say.
+const SUITES: &str = "tests/suites/";
 
 /// Checks the page against `paths`, all tracked files.
 pub(super) fn check(page: &File, paths: &BTreeSet<String>) -> Vec<Finding> {
     let scenarios = paths.iter().filter(|path| path.starts_with(SCENARIOS));
     let mut unlinked: BTreeSet<&str> = scenarios.map(String::as_str).collect();
-    let known = unlinked.clone();
+    let mut known = unlinked.clone();
+    known.extend(
+        paths
+            .iter()
+            .filter(|path| path.starts_with(SUITES))
+            .map(String::as_str),
+    );
     let mut findings = Vec::new();
     let mut error = |text: String| findings.push(Finding::Error(text));
     for (number, row) in rows(&page.text) {
@@ -23,12 +31,12 @@ pub(super) fn check(page: &File, paths: &BTreeSet<String>) -> Vec<Finding> {
             is_proved |= known.contains(&*target);
             unlinked.remove(&*target);
             if !known.contains(&*target) {
-                error(format!("line {number}: there is no scenario file {target}"));
+                error(format!("line {number}: there is no file {target}"));
             }
         }
         if !is_proved {
             error(format!(
-                "line {number}: this behaviour has no link to a scenario file that proves it"
+                "line {number}: this behaviour has no link to a scenario file or suite that proves it"
             ));
         }
     }
@@ -47,12 +55,12 @@ fn rows(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The scenario files that a row links to, as paths from the workspace root.
+/// The scenario files and suites that a row links to, as paths from the workspace root.
 fn targets(row: &str) -> impl Iterator<Item = String> {
     let links = row.split("](../").skip(1);
     links
         .filter_map(|rest| rest.split(')').next())
-        .filter(|target| target.starts_with(SCENARIOS))
+        .filter(|target| target.starts_with(SCENARIOS) || target.starts_with(SUITES))
         .map(str::to_owned)
 }
 
@@ -70,7 +78,7 @@ mod tests {
         let paths = scenarios
             .iter()
             .map(|path| format!("{SCENARIOS}{path}.txt"));
-        let others = ["docs/semantics.md", "tests/README.md"].map(str::to_owned);
+        let others = ["docs/semantics.md", "tests/suites/ask.rs"].map(str::to_owned);
         let findings = check(&page, &paths.chain(others).collect());
         let text = |finding| match finding {
             Finding::Error(text) | Finding::Warning(text) => text,
@@ -90,7 +98,7 @@ mod tests {
         error(
             one,
             &["a"],
-            "line 5: there is no scenario file tests/scenarios/b.txt",
+            "line 5: there is no file tests/scenarios/b.txt",
         );
         error(
             one,
@@ -101,6 +109,12 @@ mod tests {
             "| It works | [a](README.md), trust me |\n",
             &[],
             "line 5: this behaviour has no link",
+        );
+        assert!(said("| It works | [suite](../tests/suites/ask.rs) |\n", &[]).is_empty());
+        error(
+            "| It works | [suite](../tests/suites/gone.rs) |\n",
+            &[],
+            "line 5: there is no file tests/suites/gone.rs",
         );
         error(
             "| It works | |\n",
