@@ -1,10 +1,12 @@
-//! Backends against the oracle: every scenario as real traffic and as packets, and random clusters,
-//! through a backend behind the node API. This process is its brain. What happens must be what the
-//! file says, and what the oracle allows. Needs root.
+//! Dataplanes against the oracle: every scenario as real traffic and as packets, and random clusters,
+//! through each backend alone and through the layers of a node by default, behind the node API. This
+//! process is the brain. What happens must be what the file says, and what the oracle allows. Needs
+//! root.
 //!
-//! `CULVERT_BACKEND` names one of the agent's own backends (`run --target … --proxy-mode`), or is
-//! the command line of another program; without it, our own are tested. `CULVERT_RANDOM` is
-//! the number of random states, `CULVERT_SEED` the number of the first walk through them.
+//! `CULVERT_BACKEND` is `layers`, or names one of the agent's own backends (`run --target …
+//! --proxy-mode`), or is the command line of another program; without it, all that are our own are
+//! tested. `CULVERT_RANDOM` is the number of random states, `CULVERT_SEED` the number of the first
+//! walk through them.
 
 use std::{env, sync::Arc};
 
@@ -25,13 +27,20 @@ use crate::trials;
 
 pub const NEEDS: &[&[Need]] = &[PRIVILEGED, PACKETS];
 
+/// What the layers of a node by default are called, among names of backends.
+const LAYERS: &str = "layers";
+
 /// Random states of one walk: the next ones are another trial, to run at the same time.
 const WALK: usize = 10;
 
 pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     let words = env::var("CULVERT_BACKEND").unwrap_or_default();
     let under: Vec<(String, Under)> = match words.trim() {
-        "" => backends::ALL.iter().map(|kind| ours(kind.name())).collect(),
+        "" => {
+            let alone = backends::ALL.iter().map(|kind| ours(kind.name()));
+            alone.chain([layers()]).collect()
+        }
+        LAYERS => vec![layers()],
         word if BackendKind::named(word, backends::ALL).is_some() => vec![ours(word)],
         words => {
             let words = words.split_whitespace().map(ToOwned::to_owned);
@@ -60,8 +69,15 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
         .collect()
 }
 
+/// This backend, and none over or beneath it.
 fn ours(name: &str) -> (String, Under) {
-    (name.to_owned(), Under::OurBackend(name.to_owned()))
+    let alone = ["--proxy-mode", name, "--backend-order", name];
+    let alone = alone.map(ToOwned::to_owned).into();
+    (name.to_owned(), Under::OurBackend(alone))
+}
+
+fn layers() -> (String, Under) {
+    (LAYERS.to_owned(), Under::Layers)
 }
 
 fn number<T: std::str::FromStr>(variable: &str, otherwise: T) -> T {

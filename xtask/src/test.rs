@@ -44,9 +44,10 @@ pub(crate) struct Args {
     /// Rewrite the expectations of scenario files and reference pages
     #[arg(long, conflicts_with = "kernel")]
     bless: bool,
-    /// With the suite `conformance`: which backend to test, `ebpf`, `nftables`, or the command line of
-    /// another one behind the node API, in which {target} and {cgroup} stand for the brain's address
-    /// and the cgroup of the node's processes; without it, all of the agent's own
+    /// With the suite `conformance`: what to test, the backend `ebpf` or `nftables` alone, `layers`
+    /// (the agent by default), or the command line of another backend behind the node API, in which
+    /// {target} and {cgroup} stand for the brain's address and the cgroup of the node's processes;
+    /// without it, all that are the agent's own
     #[arg(long, value_name = "BACKEND", conflicts_with = "kernel")]
     backend: Option<String>,
     /// With the suite `conformance`: how many random states to go through

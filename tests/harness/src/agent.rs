@@ -134,14 +134,19 @@ impl<'w> Agent<'w> {
         }
     }
 
-    /// The layer that decides first, as the log says.
-    fn first_layer(&self) -> Result<Option<String>> {
+    /// The layers that the agent chose, by the names of their backends, the first that decides first:
+    /// as the log says.
+    pub fn layers(&self) -> Result<Vec<String>> {
         let log = self.log();
         let mut chosen = log.iter().rev();
         let chosen = chosen.find(|line| line.message() == Some("backend chosen"));
         let layers = chosen.and_then(|line| line.text("backend"));
         let layers = layers.context("an agent says what it chose before it serves")?;
-        Ok(layers.split(" over ").next().map(str::to_owned))
+        Ok(layers.split(" over ").map(str::to_owned).collect())
+    }
+
+    fn first_layer(&self) -> Result<Option<String>> {
+        Ok(self.layers()?.into_iter().next())
     }
 
     fn mode(&self) -> &'static [&'static str] {

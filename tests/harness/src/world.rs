@@ -269,7 +269,12 @@ impl Host {
 
     /// Starts `command` in it.
     pub fn spawn(&self, command: Command) -> Result<Process> {
-        spawn(command, &self.netns, &self.cgroup, &self.name)
+        self.spawn_in(&self.cgroup, command)
+    }
+
+    /// Starts `command` on its network but in `cgroup`.
+    pub fn spawn_in(&self, cgroup: &Cgroup, command: Command) -> Result<Process> {
+        spawn(command, &self.netns, cgroup, &self.name)
     }
 }
 

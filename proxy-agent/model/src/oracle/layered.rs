@@ -26,7 +26,8 @@ pub enum Beneath {
 }
 
 impl Layered {
-    /// What becomes of it in the end.
+    /// What becomes of it in the end: of what is chosen among endpoints and ends nowhere beneath,
+    /// nothing is said unless all do.
     pub fn verdict(&self) -> Verdict {
         match &self.beneath {
             Beneath::Nothing => self.above.clone(),
@@ -39,9 +40,18 @@ impl Layered {
                 let mut targets: Vec<_> = self.above.targets.iter().flat_map(last).collect();
                 targets.sort_by_key(|target| target.address);
                 targets.dedup();
-                Verdict {
-                    targets,
-                    ..self.above.clone()
+                match again.first() {
+                    // Every endpoint is a frontend, and none of them leads anywhere.
+                    Some((_, next)) if targets.is_empty() => Verdict {
+                        outcome: next.outcome,
+                        reason: next.reason,
+                        targets,
+                        ..self.above.clone()
+                    },
+                    _ => Verdict {
+                        targets,
+                        ..self.above.clone()
+                    },
                 }
             }
         }

@@ -1,13 +1,20 @@
-//! The probes of scenarios, between real sockets, by a backend that meets packets: every socket is
-//! outside of it, those of the node too. What must come of a probe is what the oracle says of the
-//! packet that its socket sends; what files say is for backends that meet sockets.
+//! The probes of scenarios, between real sockets, where packets are met: by a backend that meets
+//! nothing else, to which every socket is outside, those of the node too; or by layers, where socket
+//! hooks decide first. What must come of a probe is what the oracle says of the packet that its
+//! socket sends; what files say is for socket hooks alone.
+//!
+//! Where there are layers, each probe is sent twice from one network namespace: by a process, and by
+//! one that no hook sees, as in a virtual machine.
 //!
 //! Only sockets tell what connections live through: an open one keeps its endpoint, answers come back
 //! from the address that was dialled. What a packet is worth that nobody answers is seen better by
 //! [`witness`](super::witness), which need not wait for nothing to happen.
 
+mod ruling;
+mod wire;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
@@ -15,17 +22,23 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use proxy_model::{
     NodeState, Protocol,
-    oracle::{Outcome, Packet, Path, Verdict, verdict},
+    oracle::{Outcome, Packet},
 };
 
+use self::{
+    ruling::{Affinity, By, Dialler, Ruling},
+    wire::Wire,
+};
+use super::{
+    gaps,
+    trial::{Backend, Meets},
+};
 use crate::{
-    pod::{ATTEMPT_LIMIT, Attempt, Listen, Prober, Server},
-    scenario::{Probe, Scenario, objects, subject::Subject, traffic::CLIENT},
-    world::{Host, NODE_ADDRESSES, World},
+    pod::{ATTEMPT_LIMIT, Attempt, Listen},
+    requires::{self, Need},
+    scenario::{Probe, Scenario, objects, subject::Subject, traffic},
+    world::World,
 };
-
-use super::{gaps, trial::Backend};
-use crate::journey::Entry;
 
 /// Requests per question to a prober.
 const ROUND: u32 = 16;
@@ -36,19 +49,24 @@ const ROUNDS: usize = 20;
 /// How long nothing may come for it to be nothing. What would come needs a thousandth of it.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// The device by which packets of pods reach the node.
-const BRIDGE: &str = "br0";
-
 /// Runs every step of `scenario` and its probes. `states` are the node-local states after each step.
 pub fn run(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Result<()> {
-    let lacks = backend.lacks()?;
+    let (lacks, meets) = (backend.lacks()?, backend.meets()?);
     let listen = objects::listeners(scenario)?;
     let addresses: BTreeSet<IpAddr> = listen.iter().map(|one| one.address.ip()).collect();
     let addresses: Vec<IpAddr> = addresses.into_iter().collect();
     let world = World::routed(&scenario.settings.node_addresses, &addresses)?;
-    let mut wire = Wire::new(&world, &listen)?;
+    let wire = Wire::new(&world, &listen)?;
     let node = &scenario.settings.model.node;
     let mut subject = Subject::behind_brain(backend.under(), &world, node, &states[0])?;
+    let mut witness = Witness {
+        wire,
+        kept: HashMap::new(),
+        refusals: match meets {
+            Meets::Both => subject.refusals()?,
+            Meets::Sockets | Meets::Packets => vec![],
+        },
+    };
     for (index, (step, state)) in scenario.steps.iter().zip(states).enumerate() {
         let here = || format!("step {}", index + 1);
         if index > 0 {
@@ -56,207 +74,195 @@ pub fn run(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Resu
             subject = subject.replace_brain(state)?;
         }
         for probe in &step.probes {
-            let packet = wire.packet(probe)?;
-            let says = verdict(state, &packet, Path::Packet);
-            let entry = match probe.source.as_str() {
-                "node" => Entry::Node,
-                _ => Entry::Interface(BRIDGE.into()),
-            };
-            if let Some(gap) = gaps::of(state, &packet, &entry, &says, lacks) {
-                println!("GAP: {}, line {}: needs {gap}", scenario.name, probe.line);
-                continue;
-            }
-            if let Err(error) = wire.check(state, probe, &packet, &says) {
-                bail!(
-                    "step {}, line {}: {probe}\nfrom {}, of which the oracle says {} {:?}, but: \
-                     {error:#}\nits log:\n{}",
-                    index + 1,
-                    probe.line,
-                    packet.source,
-                    says.outcome,
-                    targets(&says),
-                    subject.log()
-                );
+            for dialler in Dialler::of(meets) {
+                let packet = witness.wire.packet(probe)?;
+                let ruling = Ruling::of(state, &packet, *dialler, meets);
+                let (says, entry) = (&ruling.verdict, Wire::entry(probe));
+                if let Some(gap) = gaps::of(state, &packet, &entry, says, lacks) {
+                    println!("GAP: {}, line {}: needs {gap}", scenario.name, probe.line);
+                    continue;
+                }
+                let told_apart = [Need::NetnsCookie];
+                if ruling.by == By::Hooks
+                    && traffic::needs_cookie(probe)
+                    && !requires::met("conformance", &told_apart)
+                {
+                    continue;
+                }
+                if let Err(error) = witness.check(probe, &packet, *dialler, &ruling) {
+                    bail!(
+                        "step {}, line {}: {probe}\nfrom {}, by a {dialler:?}, of which the oracle \
+                         says {} {:?} by {:?}, but: {error:#}\nits log:\n{}",
+                        index + 1,
+                        probe.line,
+                        packet.source,
+                        says.outcome,
+                        ruling.targets(),
+                        ruling.by,
+                        subject.log()
+                    );
+                }
             }
         }
     }
     subject.finish()
 }
 
-fn targets(says: &Verdict) -> BTreeSet<SocketAddr> {
-    let targets = says.targets.iter();
-    targets.map(|target| target.address).collect()
+/// Who was led where.
+struct Witness<'w> {
+    wire: Wire<'w>,
+    kept: HashMap<Key, Kept>,
+    /// How socket hooks refuse.
+    refusals: Vec<String>,
 }
 
-/// Pods, and who was led where.
-struct Wire<'w> {
-    world: &'w World,
-    client: Host,
-    /// One for each endpoint address that is none of the node's.
-    endpoints: BTreeMap<IpAddr, Host>,
-    _servers: Vec<Server>,
-    listen: BTreeSet<Listen>,
-    probers: HashMap<(String, IpAddr), Prober>,
-    /// The endpoint of each open socket, and of each client with session affinity, by source, socket
-    /// or protocol, and destination.
-    kept: HashMap<(IpAddr, String, SocketAddr), SocketAddr>,
+/// What keeps an endpoint, its source and what it dials.
+type Key = (Keeper, IpAddr, SocketAddr);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Keeper {
+    /// An open socket.
+    Socket(Dialler, String),
+    /// A client with session affinity, which is each layer's own.
+    Client(By, Protocol),
 }
 
-impl<'w> Wire<'w> {
-    fn new(world: &'w World, listen: &BTreeSet<Listen>) -> Result<Self> {
-        let client: Result<Vec<IpAddr>, _> = CLIENT.iter().map(|text| text.parse()).collect();
-        let mut endpoints = BTreeMap::new();
-        let mut servers = Vec::new();
-        let addresses: BTreeSet<IpAddr> = listen.iter().map(|one| one.address.ip()).collect();
-        for address in addresses {
-            let own: Vec<_> = listen
-                .iter()
-                .filter(|one| one.address.ip() == address)
-                .copied()
-                .collect();
-            // What runs in the node's network needs no other.
-            if world.node().addresses().contains(&address) {
-                servers.push(Server::start(world.node(), &own)?);
-                continue;
-            }
-            let pod = world.pod(&format!("endpoint{}", endpoints.len()), &[address])?;
-            servers.push(Server::start(&pod, &own)?);
-            endpoints.insert(address, pod);
-        }
-        Ok(Self {
-            world,
-            client: world.pod("client", &client?)?,
-            endpoints,
-            _servers: servers,
-            listen: listen.clone(),
-            probers: HashMap::new(),
-            kept: HashMap::new(),
-        })
-    }
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    endpoint: SocketAddr,
+    by: By,
+}
 
-    /// The first packet that the socket of `probe` sends.
-    fn packet(&self, probe: &Probe) -> Result<Packet> {
-        let to = SocketAddr::new(probe.to.ip().to_canonical(), probe.to.port());
-        let alike = |address: &&IpAddr| address.is_ipv4() == to.is_ipv4();
-        let own = self.world.node().addresses();
-        let mut endpoints = self.endpoints.keys();
-        let source = match probe.source.as_str() {
-            // What is local is reached from there.
-            "node" if own.contains(&to.ip()) || to.ip().is_loopback() => Some(to.ip()),
-            "node" => NODE_ADDRESSES.iter().find(alike).copied(),
-            "pod" => self.client.addresses().iter().find(alike).copied(),
-            _ => endpoints.find(alike).copied(),
-        };
-        Ok(Packet {
-            source: source.with_context(|| format!("{} has no such address", probe.source))?,
-            destination: to,
-            protocol: if probe.transport.is_udp() {
-                Protocol::Udp
-            } else {
-                Protocol::Tcp
-            },
-            interface: (probe.source != "node").then(|| BRIDGE.into()),
-        })
-    }
+/// A probe as it is sent, and what must come of it.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    probe: &'a Probe,
+    packet: &'a Packet,
+    dialler: Dialler,
+    ruling: &'a Ruling,
+}
 
+impl Witness<'_> {
     fn check(
         &mut self,
-        state: &NodeState,
         probe: &Probe,
         packet: &Packet,
-        says: &Verdict,
+        dialler: Dialler,
+        ruling: &Ruling,
     ) -> Result<()> {
-        let service = says.service.as_ref();
-        let service = service.and_then(|key| state.services.get(key));
-        let sticks = service.is_some_and(|service| service.affinity.is_some());
-        let name = probe.socket.clone();
-        let name = name.unwrap_or_else(|| packet.protocol.to_string());
-        let key = (packet.source, name, packet.destination);
-        let keeps = sticks || probe.socket.is_some();
-        if !keeps {
-            self.kept.remove(&key);
-        }
-        let key = keeps.then_some(key);
-        let kept = key.as_ref().and_then(|key| self.kept.get(key)).copied();
-        let connected = probe.socket.is_some() && packet.protocol == Protocol::Tcp;
-        match (says.outcome, kept) {
+        let asked = Asked {
+            probe,
+            packet,
+            dialler,
+            ruling,
+        };
+        let of_client = Keeper::Client(ruling.by, packet.protocol);
+        let keeper = match &probe.socket {
+            Some(name) => Some(Keeper::Socket(dialler, name.clone())),
+            None if ruling.affinity == Affinity::Client => Some(of_client.clone()),
+            None => None,
+        };
+        let of = |keeper| (keeper, packet.source, packet.destination);
+        let Some(key) = keeper.map(of) else {
+            self.kept.remove(&of(of_client));
+            if ruling.verdict.outcome != Outcome::Forward {
+                return self.fails(&asked);
+            }
+            let all = ruling.affinity != Affinity::Partly;
+            return self.spread(&asked, &ruling.targets(), all);
+        };
+        let kept = self.kept.get(&key).copied();
+        let is_open = kept.is_some() && probe.socket.is_some();
+        if let Some(kept) = kept
+            && is_open
+            && probe.transport.is_connected()
+            && (kept.by == By::Hooks || packet.protocol == Protocol::Tcp)
+        {
             // Connections that exist are never touched.
-            (_, Some(kept)) if connected => self.stay(probe, packet, &[kept].into()).map(drop),
-            (Outcome::Forward, kept) => {
-                let targets = targets(says);
-                let Some(key) = key else {
-                    return self.spread(probe, packet, &targets);
-                };
-                let may_be = match kept.filter(|kept| targets.contains(kept)) {
-                    Some(kept) => [kept].into(),
-                    None => targets,
-                };
-                let answer = self.stay(probe, packet, &may_be)?;
-                self.kept.insert(key, answer);
-                Ok(())
+            return self.stay(&asked, &[kept.endpoint].into(), true).map(drop);
+        }
+        if ruling.verdict.outcome != Outcome::Forward {
+            return self.fails(&asked);
+        }
+        let (by, targets) = (ruling.by, ruling.targets());
+        let held = |kept: &Kept| kept.by == by && targets.contains(&kept.endpoint);
+        let endpoint = match kept.filter(held) {
+            Some(kept) => self.stay(&asked, &[kept.endpoint].into(), is_open)?,
+            None => self.stay(&asked, &targets, false)?,
+        };
+        self.kept.insert(key, Kept { endpoint, by });
+        Ok(())
+    }
+
+    /// What leads to no endpoint.
+    fn fails(&mut self, asked: &Asked<'_>) -> Result<()> {
+        let connected = asked.probe.transport.is_connected();
+        match (asked.ruling.verdict.outcome, asked.ruling.by) {
+            (Outcome::Forward, _) => bail!("it leads somewhere"),
+            (Outcome::Reject, By::Hooks) => self.refused(asked, "ECONNREFUSED"),
+            (Outcome::Drop, By::Hooks) => self.refused(asked, "EHOSTUNREACH"),
+            (Outcome::Reject, By::Packets) if connected => {
+                self.fail(asked, &["ECONNREFUSED", "EPERM"], ATTEMPT_LIMIT)
             }
-            (Outcome::Reject, _) if !probe.transport.is_connected() => {
-                // Nobody tells a socket that has no peer.
-                self.fail(probe, packet, &["timeout", "EPERM"], SILENCE)
+            // Nobody tells a socket that has no peer.
+            (Outcome::Reject | Outcome::Drop, By::Packets) => {
+                self.fail(asked, &["timeout", "EPERM"], SILENCE)
             }
-            (Outcome::Reject, _) => {
-                self.fail(probe, packet, &["ECONNREFUSED", "EPERM"], ATTEMPT_LIMIT)
-            }
-            (Outcome::Drop, _) => self.fail(probe, packet, &["timeout", "EPERM"], SILENCE),
-            (Outcome::Pass, _) => self.untouched(probe, packet),
+            (Outcome::Pass, _) => self.untouched(asked),
         }
     }
 
-    fn untouched(&mut self, probe: &Probe, packet: &Packet) -> Result<()> {
-        let to = packet.destination;
+    fn untouched(&mut self, asked: &Asked<'_>) -> Result<()> {
+        let to = asked.packet.destination;
         let listener = Listen {
-            udp: probe.transport.is_udp(),
+            udp: asked.probe.transport.is_udp(),
             address: to,
         };
-        let own = self.world.node().addresses();
+        let own = self.wire.own();
         let here = to.ip().is_loopback() || to.ip().is_unspecified() || own.contains(&to.ip());
-        if self.listen.contains(&listener) {
-            self.spread(probe, packet, &[to].into())
-        } else if here && probe.transport.is_connected() {
+        if self.wire.answers(&listener) {
+            self.spread(asked, &[to].into(), true)
+        } else if here && asked.probe.transport.is_connected() {
             // There is a way there, and nobody listens.
-            self.fail(probe, packet, &["ECONNREFUSED"], ATTEMPT_LIMIT)
+            self.fail(asked, &["ECONNREFUSED"], ATTEMPT_LIMIT)
         } else {
             let silence = ["timeout", "EHOSTUNREACH", "ENETUNREACH"];
-            self.fail(probe, packet, &silence, SILENCE)
+            self.fail(asked, &silence, SILENCE)
         }
     }
 
-    /// Every answer is expected and everything expected answers.
+    /// Every answer is expected and, if `all` do, everything expected answers.
     fn spread(
         &mut self,
-        probe: &Probe,
-        packet: &Packet,
+        asked: &Asked<'_>,
         expected: &BTreeSet<SocketAddr>,
+        all: bool,
     ) -> Result<()> {
         let mut missing = expected.clone();
         for _ in 0..ROUNDS * expected.len() {
-            for attempt in self.send(probe, packet, ROUND, ATTEMPT_LIMIT)? {
-                let answer = attempt.answer_as(probe.to).map_err(anyhow::Error::msg)?;
+            for attempt in self.send(asked, ROUND, ATTEMPT_LIMIT)? {
+                let answer = self.answer(asked, &attempt, false)?;
                 ensure!(expected.contains(&answer), "{answer} answered");
                 missing.remove(&answer);
             }
-            if missing.is_empty() {
+            if missing.is_empty() || !all {
                 return Ok(());
             }
         }
         bail!("these never answered: {missing:?}")
     }
 
-    /// Every answer comes from the same one.
+    /// Every answer comes from the same one. `is_old` if the connection may have begun when something
+    /// else was true of it.
     fn stay(
         &mut self,
-        probe: &Probe,
-        packet: &Packet,
+        asked: &Asked<'_>,
         expected: &BTreeSet<SocketAddr>,
+        is_old: bool,
     ) -> Result<SocketAddr> {
         let mut answers = BTreeSet::new();
-        for attempt in self.send(probe, packet, ROUND, ATTEMPT_LIMIT)? {
-            answers.insert(attempt.answer_as(probe.to).map_err(anyhow::Error::msg)?);
+        for attempt in self.send(asked, ROUND, ATTEMPT_LIMIT)? {
+            answers.insert(self.answer(asked, &attempt, is_old)?);
         }
         match (answers.pop_first(), answers.pop_first()) {
             (Some(answer), None) if expected.contains(&answer) => Ok(answer),
@@ -264,14 +270,41 @@ impl<'w> Wire<'w> {
         }
     }
 
-    fn fail(
-        &mut self,
-        probe: &Probe,
-        packet: &Packet,
-        errors: &[&str],
-        timeout: Duration,
-    ) -> Result<()> {
-        for attempt in self.send(probe, packet, 1, timeout)? {
+    /// Who answered: the socket and the endpoint must see each other as they should.
+    fn answer(&self, asked: &Asked<'_>, attempt: &Attempt, is_old: bool) -> Result<SocketAddr> {
+        let answer = attempt.answer_as(asked.probe.to);
+        let answer = answer.map_err(anyhow::Error::msg)?;
+        if let Some(client) = attempt.client.filter(|_| !is_old) {
+            let source = asked.packet.source;
+            let (own, client) = (self.wire.own(), client.ip());
+            let shows = asked.ruling.shows(own, source, answer, client);
+            ensure!(shows, "{answer} sees {client} as the client");
+        }
+        Ok(answer)
+    }
+
+    /// A hook fails the call itself.
+    fn refused(&mut self, asked: &Asked<'_>, errno: &str) -> Result<()> {
+        let call = if asked.probe.transport.is_connected() {
+            "connect"
+        } else {
+            "sendto"
+        };
+        // One kernel feature decides how both are told.
+        let has_errno = self.refusals.iter().any(|one| one == "ECONNREFUSED");
+        let expected = format!("{call} {}", if has_errno { errno } else { "EPERM" });
+        for attempt in self.send(asked, 1, ATTEMPT_LIMIT)? {
+            let error = attempt.error.as_deref();
+            ensure!(
+                error == Some(&expected),
+                "expected {expected}, not {attempt:?}"
+            );
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, asked: &Asked<'_>, errors: &[&str], timeout: Duration) -> Result<()> {
+        for attempt in self.send(asked, 1, timeout)? {
             let errno = attempt.errno();
             ensure!(
                 errno.is_some_and(|errno| errors.contains(&errno)),
@@ -282,31 +315,13 @@ impl<'w> Wire<'w> {
         Ok(())
     }
 
-    fn send(
-        &mut self,
-        probe: &Probe,
-        packet: &Packet,
-        count: u32,
-        timeout: Duration,
-    ) -> Result<Vec<Attempt>> {
-        let host = match probe.source.as_str() {
-            "node" => self.world.node(),
-            "pod" => &self.client,
-            _ => &self.endpoints[&packet.source],
-        };
-        let key = (host.name().to_owned(), host.addresses()[0]);
-        if !self.probers.contains_key(&key) {
-            self.probers.insert(key.clone(), Prober::start(host)?);
-        }
-        let prober = self
-            .probers
-            .get_mut(&key)
-            .expect("it has just been inserted");
-        match &probe.socket {
-            Some(socket) => {
-                prober.send_on_within(timeout, socket, probe.transport, probe.to, count)
-            }
-            None => prober.send_within(timeout, probe.transport, probe.to, count),
-        }
+    fn send(&mut self, asked: &Asked<'_>, count: u32, timeout: Duration) -> Result<Vec<Attempt>> {
+        let Asked {
+            probe,
+            packet,
+            dialler,
+            ..
+        } = asked;
+        self.wire.send(probe, packet, *dialler, count, timeout)
     }
 }

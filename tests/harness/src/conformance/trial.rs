@@ -7,10 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use proxy_model::{
-    Capability, NodeState, compute,
-    oracle::{Packet, Path},
-};
+use proxy_model::{Capability, NodeState, compute, oracle::Packet};
 
 use super::{
     dialling,
@@ -30,6 +27,17 @@ use crate::{
 
 /// Packets that are sent in each state of a random walk.
 const RANDOM_PACKETS: usize = 400;
+
+/// What meets what processes of the node and its pods send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meets {
+    /// Socket hooks, in the call.
+    Sockets,
+    /// What handles packets.
+    Packets,
+    /// Both: what the hooks leave alone, and where they lead to, is a packet.
+    Both,
+}
 
 /// What is under test, and what it lacks, once somebody asked.
 #[derive(Debug, Clone)]
@@ -60,6 +68,9 @@ impl Backend {
             let subject = Subject::behind_brain(&self.under, &world, "node-a", &idle)?;
             let lacks = subject.reported()?;
             subject.finish()?;
+            if matches!(self.under, Under::Layers) && !lacks.is_empty() {
+                bail!("what one layer lacks the other has, yet this lacks {lacks:?}");
+            }
             Ok(lacks)
         };
         let lacks = self
@@ -71,12 +82,13 @@ impl Backend {
         }
     }
 
-    /// Which mechanism meets what processes of the node and its pods send.
-    pub fn path(&self) -> Result<Path> {
+    /// What meets what processes of the node and its pods send.
+    pub fn meets(&self) -> Result<Meets> {
         Ok(match &self.under {
-            Under::Agent => Path::Socket,
-            _ if self.meets_packets()? => Path::Packet,
-            _ => Path::Socket,
+            Under::Agent => Meets::Sockets,
+            Under::Layers => Meets::Both,
+            _ if self.meets_packets()? => Meets::Packets,
+            _ => Meets::Sockets,
         })
     }
 
@@ -87,9 +99,9 @@ impl Backend {
 
 /// The probes of `scenario`, by the mechanism that the backend is.
 pub fn probes(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Result<()> {
-    match backend.path()? {
-        Path::Socket => traffic::run(scenario, states, &backend.under),
-        Path::Packet => dialling::run(scenario, states, backend),
+    match backend.meets()? {
+        Meets::Sockets => traffic::run(scenario, states, &backend.under),
+        Meets::Packets | Meets::Both => dialling::run(scenario, states, backend),
     }
 }
 

@@ -144,7 +144,7 @@ impl Shared {
                 Some(socket) => socket.attempt(to, ATTEMPT_LIMIT),
                 None if keep => match Socket::open(transport, to, ATTEMPT_LIMIT) {
                     Ok(socket) => kept.insert(socket).attempt(to, ATTEMPT_LIMIT),
-                    Err(failed) => failed,
+                    Err(failed) => failed.into(),
                 },
                 None => probe::once(transport, to, ATTEMPT_LIMIT),
             };

@@ -78,7 +78,7 @@ fn on_open(
     if !sockets.contains_key(name) {
         match Socket::open(transport, to, timeout) {
             Ok(socket) => drop(sockets.insert(name.to_owned(), socket)),
-            Err(failed) => return failed,
+            Err(failed) => return failed.into(),
         }
     }
     let socket = sockets
@@ -91,7 +91,7 @@ fn on_open(
 pub(super) fn once(transport: Transport, to: SocketAddr, timeout: Duration) -> Attempt {
     match Socket::open(transport, to, timeout) {
         Ok(mut socket) => socket.attempt(to, timeout),
-        Err(failed) => failed,
+        Err(failed) => failed.into(),
     }
 }
 
@@ -114,7 +114,7 @@ impl Socket {
         transport: Transport,
         to: SocketAddr,
         timeout: Duration,
-    ) -> Result<Self, Attempt> {
+    ) -> Result<Self, Failed> {
         let to = as_dialled(transport, to);
         let kind = if transport.is_udp() {
             let any: IpAddr = match to {
@@ -151,11 +151,11 @@ impl Socket {
             Kind::Tcp(stream) => line(stream, &nonce, timeout),
             Kind::Udp(socket) => datagram(socket, self.transport, to, &nonce, timeout),
         };
-        result.unwrap_or_else(|failed| failed)
+        result.unwrap_or_else(Attempt::from)
     }
 }
 
-fn line(stream: &mut TcpStream, nonce: &str, timeout: Duration) -> Result<Attempt, Attempt> {
+fn line(stream: &mut TcpStream, nonce: &str, timeout: Duration) -> Result<Attempt, Failed> {
     let peer = stream
         .peer_addr()
         .map_err(|error| failed("getpeername", &error))?;
@@ -170,7 +170,7 @@ fn line(stream: &mut TcpStream, nonce: &str, timeout: Duration) -> Result<Attemp
     })
 }
 
-fn get(stream: &mut TcpStream, timeout: Duration) -> Result<Attempt, Attempt> {
+fn get(stream: &mut TcpStream, timeout: Duration) -> Result<Attempt, Failed> {
     let peer = stream
         .peer_addr()
         .map_err(|error| failed("getpeername", &error))?;
@@ -191,7 +191,7 @@ fn get(stream: &mut TcpStream, timeout: Duration) -> Result<Attempt, Attempt> {
     })
 }
 
-fn read_until(stream: &mut TcpStream, done: impl Fn(&[u8]) -> bool) -> Result<String, Attempt> {
+fn read_until(stream: &mut TcpStream, done: impl Fn(&[u8]) -> bool) -> Result<String, Failed> {
     let mut text = Vec::new();
     let mut chunk = [0; 512];
     while !done(&text) {
@@ -199,7 +199,7 @@ fn read_until(stream: &mut TcpStream, done: impl Fn(&[u8]) -> bool) -> Result<St
             .read(&mut chunk)
             .map_err(|error| failed("read", &error))?
         {
-            0 => return Err(unexpected("the connection was closed")),
+            0 => return Err(Failed("the connection was closed".to_owned())),
             length => text.extend_from_slice(&chunk[..length]),
         }
     }
@@ -212,7 +212,7 @@ fn datagram(
     to: SocketAddr,
     nonce: &str,
     timeout: Duration,
-) -> Result<Attempt, Attempt> {
+) -> Result<Attempt, Failed> {
     let peer = if transport.is_connected() {
         socket
             .send(nonce.as_bytes())
@@ -232,7 +232,7 @@ fn datagram(
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(unexpected("recvfrom timeout"));
+            return Err(Failed("recvfrom timeout".to_owned()));
         }
         socket
             .set_read_timeout(Some(left))
@@ -253,18 +253,21 @@ fn datagram(
     }
 }
 
-/// Reads `IP:PORT` or `IP:PORT NONCE`.
+/// Reads `IP:PORT` or `IP:PORT NONCE CLIENT`.
 fn understood(text: &str, nonce: Option<&str>) -> Attempt {
-    let (address, echo) = match text.split_once(' ') {
-        Some((address, echo)) => (address, Some(echo)),
-        None => (text, None),
-    };
-    match address.parse() {
-        Ok(address) if echo == nonce => Attempt {
-            answer: Some(address),
-            ..Attempt::default()
-        },
-        _ => unexpected(&format!("the answer was {text:?}")),
+    let mut words = text.split(' ');
+    let address = words.next().unwrap_or_default();
+    let echo = words.next();
+    let client = words.next().map(str::parse::<SocketAddr>).transpose();
+    match (address.parse(), client) {
+        (Ok(address), Ok(client)) if echo == nonce && client.is_some() == nonce.is_some() => {
+            Attempt {
+                answer: Some(address),
+                client: client.map(plain),
+                ..Attempt::default()
+            }
+        }
+        _ => Failed(format!("the answer was {text:?}")).into(),
     }
 }
 
@@ -281,18 +284,24 @@ fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-fn failed(call: &str, error: &io::Error) -> Attempt {
+/// The system call that failed and the name of its error.
+#[derive(Debug)]
+pub(super) struct Failed(String);
+
+impl From<Failed> for Attempt {
+    fn from(Failed(error): Failed) -> Self {
+        Self {
+            error: Some(error),
+            ..Self::default()
+        }
+    }
+}
+
+fn failed(call: &str, error: &io::Error) -> Failed {
     let name = match (error.kind(), error.raw_os_error()) {
         (io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock, _) => "timeout".to_owned(),
         (_, Some(number)) => format!("{:?}", Errno::from_raw(number)),
         _ => error.to_string(),
     };
-    unexpected(&format!("{call} {name}"))
-}
-
-fn unexpected(what: &str) -> Attempt {
-    Attempt {
-        error: Some(what.to_owned()),
-        ..Attempt::default()
-    }
+    Failed(format!("{call} {name}"))
 }

@@ -1,10 +1,11 @@
 //! Servers that answer with the address they were reached at.
 //!
-//! * TCP, lines: each line is answered by `IP:PORT LINE`.
+//! * TCP, lines: each line is answered by `IP:PORT LINE CLIENT`.
 //! * TCP, HTTP: `GET` is answered by a page whose body is `IP:PORT`.
-//! * UDP: each datagram is answered by `IP:PORT DATAGRAM`.
+//! * UDP: each datagram is answered by `IP:PORT DATAGRAM CLIENT`.
 //!
-//! The address is the socket's own: it tells which endpoint a client landed on.
+//! The address is the socket's own: it tells which endpoint a client landed on. `CLIENT` is who the
+//! endpoint takes for the client, with its port: it tells whether somebody masqueraded.
 
 use std::{
     io::{self, Write as _},
@@ -66,6 +67,7 @@ async fn answer_datagrams(socket: UdpSocket, own: SocketAddr) -> io::Result<()> 
         };
         let mut answer = format!("{own} ").into_bytes();
         answer.extend_from_slice(&datagram[..length]);
+        answer.extend_from_slice(format!(" {from}").as_bytes());
         // The client sees a lost answer as a failed attempt; the others go on.
         drop(socket.send_to(&answer, from).await);
     }
@@ -75,8 +77,8 @@ async fn accept(listener: TcpListener, own: SocketAddr) -> io::Result<()> {
     loop {
         match listener.accept().await {
             // A client that goes away in the middle is its own business.
-            Ok((connection, _)) => drop(tokio::spawn(async move {
-                drop(converse(connection, own).await);
+            Ok((connection, client)) => drop(tokio::spawn(async move {
+                drop(converse(connection, own, client).await);
             })),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => return Err(error),
@@ -84,7 +86,7 @@ async fn accept(listener: TcpListener, own: SocketAddr) -> io::Result<()> {
     }
 }
 
-async fn converse(connection: TcpStream, own: SocketAddr) -> io::Result<()> {
+async fn converse(connection: TcpStream, own: SocketAddr, client: SocketAddr) -> io::Result<()> {
     connection.set_nodelay(true)?;
     let mut connection = BufReader::new(connection);
     let mut line = String::new();
@@ -102,7 +104,7 @@ async fn converse(connection: TcpStream, own: SocketAddr) -> io::Result<()> {
                 body.len()
             )
         } else {
-            format!("{own} {line}")
+            format!("{own} {} {client}\n", line.trim_end())
         };
         connection.get_mut().write_all(answer.as_bytes()).await?;
     }

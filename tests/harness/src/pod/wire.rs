@@ -241,6 +241,8 @@ pub enum Reply {
 pub struct Attempt {
     /// The endpoint's own address, as the endpoint says.
     pub answer: Option<SocketAddr>,
+    /// Who the endpoint takes for the client; HTTP does not tell.
+    pub client: Option<SocketAddr>,
     /// The system call that failed and the name of its error: `connect ECONNREFUSED`.
     pub error: Option<String>,
     /// What `getpeername` says, on a connected socket.

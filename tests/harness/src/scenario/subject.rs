@@ -23,8 +23,10 @@ use crate::{
 pub enum Under {
     /// The agent, on manifests: its own brain included.
     Agent,
-    /// The agent with this backend (`--proxy-mode`), behind the node API: `run --target`.
-    OurBackend(String),
+    /// The agent behind the node API (`run --target`), with arguments that choose one backend alone.
+    OurBackend(Vec<String>),
+    /// The agent behind the node API as it is by default: socket hooks over a packet backend.
+    Layers,
     /// Any program that is a backend behind the node API. Its words, in which `{target}` and
     /// `{cgroup}` stand for the brain's address and the directory of the node's cgroup.
     Command(Vec<String>),
@@ -78,17 +80,26 @@ impl<'w> Subject<'w> {
     ) -> Result<Self> {
         match under {
             Under::Agent => bail!("the agent on manifests is its own brain"),
-            Under::OurBackend(mode) => {
+            Under::OurBackend(_) | Under::Layers => {
                 let brain = Brain::start()?;
                 brain.publish(state);
                 let options = AgentOptions {
                     node_name: node.to_owned(),
                     source: vec!["--target".to_owned(), brain.target().to_owned()],
-                    arguments: vec!["--proxy-mode".to_owned(), mode.clone()],
+                    arguments: match under {
+                        Under::OurBackend(arguments) => arguments.clone(),
+                        _ => vec!["--proxy-mode=auto".to_owned()],
+                    },
                     ..AgentOptions::default()
                 };
                 let agent = Agent::start(world, options, &[])?;
                 in_force(&brain)?;
+                // Mode auto goes on with what it can use: that would be another test.
+                let layers = agent.layers()?;
+                let wanted = if matches!(under, Under::Layers) { 2 } else { 1 };
+                if layers.len() != wanted {
+                    bail!("the agent chose {layers:?}, where {wanted} of them are to be tested");
+                }
                 Ok(Self::OurBackend(agent, brain))
             }
             Under::Command(words) => {

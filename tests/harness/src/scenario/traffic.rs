@@ -145,7 +145,7 @@ pub(super) fn play<'w>(
 }
 
 /// Whether the probe tells the loopback addresses of a test's node from those of its pods.
-fn needs_cookie(probe: &Probe) -> bool {
+pub(crate) fn needs_cookie(probe: &Probe) -> bool {
     let to = probe.to.ip().to_canonical();
     probe.source == "node" && (to.is_loopback() || to.is_unspecified())
 }
