@@ -1,6 +1,6 @@
 //! Scenarios against the model: after each step the state table must be the one in the file, and
-//! what the file expects of probes and packets must be what the oracle says, and what `explain`
-//! answers. Needs no privileges.
+//! what the file expects of probes, of packets, and of probes where there are layers, must be what
+//! the oracle says, and what `explain` answers. Needs no privileges.
 //! With `CULVERT_BLESS=1` the tables are rewritten, expectations of traffic never.
 //!
 //! Each scenario is also told to the model step by step, the way a running agent is, and the
@@ -21,6 +21,8 @@ use proxy_model::{Change, Model, compute};
 use proxy_tests::scenario::{
     self, Scenario,
     judge::{Judge, packet},
+    layered,
+    sources::Sources,
 };
 
 use crate::trials;
@@ -41,6 +43,7 @@ fn run(scenario: &Scenario) -> Result<()> {
     let settings = &scenario.settings;
     let mut model = Model::new(settings.model.clone());
     model.apply(settings.host_addresses());
+    let sources = Sources::of(scenario)?;
     let mut tables = Vec::new();
     let mut judge = Judge::default();
     for (index, step) in scenario.steps.iter().enumerate() {
@@ -89,6 +92,12 @@ fn run(scenario: &Scenario) -> Result<()> {
         for line in &step.packets {
             packet(&at_once, line)
                 .and_then(|()| explained::packet(&model, line))
+                .with_context(|| format!("step {number}"))?;
+        }
+        for line in &step.layered {
+            let packet = sources.packet(&line.probe)?;
+            layered::expectation(&at_once, line, &packet)
+                .and_then(|()| explained::layered(&model, line, &packet))
                 .with_context(|| format!("step {number}"))?;
         }
         tables.push(report::to_text(&at_once));

@@ -24,7 +24,7 @@ use proxy_tests::{
         random::Walk,
     },
     nft::Ruleset,
-    scenario::{Probe, Scenario, judge, packets::Fate, traffic::CLIENT},
+    scenario::{Probe, Scenario, judge, packets::Fate, sources::CLIENT},
     world::NODE_ADDRESSES,
 };
 

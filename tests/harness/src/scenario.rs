@@ -11,17 +11,20 @@
 //!                                       └──> traffic           the probes, by the real agent
 //! ```
 //!
-//! This file owns what a scenario is; [`document`] its text, [`settings`], [`probe`] and
-//! [`packets`] its lines, [`objects`] which addresses need servers, [`judge`] what the oracle says
-//! of it, [`traffic`] real traffic, [`batch`] that of many scenarios through few agents.
+//! This file owns what a scenario is; [`document`] its text, [`settings`], [`probe`], [`packets`] and
+//! [`layered`] its lines, [`objects`] which addresses need servers, [`sources`] who dials, [`judge`]
+//! what the oracle says of it, [`traffic`] real traffic, [`batch`] that of many scenarios through few
+//! agents.
 
 pub mod batch;
 pub mod document;
 pub mod judge;
+pub mod layered;
 pub mod objects;
 pub mod packets;
 pub mod probe;
 pub mod settings;
+pub mod sources;
 pub mod subject;
 pub mod traffic;
 
@@ -34,6 +37,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail};
 
 pub use document::{Document, Section};
+pub use layered::LayeredLine;
 pub use packets::PacketLine;
 pub use probe::{Outcome, Probe};
 pub use settings::Settings;
@@ -68,6 +72,8 @@ pub struct Step {
     pub probes: Vec<Probe>,
     /// What must become of packets.
     pub packets: Vec<PacketLine>,
+    /// What must come of probes where socket hooks lie over a packet backend.
+    pub layered: Vec<LayeredLine>,
     /// Index in the document of the last section of [`Step::changes`].
     last_change: usize,
     /// Indexes in the document of the expected sections, by name.
@@ -105,7 +111,7 @@ impl Step {
 
 /// Sections that people write. Any other one that is not about a file is what a backend of that name
 /// renders: which there are, `scenarios_render` knows.
-const BY_PEOPLE: [&str; 2] = ["probes", "packets"];
+const BY_PEOPLE: [&str; 3] = ["probes", "packets", "layered"];
 
 impl Scenario {
     /// Every scenario file, ordered by name.
@@ -202,13 +208,14 @@ impl Scenario {
                 match kind {
                     "probes" => step.probes = probe::parse_lines(&section.body, section.line)?,
                     "packets" => step.packets = packets::parse_lines(&section.body, section.line)?,
+                    "layered" => step.layered = layered::parse_lines(&section.body, section.line)?,
                     _ => drop(step.texts.insert(kind.to_owned(), body)),
                 }
                 Ok(())
             }
             _ => bail!(
                 "there is no such section; there are: settings, apply FILE, delete FILE, state, \
-                 probes, packets, and the names of backends"
+                 probes, packets, layered, and the names of backends"
             ),
         }
     }

@@ -4,12 +4,18 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use proxy_agent::report::explain::explain;
+use proxy_agent::{
+    backend::choice::{Mode, choose},
+    backends,
+    report::explain::{explain, explain_served},
+};
 use proxy_model::{
     Model,
     oracle::{Packet, Path},
 };
-use proxy_tests::scenario::{Outcome, PacketLine, Probe, judge, packets::Fate};
+use proxy_tests::scenario::{
+    LayeredLine, Outcome, PacketLine, Probe, judge, layered::End, packets::Fate,
+};
 use serde_json::Value;
 
 /// What `explain` says of a new connection or datagram; what an open socket keeps is nothing that
@@ -50,6 +56,28 @@ pub fn packet(model: &Model, line: &PacketLine) -> Result<()> {
         told == line.fate,
         "line {}: {line}\nbut explain says: {told}",
         line.line
+    );
+    Ok(())
+}
+
+/// What `explain` says of a probe, which sends `packet`, on a node with the layers that mode auto
+/// prefers: what becomes of it, and whether a hook decides.
+pub fn layered(model: &Model, line: &LayeredLine, packet: &Packet) -> Result<()> {
+    let chosen = choose(Mode::Auto, backends::ALL, |_| None)?.choice();
+    let json = explain_served(model, packet, Path::Socket, &chosen).to_json();
+    let told = understand(&json).with_context(|| format!("explain answered {json}"))?;
+    let answer: Value = serde_json::from_str(&json)?;
+    let by_hook = answer["layer"].as_str() == chosen.above();
+    let agrees = match &line.end {
+        End::Refused => by_hook && told == Fate::Rejected,
+        End::Unreachable => by_hook && told == Fate::Dropped,
+        End::Fate(fate) => told == *fate,
+    };
+    ensure!(
+        agrees,
+        "line {}: {line}\nbut explain says: {told}, by {}",
+        line.probe.line,
+        answer["layer"]
     );
     Ok(())
 }

@@ -36,7 +36,7 @@ use super::{
 use crate::{
     pod::{ATTEMPT_LIMIT, Attempt, Listen},
     requires::{self, Need},
-    scenario::{Probe, Scenario, objects, subject::Subject, traffic},
+    scenario::{Probe, Scenario, objects, sources::Sources, subject::Subject, traffic},
     world::World,
 };
 
@@ -52,7 +52,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 /// Runs every step of `scenario` and its probes. `states` are the node-local states after each step.
 pub fn run(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Result<()> {
     let (lacks, meets) = (backend.lacks()?, backend.meets()?);
-    let listen = objects::listeners(scenario)?;
+    let (listen, sources) = (objects::listeners(scenario)?, Sources::of(scenario)?);
     let addresses: BTreeSet<IpAddr> = listen.iter().map(|one| one.address.ip()).collect();
     let addresses: Vec<IpAddr> = addresses.into_iter().collect();
     let world = World::routed(&scenario.settings.node_addresses, &addresses)?;
@@ -73,9 +73,11 @@ pub fn run(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Resu
             subject.follow(state).with_context(here)?;
             subject = subject.replace_brain(state)?;
         }
-        for probe in &step.probes {
+        let layered = step.layered.iter().map(|line| &line.probe);
+        let layered = layered.filter(|_| meets == Meets::Both);
+        for probe in step.probes.iter().chain(layered) {
             for dialler in Dialler::of(meets) {
-                let packet = witness.wire.packet(probe)?;
+                let packet = sources.packet(probe)?;
                 let ruling = Ruling::of(state, &packet, *dialler, meets);
                 let (says, entry) = (&ruling.verdict, Wire::entry(probe));
                 if let Some(gap) = gaps::of(state, &packet, &entry, says, lacks) {

@@ -126,7 +126,7 @@ fn parse(text: &str, line: usize) -> Result<PacketLine> {
     })
 }
 
-fn parse_fate(text: &str) -> Result<Fate> {
+pub(super) fn parse_fate(text: &str) -> Result<Fate> {
     Ok(match text {
         "" => bail!("there is no outcome"),
         "rejected" => Fate::Rejected,

@@ -83,20 +83,7 @@ fn parse(text: &str, line: usize) -> Result<Probe> {
     let (dialled, outcome) = text
         .split_once("->")
         .ok_or_else(|| anyhow!("write SOURCE TRANSPORT TO -> OUTCOME"))?;
-    let [source, transport, to] = dialled.split_whitespace().collect::<Vec<_>>()[..] else {
-        bail!("write SOURCE TRANSPORT TO -> OUTCOME");
-    };
-    if !SOURCES.contains(&source) {
-        bail!("{source:?} is no source; there are: {}", SOURCES.join(", "));
-    }
-    let (transport, socket) = match transport.split_once('@') {
-        Some((transport, socket)) => (transport, Some(socket.to_owned())),
-        None => (transport, None),
-    };
-    let transport = transport.parse()?;
-    let to: SocketAddr = to
-        .parse()
-        .with_context(|| format!("{to:?} is not IP:PORT"))?;
+    let (source, transport, socket, to) = parse_dialled(dialled)?;
     let outcome = parse_outcome(outcome.trim())?;
     if socket.is_some() && matches!(&outcome, Outcome::Endpoints(set) if set.len() > 1) {
         bail!("a socket that stays open keeps its endpoint: write `one of …`");
@@ -111,13 +98,32 @@ fn parse(text: &str, line: usize) -> Result<Probe> {
         bail!("a socket that stays open keeps its endpoint without session affinity, too");
     }
     Ok(Probe {
-        source: source.to_owned(),
+        source,
         transport,
         socket,
         to,
         outcome,
         line,
     })
+}
+
+/// The source, the transport, the open socket and the destination that begin a line.
+pub(super) fn parse_dialled(text: &str) -> Result<(String, Transport, Option<String>, SocketAddr)> {
+    let [source, transport, to] = text.split_whitespace().collect::<Vec<_>>()[..] else {
+        bail!("write SOURCE TRANSPORT TO -> OUTCOME");
+    };
+    if !SOURCES.contains(&source) {
+        bail!("{source:?} is no source; there are: {}", SOURCES.join(", "));
+    }
+    let (transport, socket) = match transport.split_once('@') {
+        Some((transport, socket)) => (transport, Some(socket.to_owned())),
+        None => (transport, None),
+    };
+    let transport = transport.parse()?;
+    let to: SocketAddr = to
+        .parse()
+        .with_context(|| format!("{to:?} is not IP:PORT"))?;
+    Ok((source.to_owned(), transport, socket, to))
 }
 
 fn parse_outcome(text: &str) -> Result<Outcome> {

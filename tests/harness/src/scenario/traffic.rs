@@ -14,6 +14,7 @@ use super::{
     Outcome, Probe, Scenario, Settings,
     judge::{self, Judge, Seen, keeper},
     objects,
+    sources::CLIENT,
     subject::{Subject, Under},
 };
 use crate::{
@@ -21,9 +22,6 @@ use crate::{
     requires::{self, Need},
     world::{Host, NODE_ADDRESSES, World, on_wire},
 };
-
-/// Addresses of the pod that sends probes.
-pub const CLIENT: [&str; 2] = ["10.244.254.1", "fd00:10:244:fffe::1"];
 
 /// Requests per question to a prober.
 const ROUND: u32 = 16;

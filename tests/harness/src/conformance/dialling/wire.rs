@@ -3,24 +3,24 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
-use proxy_model::{Protocol, oracle::Packet};
+use anyhow::Result;
+use proxy_model::oracle::Packet;
 
 use super::ruling::Dialler;
 use crate::{
     cgroup::Cgroup,
     journey::Entry,
     pod::{Attempt, Listen, Prober, Server},
-    scenario::{Probe, traffic::CLIENT},
-    world::{Host, NODE_ADDRESSES, World},
+    scenario::{
+        Probe,
+        sources::{BRIDGE, CLIENT},
+    },
+    world::{Host, World},
 };
-
-/// The device by which packets of pods reach the node.
-const BRIDGE: &str = "br0";
 
 /// Pods with servers, and who dials.
 pub struct Wire<'w> {
@@ -84,30 +84,6 @@ impl<'w> Wire<'w> {
             "node" => Entry::Node,
             _ => Entry::Interface(BRIDGE.into()),
         }
-    }
-
-    /// The first packet that the socket of `probe` sends.
-    pub fn packet(&self, probe: &Probe) -> Result<Packet> {
-        let to = SocketAddr::new(probe.to.ip().to_canonical(), probe.to.port());
-        let alike = |address: &&IpAddr| address.is_ipv4() == to.is_ipv4();
-        let mut endpoints = self.endpoints.keys();
-        let source = match probe.source.as_str() {
-            // What is local is reached from there.
-            "node" if self.own().contains(&to.ip()) || to.ip().is_loopback() => Some(to.ip()),
-            "node" => NODE_ADDRESSES.iter().find(alike).copied(),
-            "pod" => self.client.addresses().iter().find(alike).copied(),
-            _ => endpoints.find(alike).copied(),
-        };
-        Ok(Packet {
-            source: source.with_context(|| format!("{} has no such address", probe.source))?,
-            destination: to,
-            protocol: if probe.transport.is_udp() {
-                Protocol::Udp
-            } else {
-                Protocol::Tcp
-            },
-            interface: (probe.source != "node").then(|| BRIDGE.into()),
-        })
     }
 
     /// Sends `count` requests of `probe` by `dialler`, each given up after `timeout`. `packet` is what
