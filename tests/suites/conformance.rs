@@ -13,7 +13,7 @@ use std::{env, sync::Arc};
 use anyhow::Result;
 use libtest_mimic::Trial;
 use proxy_agent::backends;
-use proxy_backend::BackendKind;
+use proxy_backend::{BackendKind, Place};
 use proxy_tests::{
     conformance::{
         sockets,
@@ -37,15 +37,17 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     let words = env::var("CULVERT_BACKEND").unwrap_or_default();
     let under: Vec<(String, Under)> = match words.trim() {
         "" => {
-            let alone = backends::ALL.iter().map(|kind| ours(kind.name()));
+            let alone = backends::ALL.iter().copied().map(alone);
             alone.chain([layers()]).collect()
         }
         LAYERS => vec![layers()],
-        word if BackendKind::named(word, backends::ALL).is_some() => vec![ours(word)],
-        words => {
-            let words = words.split_whitespace().map(ToOwned::to_owned);
-            vec![("backend".to_owned(), Under::Command(words.collect()))]
-        }
+        words => match BackendKind::named(words, backends::ALL) {
+            Some(kind) => vec![alone(kind)],
+            None => {
+                let words = words.split_whitespace().map(ToOwned::to_owned);
+                vec![("backend".to_owned(), Under::Command(words.collect()))]
+            }
+        },
     };
     let (random, seed) = (number("CULVERT_RANDOM", 30), number("CULVERT_SEED", 1));
     under
@@ -70,10 +72,14 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
 }
 
 /// This backend, and none over or beneath it.
-fn ours(name: &str) -> (String, Under) {
-    let alone = ["--proxy-mode", name, "--backend-order", name];
-    let alone = alone.map(ToOwned::to_owned).into();
-    (name.to_owned(), Under::OurBackend(alone))
+fn alone(kind: BackendKind) -> (String, Under) {
+    let name = kind.name();
+    let mut arguments = vec![format!("--proxy-mode={name}")];
+    if kind.place() == Place::Above {
+        // Otherwise there is a packet backend beneath it.
+        arguments.push(format!("--backend-order={name}"));
+    }
+    (name.to_owned(), Under::OurBackend(arguments))
 }
 
 fn layers() -> (String, Under) {
