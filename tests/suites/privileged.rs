@@ -11,6 +11,7 @@ mod cleanup;
 mod conntrack;
 mod host;
 mod journey;
+mod layers;
 mod leftovers;
 mod limits;
 mod load;

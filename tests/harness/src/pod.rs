@@ -6,6 +6,7 @@
 
 pub mod load;
 pub mod probe;
+mod raw;
 pub mod serve;
 pub mod wire;
 
@@ -167,6 +168,11 @@ impl Prober {
             socket: socket.to_owned(),
         })
         .map(drop)
+    }
+
+    /// Sends `packet`, from its IPv4 header on, by a raw socket of the prober's.
+    pub fn send_packet(&mut self, packet: Vec<u8>) -> Result<()> {
+        self.ask(&Request::Packet { packet }).map(drop)
     }
 
     /// Starts threads that send requests until [`Prober::load_stop`]. When this returns, every

@@ -29,7 +29,11 @@ pub struct Traffic {
 impl Traffic {
     /// Starts the loads at `host`, which messages call `of`.
     pub fn start(of: &'static str, host: &Host, loads: Vec<Load>) -> Result<Self> {
-        let mut prober = Prober::start(host)?;
+        Self::of(of, Prober::start(host)?, loads)
+    }
+
+    /// The same by a prober that was started where the caller wants it.
+    pub fn of(of: &'static str, mut prober: Prober, loads: Vec<Load>) -> Result<Self> {
         for load in &loads {
             prober.load_start(load.clone())?;
         }

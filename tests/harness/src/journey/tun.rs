@@ -16,7 +16,8 @@ use nix::unistd::{read, write};
 /// Where the kernel makes such devices.
 pub const CLONE_DEVICE: &str = "/dev/net/tun";
 
-/// A device of IP packets, without link layer. Gone when dropped.
+/// A device of IP packets, without link layer unless it is one [of frames](Tun::of_frames). Gone when
+/// dropped.
 #[derive(Debug)]
 pub struct Tun {
     name: String,
@@ -26,6 +27,15 @@ pub struct Tun {
 impl Tun {
     /// Makes one in the network namespace of the calling thread; it is down.
     pub fn new(name: &str) -> Result<Self> {
+        Self::of_kind(name, libc::IFF_TUN)
+    }
+
+    /// One of Ethernet frames in place of packets, as the wire of a virtual machine is.
+    pub fn of_frames(name: &str) -> Result<Self> {
+        Self::of_kind(name, libc::IFF_TAP)
+    }
+
+    fn of_kind(name: &str, kind: libc::c_int) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -36,7 +46,7 @@ impl Tun {
             !name.is_empty() && name.len() < libc::IFNAMSIZ,
             "{name:?} is no name for a device"
         );
-        attach(&file, name).with_context(|| format!("cannot make the device {name}"))?;
+        attach(&file, name, kind).with_context(|| format!("cannot make the device {name}"))?;
         Ok(Self {
             name: name.to_owned(),
             file,
@@ -69,11 +79,11 @@ impl AsFd for Tun {
 }
 
 /// Ties the open clone device to a new device called `name`, shorter than `IFNAMSIZ`.
-fn attach(file: &File, name: &str) -> io::Result<()> {
+fn attach(file: &File, name: &str, kind: libc::c_int) -> io::Result<()> {
     let mut request = libc::ifreq {
         ifr_name: [0; libc::IFNAMSIZ],
         ifr_ifru: libc::__c_anonymous_ifr_ifru {
-            ifru_flags: i16::try_from(libc::IFF_TUN | libc::IFF_NO_PI)
+            ifru_flags: i16::try_from(kind | libc::IFF_NO_PI)
                 .expect("both flags are in the low bits"),
         },
     };

@@ -16,6 +16,7 @@ use nix::errno::Errno;
 
 use super::{
     load::Loads,
+    raw,
     wire::{Attempt, Reply, Request, Transport},
 };
 
@@ -59,6 +60,9 @@ fn answer(request: Request, sockets: &mut HashMap<String, Socket>, loads: &mut L
             Some(_) => Reply::Done,
             None => Reply::Failed(format!("there is no open socket called {socket}")),
         },
+        Request::Packet { packet } => {
+            raw::send(&packet).map_or_else(Reply::Failed, |()| Reply::Done)
+        }
         Request::LoadStart(load) => loads
             .start(load)
             .map_or_else(Reply::Failed, |()| Reply::Done),

@@ -161,6 +161,11 @@ pub enum Request {
         /// Which.
         socket: String,
     },
+    /// Sends a packet by a raw socket, as it is.
+    Packet {
+        /// From its IPv4 header on.
+        packet: Vec<u8>,
+    },
     /// Starts a load.
     LoadStart(Load),
     /// Asks for a load's counts so far.

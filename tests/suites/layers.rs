@@ -1,0 +1,21 @@
+//! eBPF over nftables, as the default agent has it: which layer decides about what, and what each does
+//! while the other one is lost, late or behind. Needs root, BPF and nftables.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[path = "layers/clients.rs"]
+mod clients;
+#[path = "layers/packets.rs"]
+mod packets;
+#[path = "layers/stage.rs"]
+mod stage;
+#[path = "layers/table.rs"]
+mod table;
+#[path = "layers/tracked.rs"]
+mod tracked;
+
+use std::time::Duration;
+
+const SUITE: &str = "layers";
+
+/// How long anything may take. What is waited for takes a small part of it.
+const LIMIT: Duration = Duration::from_mins(1);
