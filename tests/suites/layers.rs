@@ -2,12 +2,24 @@
 //! while the other one is lost, late or behind. Needs root, BPF and nftables.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "layers/behind.rs"]
+mod behind;
 #[path = "layers/clients.rs"]
 mod clients;
+#[path = "layers/lost.rs"]
+mod lost;
+#[path = "layers/masqueraded.rs"]
+mod masqueraded;
 #[path = "layers/packets.rs"]
 mod packets;
+#[path = "layers/restarted.rs"]
+mod restarted;
+#[path = "layers/rig.rs"]
+mod rig;
 #[path = "layers/stage.rs"]
 mod stage;
+#[path = "layers/sticky.rs"]
+mod sticky;
 #[path = "layers/table.rs"]
 mod table;
 #[path = "layers/tracked.rs"]

@@ -1,0 +1,211 @@
+//! What the tests of faults share: the default agent on a small cluster, traffic through both layers,
+//! and what the agent tells of each.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    process::{ChildStdin, Command, Stdio},
+};
+
+use proxy_tests::{
+    Agent, AgentOptions, Prober, Shop, Traffic,
+    agent::{self, LogLine},
+    pod::{Load, Transport},
+    process::Process,
+    requires::{self, NFTABLES, Need, PRIVILEGED},
+    shop::{LoadKind, loads},
+    world::Place,
+};
+use serde_json::Value;
+
+use super::{LIMIT, SUITE, tracked::flows};
+
+/// The layer that decides first.
+pub const ABOVE: &str = "ebpf";
+/// The one beneath it.
+pub const BENEATH: &str = "nftables";
+
+/// New connections all the time, and such that stay.
+pub const LOADS: [LoadKind; 7] = [
+    ("http", Transport::Http, false, false),
+    ("tcp6", Transport::Tcp, false, true),
+    ("tcp-mapped", Transport::TcpMapped, false, false),
+    ("kept", Transport::Tcp, true, false),
+    ("kept6", Transport::Tcp, true, true),
+    ("udp", Transport::Udp, false, false),
+    ("udp-kept", Transport::Udp, true, false),
+];
+
+/// Whether both layers can serve here.
+pub fn can_run() -> bool {
+    requires::met(SUITE, PRIVILEGED) && requires::met(SUITE, NFTABLES)
+}
+
+/// The default agent, with further arguments.
+pub fn options(arguments: &[&str]) -> AgentOptions {
+    let arguments = ["--proxy-mode=auto"].iter().chain(arguments);
+    AgentOptions {
+        arguments: arguments.map(|one| (*one).to_owned()).collect(),
+        ..AgentOptions::default()
+    }
+}
+
+/// Traffic of processes of the pod, to the Service 1.
+pub fn from_the_pod(shop: &Shop) -> Traffic {
+    Traffic::start("pod", &shop.client, loads(1, &LOADS)).unwrap()
+}
+
+/// Traffic of processes of the node.
+pub fn from_the_node(shop: &Shop) -> Traffic {
+    let mut loads = loads(1, &LOADS);
+    // A kernel that may give the node's own packets to an older socket: only where nftables takes over.
+    let whole = requires::met(SUITE, &[Need::RightSocket]);
+    loads.retain(|load| whole || load.name != "tcp6");
+    Traffic::start("node", shop.world.node(), loads).unwrap()
+}
+
+/// A prober in `place`.
+pub fn prober(place: &Place<'_>) -> Prober {
+    Prober::start_with(|command| place.spawn(command)).unwrap()
+}
+
+/// Traffic of a process in `place`, which no hook sees.
+pub fn from(place: &Place<'_>) -> Traffic {
+    Traffic::of("unseen", prober(place), loads(1, &LOADS)).unwrap()
+}
+
+/// What is no failure of a connection that goes on without the hooks which led it: nobody is left to
+/// say what a connected socket dialled, and an answer under way shows who sent it.
+pub fn excused(load: &Load, what: &str, count: u64) -> bool {
+    let under_way = load.transport.is_udp() && what.starts_with("recvfrom shows ") && count <= 3;
+    under_way || load.keep && what.starts_with("getpeername shows ")
+}
+
+/// Which endpoint answers; it must.
+pub fn answer(prober: &mut Prober, to: SocketAddr) -> SocketAddr {
+    let attempt = prober.send(Transport::Tcp, to, 1).unwrap().remove(0);
+    attempt
+        .answer_as(to)
+        .unwrap_or_else(|error| panic!("{to}: {error}"))
+}
+
+/// Whether a new connection to `to`, which nothing else dials, is translated: the layer beneath has
+/// decided.
+pub fn is_translated(shop: &Shop, prober: &mut Prober, to: SocketAddr) -> bool {
+    let tracked = |flow: &super::tracked::Flow| flow.original[1] == to;
+    assert!(!flows(&shop.world).iter().any(tracked), "{to} was dialled");
+    answer(prober, to);
+    flows(&shop.world).iter().any(tracked)
+}
+
+/// What `state` tells of the agent.
+pub fn told(agent: &Agent<'_>) -> Value {
+    let mut command = agent.command("state").unwrap();
+    command.args(["-o", "json"]);
+    let done = Process::run("proxy-agent", command, agent::LIMIT).unwrap();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let told: Value = serde_json::from_str(&done.stdout).unwrap();
+    told["agent"].clone()
+}
+
+/// What `state` tells of a layer: above first, as the layers are.
+pub fn layer(told: &Value, name: &str) -> Value {
+    let layers = told["layers"].as_array().unwrap();
+    let names: Vec<_> = layers.iter().map(|layer| &layer["backend"]).collect();
+    assert_eq!(names, [ABOVE, BENEATH]);
+    let mut all = layers.iter();
+    all.find(|layer| layer["backend"] == name).unwrap().clone()
+}
+
+/// `culvert_layer_in_force` of a layer.
+pub fn in_force(shop: &Shop, layer: &str) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect("127.0.0.1:10249")?;
+        stream.set_read_timeout(Some(LIMIT))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    let text = shop.world.node().netns().run(ask).unwrap().unwrap();
+    let sample = format!("culvert_layer_in_force{{layer=\"{layer}\"}} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&sample));
+    match value {
+        Some("1") => true,
+        Some("0") => false,
+        _ => panic!("{value:?} in {text}"),
+    }
+}
+
+/// All is well, by `state` and metrics.
+pub fn assert_whole(shop: &Shop, agent: &Agent<'_>) {
+    let told = told(agent);
+    assert_eq!(told["inForce"], true, "{told:#}");
+    assert_eq!(told["suffices"], true, "{told:#}");
+    assert_eq!(told["lacks"], Value::Array(vec![]), "{told:#}");
+    for name in [ABOVE, BENEATH] {
+        let layer = layer(&told, name);
+        assert_eq!(layer["inForce"], true, "{layer:#}");
+        assert_eq!(layer["serves"], true, "{layer:#}");
+        assert_eq!(layer["failure"], Value::Null, "{layer:#}");
+        assert_eq!(layer["retryAt"], Value::Null, "{layer:#}");
+        assert!(in_force(shop, name), "{name}");
+    }
+}
+
+/// Waits until a layer says that it repaired something.
+pub fn repaired(agent: &mut Agent<'_>, layer: &str) -> LogLine {
+    let what = format!("{layer} repaired");
+    agent
+        .wait_for_line(&what, |line| {
+            line.message() == Some("kernel state repaired") && line.text("layer") == Some(layer)
+        })
+        .unwrap()
+}
+
+/// Waits until a layer says that it begins to serve.
+pub fn serving(agent: &mut Agent<'_>, layer: &str) -> LogLine {
+    let what = format!("{layer} serves");
+    agent
+        .wait_for_line(&what, |line| {
+            line.message() == Some("serving") && line.text("backend") == Some(layer)
+        })
+        .unwrap()
+}
+
+/// Has `nft` do something on the node.
+pub fn nft(shop: &Shop, arguments: &[&str]) {
+    let run = || Command::new("nft").args(arguments).output();
+    let done = shop.world.node().netns().run(run).unwrap().unwrap();
+    assert!(done.status.success(), "{arguments:?}: {done:?}");
+}
+
+/// Somebody else who owns a table of the layer beneath: the kernel lets nobody change it before that
+/// process ends.
+pub struct Holder {
+    _stdin: ChildStdin,
+    _process: Process,
+}
+
+impl Holder {
+    /// Takes `table ip6 culvert` away from whoever has it.
+    pub fn take(shop: &Shop) -> Self {
+        let mut command = Command::new("nft");
+        command
+            .arg("-i")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut process = shop.world.node().spawn(command).unwrap();
+        let mut stdin = process.child().stdin.take().unwrap();
+        let script = "add table ip6 culvert\ndelete table ip6 culvert\n\
+                      add table ip6 culvert { flags owner; }\nlist tables\n";
+        stdin.write_all(script.as_bytes()).unwrap();
+        let stdout = BufReader::new(process.child().stdout.take().unwrap());
+        let mut lines = stdout.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("table ip6 culvert")));
+        Self {
+            _stdin: stdin,
+            _process: process,
+        }
+    }
+}
