@@ -90,3 +90,23 @@ fn an_endpoint_that_is_a_frontend_is_translated_again() {
         assert_eq!(told(&verdict), once);
     }
 }
+
+#[test]
+fn what_is_led_to_a_frontend_without_endpoints_ends_there() {
+    let tcp = [(Protocol::Tcp, 80)];
+    let mut events = Vec::new();
+    for (name, ip, endpoints) in [
+        ("first", "10.96.0.1", &[("10.96.0.9", "here")][..]),
+        ("none", "10.96.0.9", &[]),
+    ] {
+        let ports = if name == "none" {
+            [(Protocol::Tcp, 8080)]
+        } else {
+            tcp
+        };
+        let made = service(name, ip, &ports, TrafficPolicy::Cluster, endpoints);
+        events.extend(made);
+    }
+    let state = compute("here", events);
+    assert_eq!(ask(&state, "10.96.0.1:80/tcp"), "both reject");
+}
