@@ -6,6 +6,8 @@
 mod behind;
 #[path = "layers/clients.rs"]
 mod clients;
+#[path = "layers/explained.rs"]
+mod explained;
 #[path = "layers/lost.rs"]
 mod lost;
 #[path = "layers/masqueraded.rs"]

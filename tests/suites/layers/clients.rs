@@ -56,6 +56,26 @@ impl Client {
     }
 }
 
+/// How it sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From a socket.
+    Socket(Transport),
+    /// A packet that it writes itself.
+    Packet(Protocol),
+}
+
+impl Way {
+    /// What it speaks.
+    pub const fn protocol(self) -> Protocol {
+        match self {
+            Self::Socket(transport) if transport.is_udp() => Protocol::Udp,
+            Self::Socket(_) => Protocol::Tcp,
+            Self::Packet(protocol) => protocol,
+        }
+    }
+}
+
 /// What became of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Became {
@@ -124,25 +144,13 @@ impl<'s> Clients<'s> {
         }
     }
 
-    /// What becomes of a connection of `client` to what it `dials`, and, of UDP, also if that `connects`
-    /// before it sends.
-    pub fn dial(
-        &mut self,
-        client: Client,
-        dials: Dials,
-        protocol: Protocol,
-        connects: bool,
-    ) -> Became {
+    /// What becomes of a connection of `client` to what it `dials`.
+    pub fn dial(&mut self, client: Client, dials: Dials, way: Way) -> Became {
+        let protocol = way.protocol();
         let to = dials.address(protocol);
         self.stage.arrivals.heard();
-        if client.writes_packets() {
+        let Way::Socket(transport) = way else {
             return self.write(client, protocol, to);
-        }
-        let transport = match (protocol, connects) {
-            (Protocol::Tcp, _) => Transport::Tcp,
-            (Protocol::Udp, false) => Transport::Udp,
-            (Protocol::Udp, true) => Transport::UdpConnected,
-            (Protocol::Sctp, _) => panic!("no kernel here has sockets of SCTP"),
         };
         let prober = match client {
             Client::Pod => &mut self.pod,

@@ -51,6 +51,8 @@ pub enum Dials {
     ToNodePort,
     /// A ClusterIP whose endpoint is a ClusterIP.
     ToClusterIp,
+    /// A ClusterIP whose endpoint is a ClusterIP without endpoints.
+    ToEmpty,
 }
 
 impl Dials {
@@ -74,6 +76,7 @@ impl Dials {
             Self::Unallocated => (v4(10, 96, 9, 9), port),
             Self::ToNodePort => (v4(10, 96, 0, 5), port),
             Self::ToClusterIp => (v4(10, 96, 0, 6), port),
+            Self::ToEmpty => (v4(10, 96, 0, 7), port),
         }
         .into()
     }
@@ -162,6 +165,13 @@ spec: {cidrs: [10.96.0.0/16]}
             "",
             "",
             "[{addresses: [\"10.96.0.1\"], nodeName: node-a}]",
+            [80, 53, 99],
+        ),
+        service(
+            7,
+            "",
+            "",
+            "[{addresses: [\"10.96.0.3\"], nodeName: node-a}]",
             [80, 53, 99],
         ),
         cidr.to_owned(),

@@ -2,8 +2,9 @@
 
 use proxy_model::Protocol::{self, Sctp, Tcp, Udp};
 use proxy_tests::{
-    Agent, AgentOptions,
-    requires::{self, NFTABLES, Need, PRIVILEGED},
+    Agent,
+    pod::Transport,
+    requires::{self, Need},
 };
 
 use super::{
@@ -11,13 +12,15 @@ use super::{
     clients::{
         Became, Client,
         Client::{Machine, Node, Outside, Pod, Raw, Unseen, UnseenOfNode},
-        Clients,
+        Clients, Way,
     },
+    explained::explained,
+    rig::{self, options},
     stage::{
         Dials,
         Dials::{
             ClusterIp, Elsewhere, Empty, ExternalIp, LoadBalancer, Loopback, NodePort, Ranged,
-            ToClusterIp, ToNodePort, Unallocated, UnknownPort,
+            ToClusterIp, ToEmpty, ToNodePort, Unallocated, UnknownPort,
         },
         NODE, Stage, cluster,
     },
@@ -97,6 +100,7 @@ const ROWS: &[Row] = &[
     // An endpoint that is itself a frontend.
     (PROCESSES, &[ToNodePort], AgainMasqueraded),
     (PROCESSES, &[ToClusterIp], Again),
+    (PROCESSES, &[ToEmpty], REFUSED),
 ];
 
 /// No socket of this kernel speaks it: those that write packets show what becomes of it.
@@ -120,62 +124,61 @@ const OF_MASQUERADE_ALL: &[Row] = &[
     (PROCESSES, &[Elsewhere], Silence),
 ];
 
-/// Dials all, and tells each row that is not so.
-fn hold(clients: &mut Clients<'_>, protocols: &[Protocol], rows: &[Row]) -> Vec<String> {
+/// Dials all, and asks what should become of it. Tells each row that is not so.
+fn hold(
+    agent: &Agent<'_>,
+    clients: &mut Clients<'_>,
+    protocols: &[Protocol],
+    rows: &[Row],
+) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut held = 0;
     for (those, all, says) in rows {
-        for (client, dials) in those
-            .iter()
-            .flat_map(|one| all.iter().map(move |to| (*one, *to)))
-        {
-            for (protocol, connects) in ways(client, *says, protocols) {
-                let expected = says.of(client);
-                let became = clients.dial(client, dials, protocol, connects);
-                held += 1;
+        let pairs = those.iter();
+        for (client, dials) in pairs.flat_map(|one| all.iter().map(move |to| (*one, *to))) {
+            let expected = says.of(client);
+            let ways = ways(client, *says, protocols);
+            assert!(!ways.is_empty());
+            for way in &ways {
+                let became = clients.dial(client, dials, *way);
                 if became != expected {
-                    let how = if connects { ", connected" } else { "" };
                     wrong.push(format!(
-                        "{client:?} to {dials:?}/{protocol}{how}: {became:?}, not {expected:?}"
+                        "{client:?} to {dials:?}, {way:?}: {became:?}, not {expected:?}"
                     ));
                 }
             }
+            let to = dials.address(ways[0].protocol());
+            let explained = explained(agent, client, to, ways[0].protocol());
+            if let Err(error) = explained.agrees(client, expected) {
+                wrong.push(format!("{client:?} to {dials:?}, explained: {error}"));
+            }
         }
     }
-    assert!(held >= rows.len());
     wrong
 }
 
-/// Each protocol, and whether a socket of UDP connects first.
-fn ways(client: Client, says: Says, protocols: &[Protocol]) -> Vec<(Protocol, bool)> {
-    let mut ways: Vec<_> = protocols.iter().map(|one| (*one, false)).collect();
+/// The ways in which a client can tell what becomes of what it sends.
+fn ways(client: Client, says: Says, protocols: &[Protocol]) -> Vec<Way> {
     let fails = matches!(says, Refused(_) | Silence);
     if client.writes_packets() {
-        return ways;
+        return protocols.iter().map(|one| Way::Packet(*one)).collect();
     }
-    ways.push((Udp, true));
-    if fails {
+    let all = Transport::ALL.iter().map(|(transport, _)| *transport);
+    let ways = all.filter(|one| {
         // An unconnected socket is told nothing, and the node's own `send` fails, whatever becomes of
         // the packet.
-        let of_node = client.address() == NODE;
-        ways.retain(|(protocol, connects)| *protocol == Tcp || *connects && !of_node);
-    }
-    ways
+        let tells = !one.is_udp() || one.is_connected() && client.address() != NODE;
+        !fails || tells && !one.is_mapped() && *one != Transport::Http
+    });
+    ways.map(Way::Socket).collect()
 }
 
 fn agent<'w>(stage: &'w Stage, arguments: &[&str]) -> Agent<'w> {
-    let arguments = ["--proxy-mode=auto"].iter().chain(arguments);
-    let options = AgentOptions {
-        arguments: arguments.map(|one| (*one).to_owned()).collect(),
-        ..AgentOptions::default()
-    };
-    Agent::start(&stage.world, options, &[("cluster.yaml", &*cluster())]).unwrap()
+    let files = [("cluster.yaml", &*cluster())];
+    Agent::start(&stage.world, options(arguments), &files).unwrap()
 }
 
 fn can_run() -> bool {
-    [PRIVILEGED, NFTABLES, &[Need::Tun]]
-        .iter()
-        .all(|needs| requires::met(SUITE, needs))
+    rig::can_run() && requires::met(SUITE, &[Need::Tun])
 }
 
 #[test]
@@ -186,10 +189,9 @@ fn each_row_of_the_table_is_so() {
     let (stage, wire) = Stage::new();
     let agent = agent(&stage, &[]);
     let mut clients = Clients::start(&stage, wire);
-    let mut wrong = hold(&mut clients, &[Tcp, Udp], ROWS);
-    wrong.extend(hold(&mut clients, &[Sctp], OF_SCTP));
+    let mut wrong = hold(&agent, &mut clients, &[Tcp, Udp], ROWS);
+    wrong.extend(hold(&agent, &mut clients, &[Sctp], OF_SCTP));
     assert!(wrong.is_empty(), "{wrong:#?}");
-    drop(agent);
 }
 
 #[test]
@@ -200,7 +202,6 @@ fn with_masquerade_all_cluster_ips_are_left_to_the_layer_beneath() {
     let (stage, wire) = Stage::new();
     let agent = agent(&stage, &["--masquerade-all"]);
     let mut clients = Clients::start(&stage, wire);
-    let wrong = hold(&mut clients, &[Tcp, Udp], OF_MASQUERADE_ALL);
+    let wrong = hold(&agent, &mut clients, &[Tcp, Udp], OF_MASQUERADE_ALL);
     assert!(wrong.is_empty(), "{wrong:#?}");
-    drop(agent);
 }
