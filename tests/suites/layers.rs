@@ -4,10 +4,14 @@
 
 #[path = "layers/behind.rs"]
 mod behind;
+#[path = "layers/beside.rs"]
+mod beside;
 #[path = "layers/clients.rs"]
 mod clients;
 #[path = "layers/explained.rs"]
 mod explained;
+#[path = "layers/late.rs"]
+mod late;
 #[path = "layers/lost.rs"]
 mod lost;
 #[path = "layers/masqueraded.rs"]

@@ -18,8 +18,8 @@ use super::{
 };
 
 /// So many Services change in each round.
-const SERVICES: u8 = 50;
-const ROUNDS: u8 = 20;
+const SERVICES: u8 = 100;
+const ROUNDS: u8 = 10;
 
 /// The endpoint of all Services in a round.
 const fn endpoint(round: u8) -> u8 {

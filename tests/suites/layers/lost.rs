@@ -1,7 +1,10 @@
 //! A layer that somebody else takes away while it serves: connections go on by the other one, and it is
 //! repaired.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -12,18 +15,17 @@ use proxy_tests::{
     bpf::Pinned,
     pod::Transport,
     shop::{frontend, service, small_service},
-    world::NODE_ADDRESSES,
 };
 
 use super::rig::{
     ABOVE, BENEATH, answer, assert_whole, can_run, excused, from_the_node, from_the_pod,
-    is_translated, layer, nft, options, prober, repaired, serving, told,
+    is_translated, nft, options, prober, repaired, serving, told,
 };
 
 const FILE: &str = "cluster.yaml";
 
 /// The Services 1, for traffic, and 2 to `last`, for single connections.
-fn services(last: u8) -> String {
+pub fn services(last: u8) -> String {
     let others = (2..=last).map(|number| small_service(number, &[1]));
     [service(1, &[1, 2, 3])].into_iter().chain(others).collect()
 }
@@ -40,7 +42,11 @@ fn sockets_do_not_notice_that_the_layer_beneath_loses_its_tables() {
     let place = shop.world.unseen(&shop.client).unwrap();
     let mut unseen = prober(&place);
     let to = frontend(1, 80);
-    answer(&mut unseen, to);
+    let kept = |unseen: &mut Prober| {
+        let attempts = unseen.send_on("kept", Transport::Tcp, to, 1).unwrap();
+        attempts[0].answer_as(to).unwrap()
+    };
+    let before = kept(&mut unseen);
     for script in [
         &["delete", "table", "ip", "culvert"][..],
         &["delete", "table", "ip6", "culvert"],
@@ -51,25 +57,26 @@ fn sockets_do_not_notice_that_the_layer_beneath_loses_its_tables() {
         nft(&shop, script);
         repaired(&mut agent, BENEATH);
         answer(&mut unseen, to);
+        assert_eq!(kept(&mut unseen), before, "after {script:?}");
         let when = format!("after {script:?}");
         pod.goes_on(&when).unwrap();
         node.goes_on(&when).unwrap();
     }
-    let before = told(&agent)["repaired"].as_u64().unwrap();
-    assert!(before > 0);
+    let repairs = told(&agent)["repaired"].as_u64().unwrap();
+    assert!(repairs > 0);
     // Faster than it is looked at: a repair may find that what it read is gone again.
     for round in 0..40 {
         nft(&shop, &["flush", "ruleset"]);
         pod.goes_on(&format!("flush {round}")).unwrap();
     }
     node.goes_on("after many flushes").unwrap();
-    let deadline = std::time::Instant::now() + super::LIMIT;
-    let within = std::time::Duration::from_millis(300);
+    let deadline = Instant::now() + super::LIMIT;
+    let within = Duration::from_millis(300);
     while unseen.send_within(within, Transport::Tcp, to, 1).unwrap()[0]
         .answer_as(to)
         .is_err()
     {
-        assert!(std::time::Instant::now() < deadline, "{:?}", agent.log());
+        assert!(Instant::now() < deadline, "{:?}", agent.log());
     }
     pod.stop().unwrap();
     node.stop().unwrap();
@@ -77,7 +84,7 @@ fn sockets_do_not_notice_that_the_layer_beneath_loses_its_tables() {
     agent.apply_and_sync(FILE, &services(2)).unwrap();
     answer(&mut unseen, frontend(2, 80));
     assert_whole(&shop, &agent);
-    assert!(told(&agent)["repaired"].as_u64().unwrap() > before);
+    assert!(told(&agent)["repaired"].as_u64().unwrap() > repairs);
 }
 
 /// Detaches all programs of the hooks, as `bpftool link detach` does.
@@ -159,74 +166,4 @@ fn processes_go_on_by_the_layer_beneath_when_pins_and_agent_are_gone() {
     pod.stop().unwrap();
     node.stop().unwrap();
     assert_whole(&shop, &agent);
-}
-
-#[test]
-fn what_only_packets_can_do_is_told_as_lacking_until_the_layer_beneath_comes() {
-    if !can_run() {
-        return;
-    }
-    let shop = Shop::routed().unwrap();
-    let open = small_service(2, &[2])
-        .replace("spec:\n", "spec:\n  type: NodePort\n")
-        .replace("{name: http, ", "{name: http, nodePort: 30080, ");
-    let files = [(FILE, &*[services(1), open].concat())];
-    let holder = super::rig::Holder::take(&shop);
-    let mut agent = Agent::start(&shop.world, options(&[]), &files).unwrap();
-    let gap = agent.wait_for("capability gap").unwrap();
-    assert_eq!(gap.text("service"), Some("shop/s2:http/TCP/IPv4"));
-    assert_eq!(gap.text("capability"), Some("external-traffic"));
-    let failed = agent
-        .log()
-        .into_iter()
-        .find(|line| line.message() == Some("sync failed"));
-    let failed = failed.unwrap();
-    assert_eq!(failed.text("layer"), Some(BENEATH));
-    let named = "table ip6 culvert belongs to another process";
-    assert!(failed.text("reason").unwrap().contains(named), "{failed:?}");
-
-    let now = told(&agent);
-    assert_eq!(
-        (&now["inForce"], &now["suffices"]),
-        (&false.into(), &false.into())
-    );
-    assert_eq!(now["backend"], "ebpf over nftables");
-    let mut lacks = now["lacks"].as_array().unwrap().iter();
-    assert!(
-        lacks.any(|one| one["capability"] == "external-traffic"),
-        "{now:#}"
-    );
-    assert_eq!(layer(&now, ABOVE)["inForce"], true);
-    let beneath = layer(&now, BENEATH);
-    assert_eq!(
-        (&beneath["inForce"], &beneath["serves"]),
-        (&false.into(), &false.into())
-    );
-    assert!(
-        beneath["failure"].as_str().unwrap().contains(named),
-        "{beneath:#}"
-    );
-    assert!(beneath["retryAt"].is_string(), "{beneath:#}");
-    assert!(super::rig::in_force(&shop, ABOVE));
-    assert!(!super::rig::in_force(&shop, BENEATH));
-
-    let (mut pod, mut node) = (from_the_pod(&shop), from_the_node(&shop));
-    let place = shop.world.unseen(&shop.client).unwrap();
-    let mut unseen = prober(&place);
-    let node_port = (NODE_ADDRESSES[0], 30080).into();
-    answer(&mut pod.prober, node_port);
-    let attempt = unseen.send(Transport::Tcp, node_port, 1).unwrap().remove(0);
-    assert_eq!(attempt.errno(), Some("ECONNREFUSED"));
-
-    drop(holder);
-    serving(&mut agent, BENEATH);
-    let closed = agent.wait_for("capability gap closed").unwrap();
-    assert_eq!(closed.text("service"), gap.text("service"));
-    answer(&mut unseen, node_port);
-    answer(&mut unseen, frontend(1, 80));
-    pod.goes_on("over nftables").unwrap();
-    node.goes_on("over nftables").unwrap();
-    assert_whole(&shop, &agent);
-    pod.stop().unwrap();
-    node.stop().unwrap();
 }

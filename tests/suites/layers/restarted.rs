@@ -53,6 +53,14 @@ fn an_agent_killed_in_the_middle_of_changes_is_followed_by_one_that_adopts_both_
             assert_eq!(serving.flag("adopted"), Some(true), "{layer}, {when}");
         }
     }
+    // Again and again while it starts, with one layer or the other just adopted.
+    agent.kill().unwrap();
+    for requests in [0, 10, 20, 30, 40, 60, 80, 120] {
+        agent.spawn().unwrap();
+        pod.prober.load_wait("http", requests).unwrap();
+        agent.kill().unwrap();
+    }
+    agent.launch().unwrap();
     node.goes_on("restarted for good").unwrap();
     let mut single = [Prober::start(&shop.client).unwrap(), prober(&place)];
     for prober in &mut single {

@@ -18,7 +18,7 @@ pub struct Flow {
     pub reply: [SocketAddr; 2],
 }
 
-/// All connections over IPv4 that the node tracks.
+/// All connections that the node tracks.
 pub fn flows(world: &World) -> Vec<Flow> {
     // Of the thread: the file of the process is that of its first thread.
     let read = || fs::read_to_string("/proc/thread-self/net/nf_conntrack");
@@ -41,11 +41,7 @@ pub fn seen_from(
 
 /// `ipv4 2 tcp 6 117 SYN_SENT src=… dst=… sport=… dport=… [UNREPLIED] src=… dst=… sport=… dport=… …`
 fn flow(line: &str) -> Option<Flow> {
-    let mut words = line.split_whitespace();
-    if words.next() != Some("ipv4") {
-        return None;
-    }
-    let protocol = match words.nth(1)? {
+    let protocol = match line.split_whitespace().nth(2)? {
         "tcp" => Protocol::Tcp,
         "udp" => Protocol::Udp,
         "sctp" => Protocol::Sctp,
