@@ -10,7 +10,7 @@ use proxy_model::Protocol;
 use proxy_tests::{
     Prober,
     journey::{Datagram, tun::Tun},
-    pod::Transport,
+    pod::{ATTEMPT_LIMIT, Transport},
     world::Place,
 };
 
@@ -115,9 +115,8 @@ pub struct Clients<'s> {
     _places: [Place<'s>; 3],
 }
 
-/// So long is silence waited for. An answer needs far less, and one that comes late fails a test, never
-/// passes it.
-const SILENCE: Duration = Duration::from_millis(400);
+/// So long is silence waited for: an answer needs far less. Where one is expected it may take its time.
+const SILENCE: Duration = Duration::from_millis(200);
 
 /// What a refused packet is told by, whoever wrote it.
 const TOLD: &str = "ECONNREFUSED";
@@ -144,8 +143,9 @@ impl<'s> Clients<'s> {
         }
     }
 
-    /// What becomes of a connection of `client` to what it `dials`.
-    pub fn dial(&mut self, client: Client, dials: Dials, way: Way) -> Became {
+    /// What becomes of a connection of `client` to what it `dials`. If no answer is `expected`, none is
+    /// waited for any longer than an answer takes.
+    pub fn dial(&mut self, client: Client, dials: Dials, way: Way, expected: Became) -> Became {
         let protocol = way.protocol();
         let to = dials.address(protocol);
         self.stage.arrivals.heard();
@@ -159,7 +159,11 @@ impl<'s> Clients<'s> {
             Client::UnseenOfNode => &mut self.unseen_of_node,
             _ => &mut self.outside,
         };
-        let attempt = prober.send_within(SILENCE, transport, to, 1).unwrap();
+        let within = match expected {
+            Became::Silence => SILENCE,
+            _ => ATTEMPT_LIMIT,
+        };
+        let attempt = prober.send_within(within, transport, to, 1).unwrap();
         match attempt[0].answer_as(to) {
             Ok(_) => self.arrived(client, protocol, to),
             Err(error) => {

@@ -65,7 +65,7 @@ fn sockets_do_not_notice_that_the_layer_beneath_loses_its_tables() {
     let repairs = told(&agent)["repaired"].as_u64().unwrap();
     assert!(repairs > 0);
     // Faster than it is looked at: a repair may find that what it read is gone again.
-    for round in 0..40 {
+    for round in 0..30 {
         nft(&shop, &["flush", "ruleset"]);
         pod.goes_on(&format!("flush {round}")).unwrap();
     }

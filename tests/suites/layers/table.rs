@@ -139,7 +139,7 @@ fn hold(
             let ways = ways(client, *says, protocols);
             assert!(!ways.is_empty());
             for way in &ways {
-                let became = clients.dial(client, dials, *way);
+                let became = clients.dial(client, dials, *way, expected);
                 if became != expected {
                     wrong.push(format!(
                         "{client:?} to {dials:?}, {way:?}: {became:?}, not {expected:?}"
