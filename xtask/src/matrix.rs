@@ -21,8 +21,9 @@ const SUITES: &[(&str, &[Line])] = &[
     ("conntrack", &[Line::V6_1]),
     ("leftovers", &[Line::V6_1]),
     ("nftables", &[Line::V6_1]),
-    // It takes minutes in emulation: with `full` alone.
+    // Minutes in emulation: with `full` alone.
     ("switch", &[]),
+    ("layers", &[]),
 ];
 
 /// The suites to run on this kernel; with `full`, all that depend on one.
