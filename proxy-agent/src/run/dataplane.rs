@@ -70,13 +70,16 @@ impl Dataplane {
             surroundings,
         };
         let mut layers: Vec<Box<dyn Backend>> = Vec::new();
-        // It gets shorter where one is refused, and changes behind those that are open only.
-        while let Some(&kind) = chosen.layers().get(layers.len()) {
+        // From the bottom up, as they are synced: a packet backend that another agent holds is found
+        // before anything is pinned.
+        while let Some(kind) = unopened(&chosen, &layers) {
             succession.spare(kind);
             match opener.open(kind) {
-                Ok(backend) => layers.push(backend),
+                Ok(backend) => layers.insert(0, backend),
                 Err(error) if error.is_holder() => return Err(error.into()),
-                Err(OpenError::Later(_)) => layers.push(Box::new(Unopened::new(&opener, kind))),
+                Err(OpenError::Later(_)) => {
+                    layers.insert(0, Box::new(Unopened::new(&opener, kind)));
+                }
                 Err(error) => match chosen.instead(kind, error.to_string()) {
                     Ok(_) => {}
                     Err(Missing::Required) => return Err(error.into()),
@@ -103,6 +106,13 @@ impl Dataplane {
         }
         tell(&self.choice);
     }
+}
+
+/// The lowest layer that is not open yet.
+fn unopened(chosen: &Chosen, open: &[Box<dyn Backend>]) -> Option<BackendKind> {
+    let is_open = |kind: &BackendKind| open.iter().any(|one| one.name() == kind.name());
+    let mut layers = chosen.layers().iter().rev();
+    layers.find(|kind| !is_open(kind)).copied()
 }
 
 fn tell_refused(backend: &str, reason: &str) {
