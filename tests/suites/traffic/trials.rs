@@ -1,6 +1,6 @@
 //! Scenarios as tests, against whatever is under test.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{num::NonZero, process::ExitCode, sync::Arc, thread};
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -8,9 +8,14 @@ use libtest_mimic::{Arguments, Trial};
 use proxy_agent::cluster::manifests::load_once;
 use proxy_model::{NodeState, compute};
 use proxy_tests::{
+    emulated,
     requires::{self, Need},
     scenario::{self, Scenario, Step},
 };
+
+/// Tests at once, for each processor: for the most part they wait, for processes to start and for
+/// nothing to happen.
+const AT_ONCE: usize = 2;
 
 /// One of the suites of a program.
 pub struct Suite {
@@ -39,6 +44,10 @@ pub fn main(suites: &[Suite]) -> ExitCode {
         more,
     } = CommandLine::parse();
     let filters: Vec<String> = arguments.filter.take().into_iter().chain(more).collect();
+    if arguments.test_threads.is_none() && !emulated::is_emulated() {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        arguments.test_threads = Some(AT_ONCE * processors);
+    }
     // One suite reads what the one before it wrote into the same files.
     let together = if scenario::is_blessing() {
         1
