@@ -55,30 +55,21 @@ fn with_masquerade_all_cluster_ips_are_left_to_packets() {
     assert_eq!(all.above.targets, []);
 }
 
+/// A Service with the endpoints `first`, and another one with `second`, whose frontend is where an
+/// endpoint of the first may be.
+fn chained(first: &[(&str, &str)], policy: TrafficPolicy, second: &[(&str, &str)]) -> NodeState {
+    let tcp = [(Protocol::Tcp, 80)];
+    let cluster = TrafficPolicy::Cluster;
+    let mut events = Vec::from(service("first", "10.96.0.1", &tcp, cluster, first));
+    let at = [(Protocol::Tcp, 8080)];
+    events.extend(service("second", "10.96.0.9", &at, policy, second));
+    compute("here", events)
+}
+
 #[test]
 fn an_endpoint_that_is_a_frontend_is_translated_again() {
-    let cluster = |endpoints: &[(&str, &str)]| {
-        let tcp = [(Protocol::Tcp, 80)];
-        let mut events = Vec::from(service(
-            "first",
-            "10.96.0.1",
-            &tcp,
-            TrafficPolicy::Cluster,
-            endpoints,
-        ));
-        // Where the endpoints of the first one would be.
-        let at = [(Protocol::Tcp, 8080)];
-        let pods = [("10.0.0.7", "here")];
-        events.extend(service(
-            "second",
-            "10.96.0.9",
-            &at,
-            TrafficPolicy::Cluster,
-            &pods,
-        ));
-        compute("here", events)
-    };
-    let state = cluster(&[("10.96.0.9", "here"), ("10.0.0.1", "here")]);
+    let first = [("10.96.0.9", "here"), ("10.0.0.1", "here")];
+    let state = chained(&first, TrafficPolicy::Cluster, &[("10.0.0.7", "here")]);
     assert_eq!(
         ask(&state, "10.96.0.1:80/tcp"),
         "both forward 10.0.0.1:8080 10.0.0.7:16080"
@@ -92,21 +83,11 @@ fn an_endpoint_that_is_a_frontend_is_translated_again() {
 }
 
 #[test]
-fn what_is_led_to_a_frontend_without_endpoints_ends_there() {
-    let tcp = [(Protocol::Tcp, 80)];
-    let mut events = Vec::new();
-    for (name, ip, endpoints) in [
-        ("first", "10.96.0.1", &[("10.96.0.9", "here")][..]),
-        ("none", "10.96.0.9", &[]),
-    ] {
-        let ports = if name == "none" {
-            [(Protocol::Tcp, 8080)]
-        } else {
-            tcp
-        };
-        let made = service(name, ip, &ports, TrafficPolicy::Cluster, endpoints);
-        events.extend(made);
-    }
-    let state = compute("here", events);
-    assert_eq!(ask(&state, "10.96.0.1:80/tcp"), "both reject");
+fn an_endpoint_that_is_a_frontend_ends_as_that_one_does() {
+    let first = [("10.96.0.9", "here")];
+    let none = chained(&first, TrafficPolicy::Cluster, &[]);
+    assert_eq!(ask(&none, "10.96.0.1:80/tcp"), "both reject");
+    let elsewhere = [("10.0.1.7", "there")];
+    let elsewhere = chained(&first, TrafficPolicy::Local, &elsewhere);
+    assert_eq!(ask(&elsewhere, "10.96.0.1:80/tcp"), "both drop");
 }
