@@ -41,13 +41,14 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
             alone.chain([layers()]).collect()
         }
         LAYERS => vec![layers()],
-        words => match BackendKind::named(words, backends::ALL) {
-            Some(kind) => vec![alone(kind)],
-            None => {
+        words => {
+            let own = BackendKind::named(words, backends::ALL).map(alone);
+            let command = || {
                 let words = words.split_whitespace().map(ToOwned::to_owned);
-                vec![("backend".to_owned(), Under::Command(words.collect()))]
-            }
-        },
+                ("backend".to_owned(), Under::Command(words.collect()))
+            };
+            vec![own.unwrap_or_else(command)]
+        }
     };
     let (random, seed) = (number("CULVERT_RANDOM", 30), number("CULVERT_SEED", 1));
     under
