@@ -18,7 +18,7 @@ pub use self::{
 };
 pub use agent::{AgentFacts, NotProgrammed, agent_to_json, agent_to_text};
 pub use kernel::{Compared, kernel_to_json, kernel_to_text, nothing_known};
-pub use layers::LayerFacts;
+pub use layers::{LayerFacts, troubles};
 use proxy_model::NodeState;
 
 /// The state as JSON, indented, with a line end. The shape is an interface: `docs/state-json.md`.

@@ -13,14 +13,14 @@ pub enum OpenError {
     Host(String),
     /// Another agent uses the same pins.
     #[error(
-        "another agent holds pin directory {0}: stop it first; a second agent needs a --pin-dir of \
-         its own"
+        "another agent holds pin directory {0}: stop it first; a second agent needs a --pin-dir and \
+         a network namespace of its own"
     )]
     Locked(PathBuf),
     /// Another agent programs the rules of this network namespace, or keeps its connections.
     #[error(
         "another agent, {holder}, {does} in this network namespace (table ip {table}): stop it \
-         first; a second agent needs a network namespace of its own"
+         first; a second agent needs a --pin-dir and a network namespace of its own"
     )]
     Held {
         /// The holder, in its own words.

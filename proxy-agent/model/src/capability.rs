@@ -115,6 +115,10 @@ impl NodeState {
             (Capability::SourceRanges, service.source_ranges.is_some()),
             (Capability::Affinity, service.affinity.is_some()),
             (
+                Capability::Masquerade,
+                self.traffic.masquerade_all && has(|kind| !kind.is_external()),
+            ),
+            (
                 Capability::LoopbackNodePorts,
                 has(on_loopback) && self.loopback_node_ports().any(|one| one == key.family),
             ),

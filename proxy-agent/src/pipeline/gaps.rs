@@ -20,6 +20,8 @@ pub struct Gaps {
     counts: BTreeMap<Capability, usize>,
     /// In which families NodePorts answer on loopback addresses: every one of them needs that.
     loopback: Vec<IpFamily>,
+    /// Every ClusterIP needs to be masqueraded.
+    masquerade_all: bool,
 }
 
 impl Gaps {
@@ -30,14 +32,16 @@ impl Gaps {
             missing: BTreeMap::new(),
             counts: Capability::ALL.map(|capability| (capability, 0)).into(),
             loopback: Vec::new(),
+            masquerade_all: false,
         }
     }
 
     /// Follows `changes`, which lead to `state`. Returns what the log must be told.
     pub fn take(&mut self, state: &NodeState, changes: &[Change]) -> Vec<News> {
         let loopback: Vec<_> = state.loopback_node_ports().collect();
-        if loopback != self.loopback {
-            self.loopback = loopback;
+        let masquerade_all = state.traffic.masquerade_all;
+        if (&loopback, masquerade_all) != (&self.loopback, self.masquerade_all) {
+            (self.loopback, self.masquerade_all) = (loopback, masquerade_all);
             return self.look_at_all(state);
         }
         let (mut opened, mut closed) = (Vec::new(), Vec::new());

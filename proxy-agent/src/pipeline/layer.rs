@@ -220,6 +220,12 @@ impl Layer {
 
     /// How the kernel differs from the state, without mending it.
     pub fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, CompareError> {
-        self.syncing.differences(state)
+        let differences = self.syncing.differences(state);
+        match (differences, self.failure()) {
+            (Err(CompareError::Behind), Some(reason)) => Err(CompareError::Failed {
+                reason: format!("the last sync failed, so the kernel is known to differ: {reason}"),
+            }),
+            (differences, _) => differences,
+        }
     }
 }

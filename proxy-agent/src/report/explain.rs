@@ -66,17 +66,40 @@ pub fn explain<'a>(known: impl Into<Known<'a>>, packet: &Packet, path: Path) -> 
     told(known, packet, path, &verdict)
 }
 
-/// The same by an agent that serves with these layers: its story ends with the one that decides, and
-/// with what none of them can do of it.
+/// What an agent has in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InForce {
+    /// The choice, with the layers that had a state in force.
+    pub choice: Choice,
+    /// Service ports that the layer above could not program: the one beneath decides about them.
+    pub left: Vec<ServicePortKey>,
+    /// What is wrong with layers, for people: lines, each with a line end before it.
+    pub troubles: String,
+}
+
+impl From<Choice> for InForce {
+    /// Layers with which nothing is wrong.
+    fn from(choice: Choice) -> Self {
+        Self {
+            choice,
+            left: Vec::new(),
+            troubles: String::new(),
+        }
+    }
+}
+
+/// The same by an agent that serves: its story ends with the layer that decides, with what none of
+/// them can do of it, and with what is wrong with them.
 pub fn explain_served<'a>(
     known: impl Into<Known<'a>>,
     packet: &Packet,
     path: Path,
-    choice: &Choice,
+    in_force: &InForce,
 ) -> Explanation {
     let known = known.into();
     let (state, packet) = (known.state(), &packet.canonical());
-    let decision = layers::decide(state, packet, path, choice);
+    let choice = &in_force.choice;
+    let decision = layers::decide(state, packet, path, in_force);
     let mut explanation = told(known, packet, decision.path, &decision.verdict);
     explanation.answer.layer = decision.layer.map(str::to_owned);
     if !decision.why.is_empty() {
@@ -84,6 +107,9 @@ pub fn explain_served<'a>(
     }
     let shortfall = shortfall::tell(state, packet, path, &decision.verdict, choice);
     explanation.story += &shortfall;
+    if !in_force.troubles.is_empty() {
+        explanation.story += &[&in_force.troubles, "\n"].concat();
+    }
     explanation
 }
 

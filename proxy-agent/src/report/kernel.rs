@@ -114,10 +114,13 @@ pub fn kernel_to_text(agent: &AgentFacts, compared: &[Compared]) -> String {
         }
         0 => "the kernel matches the state".to_owned(),
         1 => {
-            "1 difference; it is repaired with the next comparison, or at once on SIGHUP".to_owned()
+            "1 difference; it is repaired with the next comparison, or at once on SIGHUP, unless it \
+             is refused"
+                .to_owned()
         }
         many => format!(
-            "{many} differences; they are repaired with the next comparison, or at once on SIGHUP"
+            "{many} differences; they are repaired with the next comparison, or at once on SIGHUP, \
+             unless they are refused"
         ),
     };
     line(&mut text, &count);

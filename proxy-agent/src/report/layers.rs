@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use proxy_model::Capability;
 use serde::Serialize;
 
-use crate::backend::choice::capabilities;
+use crate::backend::choice::{self, capabilities};
 
 /// One layer. Documented in `docs/state-json.md`; fields are only ever added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,6 +44,17 @@ impl LayerFacts {
     }
 }
 
+/// The layers that have a state in force, for people, or all before one has.
+pub(super) fn in_force(layers: &[LayerFacts]) -> String {
+    let serving = layers.iter().filter(|layer| layer.serves);
+    let serving: Vec<_> = serving.map(|layer| layer.backend).collect();
+    if serving.is_empty() {
+        let all: Vec<_> = layers.iter().map(|layer| layer.backend).collect();
+        return choice::name(&all);
+    }
+    choice::name(&serving)
+}
+
 /// The layers that do not hold the state, for people: `nftables`, and why.
 pub(super) fn behind(layers: &[LayerFacts]) -> String {
     let behind = layers.iter().filter(|layer| !layer.in_force);
@@ -56,7 +67,7 @@ pub(super) fn behind(layers: &[LayerFacts]) -> String {
 }
 
 /// Lines about what is wrong, each with a line end before it.
-pub(super) fn troubles(layers: &[LayerFacts]) -> String {
+pub fn troubles(layers: &[LayerFacts]) -> String {
     let troubles = layers.iter().filter_map(LayerFacts::trouble);
     troubles.fold(String::new(), |text, trouble| text + "\n" + &trouble)
 }

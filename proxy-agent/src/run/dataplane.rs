@@ -77,7 +77,13 @@ impl Dataplane {
             match opener.open(kind) {
                 Ok(backend) => layers.insert(0, backend),
                 Err(error) if error.is_holder() => return Err(error.into()),
-                Err(OpenError::Later(_)) => {
+                Err(OpenError::Later(reason)) => {
+                    tracing::error!(
+                        layer = kind.name(),
+                        reason,
+                        text = "tried again with each sync; the other layer serves meanwhile",
+                        "layer not opened"
+                    );
                     layers.insert(0, Box::new(Unopened::new(&opener, kind)));
                 }
                 Err(error) => match chosen.instead(kind, error.to_string()) {

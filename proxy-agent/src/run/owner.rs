@@ -307,7 +307,8 @@ impl Owner {
             } => {
                 self.at("explaining what becomes of a packet");
                 let known = Known::new(self.pipeline.state(), self.pipeline.cluster());
-                drop(answer.send(explain_served(known, &packet, arrival, &self.facts.choice)));
+                let in_force = layers::in_force(&self.pipeline, &self.facts.choice);
+                drop(answer.send(explain_served(known, &packet, arrival, &in_force)));
             }
         }
     }

@@ -227,8 +227,10 @@ impl<M: ServiceMaps> Tables<M> {
         let mut outdated = Vec::new();
         let leaves = self.beneath.leaves();
         for (key, service) in &state.services {
-            if encode::is_seen(key) && !programmed.is_current(key, service, leaves) {
-                let known = programmed.services.contains_key(key);
+            let known = programmed.services.contains_key(key);
+            // What is left to the layer beneath is as it should be.
+            let left = !known && leaves.what_does_not_fit && self.failed.contains_key(key);
+            if encode::is_seen(key) && !left && !programmed.is_current(key, service, leaves) {
                 outdated.push(Difference {
                     object: format!("Service {key}"),
                     kind: if known {

@@ -5,8 +5,7 @@ use proxy_model::{
     oracle::{Beneath, Layered, Packet, Path, Verdict, layered, verdict},
 };
 
-use super::rule;
-use crate::backend::choice::Choice;
+use super::{InForce, rule};
 
 /// What becomes of a packet on a node with certain layers.
 pub(super) struct Decision {
@@ -21,7 +20,13 @@ pub(super) struct Decision {
 }
 
 /// Decides as the layers of `choice` do.
-pub(super) fn decide(state: &NodeState, packet: &Packet, path: Path, choice: &Choice) -> Decision {
+pub(super) fn decide(
+    state: &NodeState,
+    packet: &Packet,
+    path: Path,
+    in_force: &InForce,
+) -> Decision {
+    let choice = &in_force.choice;
     let alone = |path, layer, why: String| Decision {
         path,
         verdict: verdict(state, packet, path),
@@ -29,7 +34,15 @@ pub(super) fn decide(state: &NodeState, packet: &Packet, path: Path, choice: &Ch
         why,
     };
     match (choice.above(), choice.beneath(), path) {
-        (Some(above), Some(beneath), Path::Socket) => over(state, packet, above, beneath),
+        (Some(above), Some(beneath), Path::Socket) => {
+            let of = verdict(state, packet, Path::Socket).service;
+            if of.is_some_and(|service| in_force.left.contains(&service)) {
+                let why =
+                    format!("{beneath} decides: {above} could not program this Service port.");
+                return alone(Path::Packet, Some(beneath), why);
+            }
+            over(state, packet, above, beneath)
+        }
         (Some(above), Some(beneath), Path::Packet) => alone(
             path,
             Some(beneath),

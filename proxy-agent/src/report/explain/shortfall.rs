@@ -38,7 +38,12 @@ fn needs(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -> V
     let service = verdict.service.as_ref().zip(verdict.frontend);
     let of_service = service.and_then(|(key, frontend)| {
         let service = state.services.get(key)?;
+        let is_masqueraded = verdict.targets.iter().any(|one| one.masquerade.is_some());
         let matters = move |capability: &Capability| match capability {
+            // Where the verdict says so itself, it is told below.
+            Capability::Masquerade => {
+                !frontend.kind.is_external() && !verdict.targets.is_empty() && !is_masqueraded
+            }
             Capability::ExternalTraffic => frontend.kind.is_external() && !comes_from_here,
             Capability::SourceRanges => frontend.kind == FrontendKind::LoadBalancerIp,
             Capability::LoopbackNodePorts => to.is_loopback() || to.is_unspecified(),

@@ -392,7 +392,7 @@ fn an_agent_says_what_its_backend_does_not_do_of_it() {
         ("203.0.113.9", "192.0.2.9:80/tcp", Path::Packet, &[]),
     ] {
         let packet = packet(from, to, None).unwrap();
-        let told = explain_served(&model, &packet, path, &backend);
+        let told = explain_served(&model, &packet, path, &backend.clone().into());
         let plain = explain(&model, &packet, path);
         assert_eq!(told.answer.endpoints, plain.answer.endpoints);
         let rest = told.story.strip_prefix(&plain.story).unwrap();
@@ -459,12 +459,30 @@ fn an_agent_says_which_layer_decides_and_why() {
         ),
     ] {
         let packet = packet("10.244.0.9", to, None).unwrap();
-        let told = explain_served(&model, &packet, path, choice);
+        let told = explain_served(&model, &packet, path, &choice.clone().into());
         assert_eq!(told.answer.layer.as_deref(), layer, "{to} {path:?}");
         assert!(told.story.contains(part), "{}", told.story);
         let several = told.story.contains("\nLayers: ");
         assert_eq!(several, !part.is_empty(), "{}", told.story);
     }
+}
+
+#[test]
+fn what_the_layer_above_could_not_program_is_decided_beneath_and_troubles_are_told() {
+    let model = model(&Traffic::default());
+    let packet = packet("10.244.0.9", "10.96.0.1:80/tcp", None).unwrap();
+    let mut in_force = InForce::from(choice::fixtures::layered());
+    in_force.left = model.state().services.keys().cloned().collect();
+    in_force.troubles = "\nlayer ebpf: SLOTS is full".to_owned();
+    let told = explain_served(&model, &packet, Path::Socket, &in_force);
+    assert_eq!(told.answer.layer.as_deref(), Some("nftables"));
+    let part = "Layers: nftables decides: ebpf could not program this Service port.\n";
+    assert!(told.story.contains(part), "{}", told.story);
+    assert!(
+        told.story.ends_with("\nlayer ebpf: SLOTS is full\n"),
+        "{}",
+        told.story
+    );
 }
 
 #[test]

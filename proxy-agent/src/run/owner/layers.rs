@@ -6,8 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use proxy_model::ServiceFailure;
 
 use crate::{
+    backend::choice::Choice,
     pipeline::{Layer, Pipeline},
-    report::{LayerFacts, NotProgrammed},
+    report::{self, LayerFacts, NotProgrammed, explain::InForce},
 };
 
 /// Each, for `state`.
@@ -27,6 +28,25 @@ pub(super) fn facts(pipeline: &Pipeline) -> Vec<LayerFacts> {
         not_programmed: layer.not_programmed().count(),
     };
     pipeline.layers().map(facts).collect()
+}
+
+/// What is in force, for `explain`: before any layer is, as if all were.
+pub(super) fn in_force(pipeline: &Pipeline, choice: &Choice) -> InForce {
+    let serving = pipeline.layers().filter(|layer| layer.serves());
+    let mut layers: Vec<_> = serving.map(Layer::name).collect();
+    if layers.is_empty() {
+        layers.clone_from(&choice.layers);
+    }
+    let above = pipeline.layers().next();
+    let left = above.into_iter().flat_map(Layer::not_programmed);
+    InForce {
+        choice: Choice {
+            layers,
+            ..choice.clone()
+        },
+        left: left.map(|(key, _)| key.clone()).collect(),
+        troubles: report::troubles(&facts(pipeline)),
+    }
 }
 
 /// Service ports that a layer could not program, for `state`.

@@ -67,7 +67,7 @@ fn what_a_backend_does_not_do_of_a_packet_is_told_although_no_service_asks_for_i
         ),
     ] {
         let packet = packet(from, to, None).unwrap();
-        let told = explain_served(&model, &packet, path, backend);
+        let told = explain_served(&model, &packet, path, &backend.clone().into());
         let rest = told
             .story
             .split_once("\nWhat ")
