@@ -17,7 +17,7 @@ use proxy_tests::{
     bpf::{self, Pinned},
     pod::Transport,
     process::{Finished, Process},
-    requires::{self, PRIVILEGED},
+    requires::{self, NFTABLES, PRIVILEGED},
     shop::{frontend, http, service},
 };
 
@@ -231,4 +231,41 @@ fn cleanup_leaves_and_names_what_is_not_culverts() {
     for path in ["other/inner", "other", "services-v1/inner", "services-v1x"] {
         fs::remove_dir(pins.join(path)).unwrap();
     }
+}
+
+/// Hooks that an agent with other pins left come before those of the one that serves.
+#[test]
+fn what_an_agent_with_other_pins_left_goes_while_another_one_serves() {
+    if !requires::met("cleanup", PRIVILEGED) || !requires::met("cleanup", NFTABLES) {
+        return;
+    }
+    let shop = Shop::routed().unwrap();
+    let files = [(FILE, &*service(1, &[1]))];
+    let mut before = Agent::start(&shop.world, AgentOptions::default(), &files).unwrap();
+    before.terminate().unwrap();
+    let options = AgentOptions {
+        arguments: vec!["--proxy-mode=auto".to_owned()],
+        ..AgentOptions::default()
+    };
+    let agent = Agent::start(&shop.world, options, &files).unwrap();
+    let done = before.cleanup_run().unwrap();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let holder = format!("process {} of ", agent.pid().unwrap());
+    assert!(done.stdout.contains("left what serves here"), "{done:?}");
+    assert!(done.stdout.contains(&holder), "{done:?}");
+    assert!(before.pins().entries().is_empty());
+    // Nothing of the one that serves is gone, by hooks and by rules.
+    let to = frontend(1, 80);
+    let machine = shop.world.unseen(&shop.client).unwrap();
+    let mut probers = [
+        Prober::start(&shop.client).unwrap(),
+        Prober::start_with(|command| machine.spawn(command)).unwrap(),
+    ];
+    for prober in &mut probers {
+        let attempt = prober.send(Transport::Tcp, to, 1).unwrap().remove(0);
+        assert_eq!(attempt.answer_as(to), Ok(http(1)));
+    }
+    // There is nothing more at those pins: whose rules are to go, then?
+    let done = before.cleanup_run().unwrap();
+    assert_eq!(done.code, Some(4), "{done:?}");
 }

@@ -125,31 +125,42 @@ pub fn check(args: &CheckArgs) -> ExitCode {
 }
 
 /// Removes what is in the kernel. What one backend left goes also where rights for that of another
-/// are missing.
+/// are missing. What an agent with other pins serves with here stays, and what is at these pins goes:
+/// hooks that an agent of before left decide before those of the one that serves.
 pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
     let settings = config::cleanup(args)?;
-    let hosts = || backends::ALL.iter().filter_map(|kind| kind.host());
     // Before anything is removed.
-    for host in hosts() {
-        host.nobody_serves()?;
+    let (mut free, mut held) = (Vec::new(), None);
+    for host in backends::ALL.iter().filter_map(|kind| kind.host()) {
+        match host.nobody_serves() {
+            Ok(()) => free.push(host),
+            Err(error) => held = held.or(Some(error)),
+        }
     }
     let socket = admin::socket_path(&settings.pin_dir);
     // Not every backend holds the pins; one that serves would write its rules again.
     if UnixStream::connect(&socket).is_ok() {
-        return Err(OpenError::Locked(settings.pin_dir).into());
+        return Err(held.unwrap_or(OpenError::Locked(settings.pin_dir)).into());
+    }
+    if !free.iter().any(|host| host.left_something(&settings)) {
+        held.map_or(Ok(()), Err)?;
+        held = None;
     }
     let (mut removed, mut failed) = (String::new(), None);
-    for host in hosts() {
+    for host in free {
         match host.cleanup(&settings) {
             Ok(lines) => removed.push_str(&lines),
             Err(error) => {
-                let held = error.is_holder();
+                let is_held = error.is_holder();
                 failed = failed.or(Some(error));
-                if held {
+                if is_held {
                     break;
                 }
             }
         }
+    }
+    if let Some(held) = held {
+        removed += &["left what serves here: ", &held.to_string(), "\n"].concat();
     }
     print(&removed)?;
     failed.map_or(Ok(()), Err)?;

@@ -363,13 +363,18 @@ impl<'w> Agent<'w> {
         Ok((status.code(), running.log.so_far()))
     }
 
-    /// Runs `proxy-agent cleanup`; it must succeed and leave no pin.
-    pub fn cleanup(&self) -> Result<()> {
+    /// Runs `proxy-agent cleanup`, whatever comes of it.
+    pub fn cleanup_run(&self) -> Result<Finished> {
         let mut command = self.command("cleanup")?;
         // Where it ran: what it made may be of that network namespace.
         let netns = std::os::fd::AsFd::as_fd(self.world.node().netns());
         crate::process::enter(&mut command, Some(netns), None)?;
-        let done = Process::run("proxy-agent cleanup", command, LIMIT)?;
+        Process::run("proxy-agent cleanup", command, LIMIT)
+    }
+
+    /// Runs `proxy-agent cleanup`; it must succeed and leave no pin.
+    pub fn cleanup(&self) -> Result<()> {
+        let done = self.cleanup_run()?;
         if done.code != Some(0) {
             bail!(
                 "proxy-agent cleanup ended with {:?}: {}",
