@@ -61,7 +61,7 @@ pub(crate) fn prepare(line: kernels::Line, wanted: &Wanted<'_>) -> Result<Prepar
         let tests = if part.program.is_suite() {
             Some(wanted.arguments.to_vec())
         } else {
-            tests_of(part, &program, &choice)?
+            tests_of(part, &program, &choice, &[])?
         };
         runs.extend(tests.map(|tests| (program, tests)));
     }

@@ -66,6 +66,19 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// What says which tests the suites have.
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            (BACKEND_ENV, self.backend.clone()),
+            (RANDOM_ENV, self.random.map(|number| number.to_string())),
+            (SEED_ENV, self.seed.map(|number| number.to_string())),
+        ];
+        let given = all.into_iter();
+        given
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
+    }
+
     /// What this command needs.
     pub(crate) fn needs(&self) -> Needs {
         if self.quick {
@@ -122,18 +135,11 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
     } else {
         Some(prepare_full_run(args.needs())?)
     };
+    let environment = args.environment();
     let command = || {
         let mut command = cargo("test", object);
         command.arg("--no-fail-fast");
-        if let Some(backend) = &args.backend {
-            command.env(BACKEND_ENV, backend);
-        }
-        if let Some(random) = args.random {
-            command.env(RANDOM_ENV, random.to_string());
-        }
-        if let Some(seed) = args.seed {
-            command.env(SEED_ENV, seed.to_string());
-        }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         if let Some(agent) = &agent {
             command.env(AGENT_ENV, agent);
         }
@@ -170,7 +176,8 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
         if part.program.is_suite() {
             chose_any = true;
             run(&selected, &args.rest)?;
-        } else if let Some(tests) = tests_of(part, &program(part, object)?, &choice)? {
+        } else if let Some(tests) = tests_of(part, &program(part, object)?, &choice, &environment)?
+        {
             chose_any = true;
             run(&selected, &tests)?;
         }

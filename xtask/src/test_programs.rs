@@ -42,15 +42,18 @@ pub(crate) fn program(part: &Part<'_>, object: Object) -> Result<PathBuf> {
     Ok(cargo::the(name, &built)?.path.clone())
 }
 
-/// The arguments that have a program run the tests that are meant; `None` if there is none.
+/// The arguments that have a program run the tests that are meant; `None` if there is none. It is asked
+/// in the `environment` that it will run in, on which depends what tests it has.
 pub(crate) fn tests_of(
     part: &Part<'_>,
     program: &Path,
     choice: &Choice,
+    environment: &[(&str, String)],
 ) -> Result<Option<Vec<String>>> {
     let mut command = Command::new(program);
     command
         .args(["--list", "--format", "terse"])
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .current_dir(paths::workspace_root().join(SUITES_DIR));
     let line = shell_line(&command);
     let output = command.stderr(Stdio::inherit()).output();
@@ -78,4 +81,32 @@ pub(crate) fn ensure_any(chose_any: bool, arguments: &[String]) -> Result<()> {
         arguments.join(" ")
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::suites::Program;
+
+    #[test]
+    fn a_program_is_asked_for_the_tests_that_it_has_in_that_environment() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        let script = "#!/bin/sh\necho \"conformance::$CULVERT_BACKEND/a: test\"\n";
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let program = Program {
+            name: "scenarios".to_owned(),
+            suites: vec!["conformance".to_owned()],
+        };
+        let part = Part {
+            program: &program,
+            suites: vec!["conformance"],
+        };
+        let environment = [("CULVERT_BACKEND", "mine".to_owned())];
+        let asked = tests_of(&part, &path, &Choice::default(), &environment).unwrap();
+        assert_eq!(asked.unwrap(), ["--exact", "conformance::mine/a"]);
+    }
 }
