@@ -8,7 +8,7 @@ use proxy_tests::{
     Agent, Prober, Shop,
     journey::Datagram,
     pod::Transport,
-    shop::{frontend, frontend6, http, small_service},
+    shop::{answers, frontend, frontend6, http, small_service},
     world::Host,
 };
 
@@ -74,6 +74,31 @@ fn what_does_not_fit_above_is_served_beneath() {
         .collect();
     agent.apply_and_sync(FILE, &manifest).unwrap();
     assert_eq!(answer(&mut pod, frontend(first, 80)), http(8));
+}
+
+/// What is left of it above must not hide what is beneath.
+#[test]
+fn what_no_longer_fits_above_is_served_beneath() {
+    if !can_run() {
+        return;
+    }
+    let shop = Shop::routed().unwrap();
+    let manifest =
+        |endpoints: &[u8]| [small_service(1, endpoints), small_service(2, &[1, 2])].concat();
+    let options = options(&["--map-size=SLOTS=2"]);
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &manifest(&[]))]).unwrap();
+    let mut pod = Prober::start(&shop.client).unwrap();
+    let to = frontend(1, 80);
+    let refused = pod.send(Transport::Tcp, to, 1).unwrap().remove(0);
+    assert_eq!(refused.errno(), Some("ECONNREFUSED"));
+    for endpoints in [&[3][..], &[4, 5]] {
+        agent.apply_and_sync(FILE, &manifest(endpoints)).unwrap();
+        let expected = endpoints.iter().map(|one| http(*one)).collect();
+        let answers = answers(&mut pod, Transport::Tcp, to).unwrap();
+        assert_eq!(answers, expected);
+    }
+    assert_eq!(layer(&told(&agent), ABOVE)["notProgrammed"], 1);
+    assert!(flows(&shop.world).iter().any(|flow| flow.original[1] == to));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Whether a Service port fits into the maps, asked before anything is written for it: a full map
-//! then costs only what is new, and what was programmed stays whole.
+//! then costs only what is new. What becomes of what was programmed is decided elsewhere.
 
 use proxy_model::{Endpoint, ServicePortKey, ServiceState};
 use thiserror::Error;
@@ -15,8 +15,8 @@ pub type Capacity = Usage;
 /// A map has no room for all that a Service port needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "map {map} is full: {needed} more entries needed, {used} of {limit} in use; what was \
-     programmed stays; raise the limit with --map-size {map}=N (N > {limit})"
+    "map {map} is full: {needed} more entries needed, {used} of {limit} in use; raise the limit with \
+     --map-size {map}=N (N > {limit})"
 )]
 pub struct Full {
     /// Its name.
