@@ -18,8 +18,8 @@ use super::{
 };
 
 /// So many Services change in each round.
-const SERVICES: u8 = 100;
-const ROUNDS: u8 = 10;
+const SERVICES: u8 = 200;
+const ROUNDS: u8 = 5;
 
 /// The endpoint of all Services in a round.
 const fn endpoint(round: u8) -> u8 {
