@@ -64,7 +64,7 @@ pub fn packet(model: &Model, line: &PacketLine) -> Result<()> {
 /// prefers: what becomes of it, and whether a hook decides.
 pub fn layered(model: &Model, line: &LayeredLine, packet: &Packet) -> Result<()> {
     let chosen = choose(Mode::Auto, backends::ALL, |_| None)?.choice();
-    let json = explain_served(model, packet, Path::Socket, &chosen).to_json();
+    let json = explain_served(model, packet, Path::Socket, &chosen.clone().into()).to_json();
     let told = understand(&json).with_context(|| format!("explain answered {json}"))?;
     let answer: Value = serde_json::from_str(&json)?;
     let by_hook = answer["layer"].as_str() == chosen.above();
