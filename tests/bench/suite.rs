@@ -124,10 +124,15 @@ fn its_json_holds_every_figure() {
         ),
         (
             "backends",
-            "1,000 services, ebpf",
-            "connections, ratio to no proxy",
+            "1,000 services, layers",
+            "connect, p50 to endpoint / to Service",
         ),
-        ("backends", "10 services, no proxy", "connect, p99"),
+        ("backends", "1,000 services, ebpf", "TCP stream to Service"),
+        (
+            "backends",
+            "10 services, no proxy",
+            "connect, p99 to endpoint",
+        ),
         (
             "node-api",
             "one endpoint replaced, 1,000 services, 100 clients",

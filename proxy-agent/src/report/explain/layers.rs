@@ -19,7 +19,7 @@ pub(super) struct Decision {
     pub(super) why: String,
 }
 
-/// Decides as the layers of `choice` do.
+/// Decides as the layers that are `in_force` do.
 pub(super) fn decide(
     state: &NodeState,
     packet: &Packet,
