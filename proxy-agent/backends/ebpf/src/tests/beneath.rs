@@ -1,41 +1,14 @@
 //! What is left to a packet backend beneath, and when.
 
-use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use proxy_common::frontend::FrontendKey;
 use proxy_model::{Change, ChangeSet, NodeState};
 
 use super::{
-    super::{
-        capacity::Capacity,
-        entry::{Entries, Entry, Key, MapError, ServiceMaps},
-        memory_maps::MemoryMaps,
-        tables::Tables,
-    },
+    super::{capacity::Capacity, tables::Tables},
     fixtures::*,
 };
-
-/// Maps that the test can look at, too.
-#[derive(Clone, Default)]
-struct Shared(Rc<RefCell<MemoryMaps>>);
-
-impl ServiceMaps for Shared {
-    fn put(&mut self, entry: &Entry) -> Result<(), MapError> {
-        self.0.borrow_mut().put(entry)
-    }
-    fn remove(&mut self, key: &Key) -> Result<(), MapError> {
-        self.0.borrow_mut().remove(key)
-    }
-    fn entries(&self) -> Result<Entries, MapError> {
-        self.0.borrow().entries()
-    }
-    fn reserved_numbers(&self) -> Result<u32, MapError> {
-        self.0.borrow().reserved_numbers()
-    }
-    fn reserve_numbers(&mut self, end: u32) -> Result<(), MapError> {
-        self.0.borrow_mut().reserve_numbers(end)
-    }
-}
 
 struct Rig {
     maps: Shared,

@@ -1,7 +1,7 @@
 //! Entries that somebody else changed: each is told, mended with one write, and nothing else is
 //! touched.
 
-use std::{cell::RefCell, collections::BTreeSet, net::SocketAddr, rc::Rc};
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use proptest::{prelude::*, sample::Index};
 use proxy_common::{
@@ -13,34 +13,12 @@ use proxy_model::{DifferenceKind, NodeState};
 use super::{
     super::{
         encode,
-        entry::{Entries, Entry, Key, MapError, ServiceMaps},
+        entry::{Entry, Key, ServiceMaps},
         memory_maps::MemoryMaps,
         tables::Tables,
     },
     fixtures::*,
 };
-
-/// Maps in memory that a test reaches too.
-#[derive(Clone, Default)]
-struct Shared(Rc<RefCell<MemoryMaps>>);
-
-impl ServiceMaps for Shared {
-    fn put(&mut self, entry: &Entry) -> Result<(), MapError> {
-        self.0.borrow_mut().put(entry)
-    }
-    fn remove(&mut self, key: &Key) -> Result<(), MapError> {
-        self.0.borrow_mut().remove(key)
-    }
-    fn entries(&self) -> Result<Entries, MapError> {
-        self.0.borrow().entries()
-    }
-    fn reserved_numbers(&self) -> Result<u32, MapError> {
-        self.0.borrow().reserved_numbers()
-    }
-    fn reserve_numbers(&mut self, end: u32) -> Result<(), MapError> {
-        self.0.borrow_mut().reserve_numbers(end)
-    }
-}
 
 /// Maps that were brought to `state`, and what knows them.
 fn programmed(state: &NodeState) -> (Shared, Tables<Shared>) {

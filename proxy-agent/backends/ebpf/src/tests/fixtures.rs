@@ -1,9 +1,10 @@
 //! States, and what the kernel programs' own decision makes of maps in memory.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -26,10 +27,32 @@ use proxy_model::{
 
 use super::super::{
     capacity::Capacity,
-    entry::{Entry, Key, ServiceMaps},
+    entry::{Entries, Entry, Key, MapError, ServiceMaps},
     memory_maps::MemoryMaps,
     program::Programmer,
 };
+
+/// Maps in memory that a test reaches too.
+#[derive(Clone, Default)]
+pub struct Shared(pub Rc<RefCell<MemoryMaps>>);
+
+impl ServiceMaps for Shared {
+    fn put(&mut self, entry: &Entry) -> Result<(), MapError> {
+        self.0.borrow_mut().put(entry)
+    }
+    fn remove(&mut self, key: &Key) -> Result<(), MapError> {
+        self.0.borrow_mut().remove(key)
+    }
+    fn entries(&self) -> Result<Entries, MapError> {
+        self.0.borrow().entries()
+    }
+    fn reserved_numbers(&self) -> Result<u32, MapError> {
+        self.0.borrow().reserved_numbers()
+    }
+    fn reserve_numbers(&mut self, end: u32) -> Result<(), MapError> {
+        self.0.borrow_mut().reserve_numbers(end)
+    }
+}
 
 /// Maps in memory as a kernel program reads them.
 pub struct View<'a> {
