@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 pub use self::{
     clients::Clients,
-    health::{Answer, Health, Moment, Probe},
+    health::{Answer, Health, InForce, Moment, Probe},
     http::ServingError,
     metrics::{Collector, Conntrack, LayerNow, Metrics, Synced},
     pages::{Figures, FiguresWanted},
@@ -135,10 +135,12 @@ impl Serving {
         self.metrics.queued(now.wall);
     }
 
-    /// What was queued changed nothing: it is in force already.
-    pub fn settled(&self) {
-        self.health.settled();
-        self.metrics.settled();
+    /// The state is in force in these layers, by a sync or because it was already.
+    pub fn in_force(&self, now: InForce) {
+        self.health.in_force(now);
+        if now.all {
+            self.metrics.settled();
+        }
     }
 
     /// This is what health check node ports are to answer from now on.
@@ -146,7 +148,7 @@ impl Serving {
         self.service_health.in_force(in_force);
     }
 
-    /// A sync succeeded.
+    /// A sync brought the state into force in every layer.
     pub fn synced(&self, sync: Synced<'_>) {
         let now = Moment::now();
         self.health.synced(now);

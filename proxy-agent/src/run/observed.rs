@@ -6,7 +6,7 @@ use proxy_model::{Capability, NodePortSelection};
 
 use crate::{
     pipeline::{Advance, Layer, Pipeline, Repair},
-    serving::{HealthChecks, LayerNow, Serving, Synced},
+    serving::{HealthChecks, InForce, LayerNow, Serving, Synced},
 };
 
 /// Whom the owner tells.
@@ -33,17 +33,18 @@ impl Observer {
             .node(node.as_ref().is_none_or(|node| node.eligible));
         if !advance.failed.is_empty() {
             serving.failed(&advance.failed);
-        } else if let Some(sync) = &advance.sync {
+        }
+        if let Some(sync) = &advance.sync {
             serving.synced(Synced {
                 whole: sync.whole,
                 took: sync.took,
                 triggers: &sync.triggers,
             });
-        } else if pipeline.in_force() {
-            serving.settled();
         }
+        let in_force = in_force(pipeline);
+        serving.in_force(in_force);
         // Without a sync too: a health check node port that changed is nothing for the kernel.
-        if pipeline.in_force_for(Capability::ExternalTraffic)
+        if in_force.outside
             && let Some(selection) = &self.node_ports
         {
             let lacks = pipeline.lacks();
@@ -59,6 +60,7 @@ impl Observer {
         } else {
             self.serving.failed(&repair.failed);
         }
+        self.serving.in_force(in_force(pipeline));
         self.counted(pipeline);
     }
 
@@ -75,5 +77,13 @@ impl Observer {
         };
         let layers: Vec<_> = pipeline.layers().map(now).collect();
         metrics.layers_now(&layers);
+    }
+}
+
+fn in_force(pipeline: &Pipeline) -> InForce {
+    InForce {
+        all: pipeline.in_force(),
+        any: pipeline.layers().any(Layer::in_force),
+        outside: pipeline.in_force_for(Capability::ExternalTraffic),
     }
 }

@@ -7,6 +7,9 @@
 //! 200: what an earlier agent programmed is still in force, and a restart during an outage of the
 //! API server must not take the node out of every load balancer.
 //!
+//! kube-proxy has one dataplane. Here each question is about the layers that it concerns: see
+//! [`InForce`].
+//!
 //! It is unwell, too, while the owner of the state hangs: in the kernel, or anywhere else.
 
 use std::{
@@ -45,8 +48,30 @@ pub enum Probe {
     /// Should load balancers send traffic here? Needs an eligible node too (KEP-3836), and that no
     /// backend behind the node API is late.
     Healthz,
-    /// Should the agent be left running? A node that is drained is no reason to restart it.
+    /// Should the agent be left running? A node that is drained is no reason to restart it, nor is
+    /// one layer of several that fails: that is retried anyway, and meanwhile the other ones would
+    /// get no changes.
     Livez,
+}
+
+/// In which layers the state is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InForce {
+    /// In all.
+    pub all: bool,
+    /// In one at least.
+    pub any: bool,
+    /// In all that serve traffic from outside.
+    pub outside: bool,
+}
+
+impl InForce {
+    /// In every layer.
+    pub const EVERYWHERE: Self = Self {
+        all: true,
+        any: true,
+        outside: true,
+    };
 }
 
 /// What was told so far.
@@ -62,8 +87,12 @@ pub struct Health {
 /// One sync programs both families, so both are in the same state.
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// Since when something waits to be programmed.
-    oldest_queued: Option<Instant>,
+    /// Since when something waits to be programmed in the last of the layers.
+    all_wait: Option<Instant>,
+    /// The same in the first of them.
+    any_waits: Option<Instant>,
+    /// The same in the last of those that serve traffic from outside.
+    outside_waits: Option<Instant>,
     last_synced: Option<SystemTime>,
     node_eligible: bool,
 }
@@ -75,7 +104,9 @@ impl Health {
             timeout: sync_period.saturating_mul(2),
             heart: None,
             state: Mutex::new(State {
-                oldest_queued: None,
+                all_wait: None,
+                any_waits: None,
+                outside_waits: None,
                 last_synced: None,
                 // As long as nothing is known of the node, nothing speaks against it.
                 node_eligible: true,
@@ -94,21 +125,28 @@ impl Health {
     /// Something is to be programmed.
     pub fn queued(&self, now: Moment) {
         self.change(|state| {
-            state.oldest_queued.get_or_insert(now.instant);
+            for waits in state.waits() {
+                waits.get_or_insert(now.instant);
+            }
         });
     }
 
-    /// All that was queued is programmed.
-    pub fn synced(&self, now: Moment) {
+    /// What was queued is in force in these layers, by a sync or because it was already.
+    pub fn in_force(&self, now: InForce) {
+        let InForce { all, any, outside } = now;
         self.change(|state| {
-            state.oldest_queued = None;
-            state.last_synced = Some(now.wall);
+            for (waits, in_force) in state.waits().into_iter().zip([all, any, outside]) {
+                if in_force {
+                    *waits = None;
+                }
+            }
         });
     }
 
-    /// What was queued was in force already.
-    pub fn settled(&self) {
-        self.change(|state| state.oldest_queued = None);
+    /// A sync brought all that was queued into force in every layer.
+    pub fn synced(&self, now: Moment) {
+        self.in_force(InForce::EVERYWHERE);
+        self.change(|state| state.last_synced = Some(now.wall));
     }
 
     /// Whether this node should get traffic from outside: it is not being deleted, by an
@@ -121,9 +159,20 @@ impl Health {
     /// had something newer to bring into force.
     pub fn answer(&self, probe: Probe, now: Moment, clients_behind: Duration) -> Answer {
         let clients_late = clients_behind >= self.timeout && clients_behind > Duration::ZERO;
-        let heart = self.heart.as_ref();
-        let hangs = heart.is_some_and(|heart| heart.last().hangs(now.instant));
+        let hangs = self.hangs(now);
         self.change(|state| state.answer(probe, now, self.timeout, clients_late, hangs))
+    }
+
+    /// Whether traffic from outside is served as the cluster wants it, as far as the layers that
+    /// serve it are concerned.
+    pub fn outside(&self, now: Moment) -> bool {
+        let hangs = self.hangs(now);
+        !self.change(|state| hangs || late(state.outside_waits, now, self.timeout))
+    }
+
+    fn hangs(&self, now: Moment) -> bool {
+        let heart = self.heart.as_ref();
+        heart.is_some_and(|heart| heart.last().hangs(now.instant))
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -133,6 +182,15 @@ impl Health {
 }
 
 impl State {
+    /// In the order of [`InForce`].
+    const fn waits(&mut self) -> [&mut Option<Instant>; 3] {
+        [
+            &mut self.all_wait,
+            &mut self.any_waits,
+            &mut self.outside_waits,
+        ]
+    }
+
     fn answer(
         self,
         probe: Probe,
@@ -141,10 +199,11 @@ impl State {
         clients_late: bool,
         hangs: bool,
     ) -> Answer {
-        let late = self
-            .oldest_queued
-            .is_some_and(|since| now.instant.saturating_duration_since(since) >= timeout)
-            || hangs;
+        let waits = match probe {
+            Probe::Healthz => self.all_wait,
+            Probe::Livez => self.any_waits,
+        };
+        let late = hangs || late(waits, now, timeout);
         let judged = late || self.last_synced.is_some();
         let family = FamilyStatus {
             last_updated: self.last_synced.map_or_else(go_zero, timestamp),
@@ -168,6 +227,11 @@ impl State {
             status: Families(judged.then_some(family)),
         }
     }
+}
+
+/// Whether what waits since then has waited for too long.
+fn late(since: Option<Instant>, now: Moment, timeout: Duration) -> bool {
+    since.is_some_and(|since| now.instant.saturating_duration_since(since) >= timeout)
 }
 
 /// Body of an answer, as kube-proxy's `ProxyHealth` in JSON.

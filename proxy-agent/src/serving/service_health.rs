@@ -12,7 +12,6 @@ mod tests;
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
-    time::Duration,
 };
 
 use axum::{
@@ -30,7 +29,7 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use tokio::{select, sync::watch, time::sleep};
 
 use self::listeners::Listeners;
-use super::{Moment, Probe, Serving, http::Limits, pages};
+use super::{Moment, Serving, http::Limits, pages};
 
 /// How many endpoints a node has for a Service, for load balancers that weigh nodes.
 const WEIGHT: HeaderName = HeaderName::from_static("x-load-balancing-endpoint-weight");
@@ -147,9 +146,7 @@ fn page(asked: Arc<Asked>) -> Router {
 /// As kube-proxy answers: 200 if there is an endpoint here and the proxy is well. Whether the
 /// node is to be used is no part of it.
 async fn answer(State(asked): State<Arc<Asked>>) -> Response {
-    let health = &asked.serving.health;
-    let answer = health.answer(Probe::Livez, Moment::now(), Duration::ZERO);
-    let healthy = answer.healthy;
+    let healthy = asked.serving.health.outside(Moment::now());
     let (local_endpoints, healthy) = {
         let known = asked.serving.service_health.0.borrow();
         let count = known.local_endpoints(&asked.key, asked.port);

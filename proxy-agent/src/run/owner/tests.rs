@@ -84,7 +84,7 @@ impl Running {
         let chosen = choice::fixtures::lacking(&[]);
         let (serving, figures) = Serving::start(
             &options,
-            NEVER,
+            sync_period.unwrap_or(NEVER),
             &chosen,
             &serving::Conntrack::new(),
             vec![],

@@ -63,10 +63,48 @@ fn what_waits_for_two_sync_periods_is_unhealthy_from_that_moment() {
 fn what_changed_nothing_waits_no_more() {
     let (clock, health) = (Clock::new(), Health::new(PERIOD));
     health.queued(clock.after(0));
-    health.settled();
+    health.in_force(InForce::EVERYWHERE);
     assert!(healthy(&health, clock.after(1_000)));
     let answer = health.answer(Probe::Livez, clock.after(1_000), Duration::ZERO);
     assert_eq!(answer.status, Families(None), "nothing was synced either");
+}
+
+#[test]
+fn each_question_is_about_the_layers_that_it_concerns() {
+    const NOWHERE: InForce = InForce {
+        all: false,
+        any: false,
+        outside: false,
+    };
+    let (clock, health) = (Clock::new(), Health::new(PERIOD));
+    // Load balancers are kept away, the agent is restarted, Services are reported as ill.
+    let verdicts = |in_force: InForce, seconds| {
+        let now = clock.after(seconds);
+        health.queued(now);
+        health.in_force(in_force);
+        let now = clock.after(seconds + 60);
+        let answer = |probe| health.answer(probe, now, Duration::ZERO).healthy;
+        [
+            !answer(Probe::Healthz),
+            !answer(Probe::Livez),
+            !health.outside(now),
+        ]
+    };
+    let above = InForce {
+        any: true,
+        ..NOWHERE
+    };
+    let outside = InForce {
+        outside: true,
+        ..above
+    };
+    assert_eq!(verdicts(outside, 0), [true, false, false]);
+    assert_eq!(verdicts(above, 100), [true, false, true]);
+    assert_eq!(verdicts(NOWHERE, 200), [true, true, true]);
+    assert_eq!(verdicts(InForce::EVERYWHERE, 300), [false, false, false]);
+    // Whichever layer it is that keeps up with the changes.
+    assert_eq!(verdicts(NOWHERE, 400), [true, true, true]);
+    assert_eq!(verdicts(above, 500), [true, false, true]);
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Longer than the test takes.
+const PERIOD: Duration = LONGEST.checked_div(4).unwrap();
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_layer_that_waits_keeps_no_change_from_the_other_and_that_is_told() {
     let [above, beneath] = ["above", "beneath"].map(Fake::named);
@@ -12,7 +15,7 @@ async fn a_layer_that_waits_keeps_no_change_from_the_other_and_that_is_told() {
         reports: false,
     };
     let pipeline = fake::pipeline(&[&above, &beneath]);
-    let running = Running::start_from(pipeline, above, origin, Some(NEVER)).await;
+    let running = Running::start_from(pipeline, above, origin, Some(PERIOD)).await;
     running.tell(&[1]).await;
     running.messages.send(Message::Synced).await.unwrap();
     running.until(|facts| facts.in_force).await;
@@ -50,5 +53,12 @@ async fn a_layer_that_waits_keeps_no_change_from_the_other_and_that_is_told() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+    // Load balancers send their traffic elsewhere, but nobody restarts an agent whose other layer
+    // would then get no changes.
+    let mut later = Moment::now();
+    later.instant += PERIOD * 2;
+    let health = &running.serving.health;
+    let well = |probe| health.answer(probe, later, Duration::ZERO).healthy;
+    assert!(!well(Probe::Healthz) && well(Probe::Livez));
     running.stop().await;
 }
