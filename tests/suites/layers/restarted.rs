@@ -77,8 +77,8 @@ fn an_agent_killed_in_the_middle_of_changes_is_followed_by_one_that_adopts_both_
 
 /// Connections of each kind, at each client.
 const HELD: [(&str, Transport, u16, usize); 2] = [
-    ("tcp", Transport::Tcp, 80, 400),
-    ("udp", Transport::UdpConnected, 53, 600),
+    ("tcp", Transport::Tcp, 80, 2000),
+    ("udp", Transport::UdpConnected, 53, 3000),
 ];
 
 /// Uses each connection once, and says who answers. The first time opens them.
@@ -96,7 +96,7 @@ fn use_all(prober: &mut Prober) -> Vec<SocketAddr> {
 }
 
 #[test]
-fn two_thousand_connections_through_both_layers_outlive_restarts() {
+fn ten_thousand_connections_through_both_layers_outlive_restarts() {
     if !can_run() {
         return;
     }
@@ -107,7 +107,7 @@ fn two_thousand_connections_through_both_layers_outlive_restarts() {
     let mut clients = [Prober::start(&shop.client).unwrap(), prober(&place)];
     let mut all = || clients.each_mut().map(use_all);
     let before = all();
-    assert_eq!(before.each_ref().map(Vec::len), [1000, 1000]);
+    assert_eq!(before.each_ref().map(Vec::len), [5000, 5000]);
     agent.kill().unwrap();
     assert_eq!(all(), before, "without an agent");
     agent.spawn().unwrap();

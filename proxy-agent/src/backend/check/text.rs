@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use proxy_model::Capability;
 
-use super::{Check, Lacks, Requirement};
+use super::{Candidate, Check, Lacks, Requirement};
 use crate::backend::choice;
 
 pub(super) fn render(check: &Check) -> String {
@@ -31,28 +31,27 @@ fn write_all(text: &mut String, check: &Check) -> fmt::Result {
         }
         text.push('\n');
     }
-    if check.layers.is_empty() {
-        writeln!(text, "No backend can be used.")?;
-    } else {
-        writeln!(text, "Mode auto would use {}.", choice::name(&check.layers))?;
-    }
-    let width = self::width(check.backends.iter().map(|one| one.name));
-    for one in &check.backends {
-        if let Some(why_not) = &one.why_not {
-            writeln!(text, "  {:width$}  {why_not}", one.name)?;
-        }
-    }
+    // What a single layer lacks follows below, with the backends.
     let Lacks(lacks) = &check.lacks;
     match check.layers.as_slice() {
-        // What one lacks alone follows.
-        [] | [_] => {}
-        _ if lacks.is_empty() => {
-            writeln!(text, "Together they can do all that Services need.")?;
-        }
-        _ => {
-            let what = "What these layers cannot do together, and what therefore does not work:";
-            write_lacks(text, what, lacks)?;
-        }
+        [] => writeln!(text, "No backend can be used.")?,
+        layers => writeln!(text, "Mode auto would use {}.", choice::name(layers))?,
+    }
+    if check.layers.len() > 1 && lacks.is_empty() {
+        writeln!(text, "Together they can do all that Services need.")?;
+    }
+    let why_not = |one: &Candidate| Some((one.name, one.why_not.clone()?));
+    let not_used: Vec<_> = check.backends.iter().filter_map(why_not).collect();
+    if !not_used.is_empty() {
+        writeln!(text, "Not used:")?;
+    }
+    let width = self::width(not_used.iter().map(|(name, _)| *name));
+    for (name, why) in not_used {
+        writeln!(text, "  {name:width$}  {why}")?;
+    }
+    if check.layers.len() > 1 && !lacks.is_empty() {
+        let what = "What these layers cannot do together, and what therefore does not work:";
+        write_lacks(text, what, lacks)?;
     }
     for one in &check.backends {
         let lacks = one.lacks.as_ref().map(|Lacks(lacks)| lacks.as_slice());
