@@ -2,7 +2,7 @@
 //! the next backend, and what passes is waited for. Needs root and BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use std::path::Path;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
@@ -226,6 +226,25 @@ fn a_container_that_brings_the_hosts_bpf_file_system_pins_there() {
     assert_eq!(attempt.answer_as(to), Ok(http(1)));
 }
 
+/// Bytes of the maps that this process holds open, as the kernel counts them.
+fn memory_of_maps(pid: i32) -> u64 {
+    let mut maps = BTreeMap::new();
+    for file in fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap() {
+        // What was closed meanwhile was no map.
+        let Ok(info) = fs::read_to_string(file.unwrap().path()) else {
+            continue;
+        };
+        let number = |name| -> Option<u64> {
+            let line = info.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse().ok()
+        };
+        if let (Some(id), Some(bytes)) = (number("map_id:"), number("memlock:")) {
+            maps.insert(id, bytes);
+        }
+    }
+    maps.values().sum()
+}
+
 #[test]
 fn a_layer_that_lacks_memory_is_waited_for_while_the_other_serves() {
     if !requires::met(SUITE, PRIVILEGED)
@@ -252,6 +271,8 @@ fn a_layer_that_lacks_memory_is_waited_for_while_the_other_serves() {
         reason.contains("AFFINITY") && reason.contains("memory limit"),
         "{reason}"
     );
+    let foretold = reason.split_once("they take ").unwrap().1;
+    let foretold: u64 = foretold.split_once(" MiB").unwrap().0.parse().unwrap();
     let mut prober = Prober::start(&shop.client).unwrap();
     let mut answered = |number: u8| {
         let to = frontend(number, 80);
@@ -289,6 +310,11 @@ fn a_layer_that_lacks_memory_is_waited_for_while_the_other_serves() {
         })
         .unwrap();
     answered(2);
+    let taken = memory_of_maps(agent.pid().unwrap()) >> 20;
+    assert!(
+        foretold.abs_diff(taken) <= taken / 50,
+        "{foretold} MiB were foretold, {taken} MiB are taken"
+    );
     let refusal = serving.text("refusal");
     agent.terminate().unwrap();
     agent.options().launcher.clear();

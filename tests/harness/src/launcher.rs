@@ -127,10 +127,6 @@ impl MemoryLimit {
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         let limit = Self { path };
         limit.set(mebibytes)?;
-        // What is too large for it fails; what another thread needs meanwhile is waited for. Otherwise
-        // the kernel may kill the process for that.
-        let file = limit.path.join("memory.oom_control");
-        fs::write(&file, "1").with_context(|| format!("cannot write {}", file.display()))?;
         Ok(limit)
     }
 

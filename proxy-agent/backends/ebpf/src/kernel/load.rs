@@ -5,14 +5,17 @@ use std::{collections::BTreeMap, path::Path};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use proxy_common::{
     caller,
-    names::{HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, PEERS_MASK, SOCKET_PROGRAMS, TASK_FLAGS},
+    names::{
+        HAS_SET_RETVAL, HOST_NETNS, MAPS, MapGroup, MapShape, PEERS_MASK, SOCKET_PROGRAMS,
+        TASK_FLAGS,
+    },
 };
 
 use super::error::{of_io, of_kernel};
 use super::{
     OpenError, fit, held_maps, links,
     links::LoadFailure,
-    netns,
+    memory_limit, netns,
     pins::{PinDir, PinPath},
     sizes::Sizes,
     task_flags, with_causes,
@@ -95,6 +98,7 @@ pub fn load(
     raise_memlock_limit();
 
     let directories = [&services, &pins.flows()];
+    memory_limit::check(sizes, |shape| !pin_of(shape, directories).exists())?;
     let (ebpf, refusal) = load_best(Some(directories), sizes, kernel_log)?;
     Ok(Loaded {
         ebpf,
@@ -112,6 +116,7 @@ pub fn try_load(sizes: &BTreeMap<String, u32>) -> Result<&'static str, OpenError
     check_object()?;
     raise_memlock_limit();
     let sizes = Sizes::new(sizes, None)?;
+    memory_limit::check(&sizes, |_| true)?;
     load_best(None, &sizes, false).map(|(_, refusal)| refusal)
 }
 
@@ -197,12 +202,8 @@ fn load_object(
         loader.map_max_entries("AYA_LOGS", SMALLEST_RING);
     }
     for shape in &MAPS {
-        if let Some([services, flows]) = directories {
-            let directory = match shape.group {
-                MapGroup::Services => services,
-                MapGroup::Flows => flows,
-            };
-            let pin = directory.join(shape.name);
+        if let Some(directories) = directories {
+            let pin = pin_of(shape, directories);
             loader.map_pin_path(shape.name, AsRef::<Path>::as_ref(&pin).to_owned());
         }
         if shape.sizable {
@@ -230,6 +231,15 @@ fn load_object(
         links::load(&mut ebpf, name)?;
     }
     Ok(ebpf)
+}
+
+/// Where `shape` is pinned: in the directory of the Service maps, or in that of the flow maps.
+fn pin_of<'d>(shape: &MapShape, [services, flows]: [&PinPath<'d>; 2]) -> PinPath<'d> {
+    let directory = match shape.group {
+        MapGroup::Services => services,
+        MapGroup::Flows => flows,
+    };
+    directory.join(shape.name)
 }
 
 /// Before Linux 5.11 maps count against `RLIMIT_MEMLOCK`, by default 64 KiB. Where raising it fails

@@ -1,15 +1,18 @@
 //! What is asked of the host's files: no system call of BPF.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use super::requirement;
+use super::{
+    super::release::{self, CHARGES_CGROUPS, Version, release, version},
+    requirement,
+};
 use proxy_backend::Requirement;
 
 /// The oldest kernel with all hooks: getpeername came with 5.8, the release of sockets with 5.9,
 /// and 5.10 is the oldest that is still maintained, and tested.
-const OLDEST: (u32, u32) = (5, 10);
+const OLDEST: Version = (5, 10);
 
 /// The version of the running kernel.
 pub fn kernel() -> Requirement {
@@ -27,26 +30,9 @@ pub fn kernel() -> Requirement {
     )
 }
 
-/// The error is what was found in its place.
-fn release() -> Result<String, String> {
-    const RELEASE: &str = "/proc/sys/kernel/osrelease";
-    fs::read_to_string(RELEASE)
-        .map(|text| text.trim().to_owned())
-        .map_err(|error| format!("reading {RELEASE}: {error}"))
-}
-
-/// Major and minor version of a release such as `5.10.0-33-cloud-amd64`.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
 /// The limit on locked memory, which counts before Linux 5.11 only.
 pub fn memory() -> Requirement {
-    let counts = release()
-        .ok()
-        .and_then(|release| version(&release))
-        .is_some_and(|version| version < (5, 11));
+    let counts = release::running().is_some_and(|version| version < CHARGES_CGROUPS);
     let hard = getrlimit(Resource::RLIMIT_MEMLOCK).map(|(_, hard)| hard);
     let (met, found) = match hard {
         Ok(RLIM_INFINITY) => (true, "no limit".to_owned()),
@@ -86,24 +72,5 @@ pub fn btf() -> Requirement {
             "not needed to serve; bpftool and tracers show more with it",
             Ok(if met { BTF } else { "none" }.to_owned()),
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_every_distribution_are_read() {
-        for (release, expected) in [
-            ("5.10.0-33-cloud-amd64", Some((5, 10))),
-            ("6.12.9+deb13", Some((6, 12))),
-            ("6.1.0", Some((6, 1))),
-            ("5.4-rc1", Some((5, 4))),
-            ("unknown", None),
-        ] {
-            assert_eq!(version(release), expected, "{release}");
-        }
-        assert!(version("5.9.16") < Some(OLDEST) && version("5.10.1") >= Some(OLDEST));
     }
 }

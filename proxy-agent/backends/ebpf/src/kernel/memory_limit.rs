@@ -1,0 +1,72 @@
+//! Whether maps fit into the memory limits of this process's cgroups, asked before they are made.
+//! Where a limit is reached the kernel does not return ENOMEM: it may end the process, which would be
+//! ended again at each start, and could say nothing. Knows the memory of maps, not their content.
+
+mod cgroups;
+
+use proxy_common::names::{MAPS, MapShape};
+
+use self::cgroups::Room;
+use super::{
+    OpenError,
+    error::later,
+    release::{self, CHARGES_CGROUPS},
+    sizes::Sizes,
+};
+
+/// What all else takes while programs are loaded: the object as it is read, the verifier, the programs
+/// and the log ring. Measured as 24 MiB on Linux 6.18, where most is the verifier's, which older kernels
+/// do not charge.
+const REST: u64 = 26 << 20;
+
+/// Whether the maps that `is_made` names can be made now, with these sizes.
+pub fn check(sizes: &Sizes<'_>, is_made: impl Fn(&MapShape) -> bool) -> Result<(), OpenError> {
+    if release::running().is_none_or(|version| version < CHARGES_CGROUPS) {
+        return Ok(());
+    }
+    let made: Vec<_> = MAPS.iter().filter(|shape| is_made(shape)).collect();
+    let needed: u64 = made.iter().map(|shape| bytes(shape, sizes)).sum();
+    match cgroups::tightest() {
+        Some(room) if room.free < needed + REST => Err(refused(&made, needed, sizes, &room)),
+        _ => Ok(()),
+    }
+}
+
+fn refused(made: &[&MapShape], needed: u64, sizes: &Sizes<'_>, room: &Room) -> OpenError {
+    let largest = made.iter().max_by_key(|shape| bytes(shape, sizes));
+    let largest = largest.map_or_else(String::new, |shape| {
+        let size = mebibytes(bytes(shape, sizes));
+        format!(", the largest being {} with {size}", shape.name)
+    });
+    let reason = format!(
+        "they take {}{largest}, and {} more while programs are loaded, but the memory limit of cgroup \
+         {} ({}) leaves {}",
+        mebibytes(needed),
+        mebibytes(REST),
+        room.cgroup.display(),
+        mebibytes(room.limit),
+        mebibytes(room.free),
+    );
+    later("making the BPF maps", &reason)
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+/// The kernel's memory for an empty map.
+fn bytes(shape: &MapShape, sizes: &Sizes<'_>) -> u64 {
+    let aligned = |size: u32| u64::from(size).next_multiple_of(8);
+    let entries = u64::from(sizes.of(shape));
+    // `struct bucket` of the kernel's hashtab.c, for as many as the next power of two.
+    let buckets = entries.next_power_of_two() * 16;
+    // `struct htab_elem` before its key.
+    let entry = 48 + aligned(shape.key_size) + aligned(shape.value_size);
+    if shape.gives_way() {
+        buckets + entries * entry
+    } else if shape.is_programmed() {
+        buckets
+    } else {
+        entries * aligned(shape.value_size)
+    }
+}
