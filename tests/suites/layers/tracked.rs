@@ -18,13 +18,17 @@ pub struct Flow {
     pub reply: [SocketAddr; 2],
 }
 
-/// All connections that the node tracks.
+/// Connections that the node tracks: all of them, unless others end meanwhile. The kernel hands out the
+/// list in parts, and counts its way to the next part from the beginning.
 pub fn flows(world: &World) -> Vec<Flow> {
     // Of the thread: the file of the process is that of its first thread.
     let read = || fs::read_to_string("/proc/thread-self/net/nf_conntrack");
     let listed = world.node().netns().run(read).unwrap().unwrap();
     listed.lines().filter_map(flow).collect()
 }
+
+/// How often a connection is looked for that must be there: one listing misses some, see [`flows`].
+const LISTINGS: usize = 100;
 
 /// The connection whose endpoint sees `source`, and is `endpoint`.
 pub fn seen_from(
@@ -33,10 +37,9 @@ pub fn seen_from(
     source: SocketAddr,
     endpoint: SocketAddr,
 ) -> Option<Flow> {
-    let all = flows(world).into_iter();
     let reply = [endpoint, source];
-    all.into_iter()
-        .find(|flow| flow.protocol == protocol && flow.reply == reply)
+    let is_it = |flow: &Flow| flow.protocol == protocol && flow.reply == reply;
+    (0..LISTINGS).find_map(|_| flows(world).into_iter().find(is_it))
 }
 
 /// `ipv4 2 tcp 6 117 SYN_SENT src=… dst=… sport=… dport=… [UNREPLIED] src=… dst=… sport=… dport=… …`

@@ -1,7 +1,8 @@
 //! `culvert-pod`: what runs inside the pods of a test world. See `proxy_harness::pod`.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
+use nix::sys::resource::{Resource, setrlimit};
 use proxy_harness::pod::{Listen, probe, serve};
 
 /// Serves and probes from inside a pod of a test world.
@@ -24,7 +25,13 @@ enum Mode {
     Probe,
 }
 
+/// Open files of a process: tests hold thousands of connections.
+const OPEN_FILES: u64 = 1 << 16;
+
 fn main() -> Result<()> {
+    // Root may go beyond the hard limit, too, which some hosts have at 4,096.
+    setrlimit(Resource::RLIMIT_NOFILE, OPEN_FILES, OPEN_FILES)
+        .context("cannot raise the limit of open files")?;
     match Arguments::parse().command {
         Mode::Serve { listen } => serve::run(&listen),
         Mode::Probe => probe::run(),
