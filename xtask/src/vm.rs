@@ -24,7 +24,7 @@ mod initramfs;
 pub(crate) mod kernels;
 pub(crate) mod unpacked;
 
-/// Processors of a guest. Software emulation runs each in a thread of its own.
+/// Processors of a guest.
 pub(crate) const CPUS: usize = 2;
 
 /// How often a running guest is looked at.
@@ -92,6 +92,7 @@ pub(crate) fn run(job: &Job<'_>, mut on_line: impl FnMut(&str)) -> Result<i32> {
         shares: &shares,
         console: &console,
         cpus: job.cpus,
+        take_turns: job.line.processors_take_turns(),
     };
     // A process group of its own: Ctrl-C is ours to handle, in order.
     let output = children.start(

@@ -83,6 +83,9 @@ fn sockets_do_not_notice_that_the_layer_beneath_loses_its_tables() {
     assert!(told(&agent)["repaired"].as_u64().unwrap() > repairs);
 }
 
+/// A period that no test lasts for: what is detached stays so until the agent is told to look.
+const NO_REPAIR: &str = "--sync-period=1h";
+
 /// Detaches all programs of the hooks, as `bpftool link detach` does.
 fn detach(agent: &Agent<'_>) {
     let links = agent.pins().path().join("links");
@@ -104,7 +107,7 @@ fn processes_go_on_by_the_layer_beneath_while_the_hooks_are_detached() {
     }
     let shop = Shop::routed().unwrap();
     let files = [(FILE, &*services(6))];
-    let mut agent = Agent::start(&shop.world, options(&[]), &files).unwrap();
+    let mut agent = Agent::start(&shop.world, options(&[NO_REPAIR]), &files).unwrap();
     let mut pod = from_the_pod(&shop).excusing(excused);
     let mut node = from_the_node(&shop).excusing(excused);
     let mut single = Prober::start(&shop.client).unwrap();
@@ -139,7 +142,7 @@ fn processes_go_on_by_the_layer_beneath_when_pins_and_agent_are_gone() {
     }
     let shop = Shop::routed().unwrap();
     let files = [(FILE, &*services(5))];
-    let mut agent = Agent::start(&shop.world, options(&[]), &files).unwrap();
+    let mut agent = Agent::start(&shop.world, options(&[NO_REPAIR]), &files).unwrap();
     let mut pod = from_the_pod(&shop).excusing(excused);
     let mut node = from_the_node(&shop).excusing(excused);
     let mut single = Prober::start(&shop.client).unwrap();

@@ -103,6 +103,8 @@ pub(super) struct Guest<'a> {
     pub(super) console: &'a Path,
     /// Processors.
     pub(super) cpus: usize,
+    /// Whether one of them runs at a time.
+    pub(super) take_turns: bool,
 }
 
 /// The qemu that runs `guest`, in software: a boot takes seconds either way, and hosts that are
@@ -119,7 +121,11 @@ pub(super) fn qemu(program: &Program, guest: &Guest<'_>) -> Command {
             "-machine",
             "q35,memory-backend=ram",
             "-accel",
-            "tcg,thread=multi",
+            if guest.take_turns {
+                "tcg,thread=single"
+            } else {
+                "tcg,thread=multi"
+            },
             "-cpu",
             "Nehalem",
         ])

@@ -34,6 +34,14 @@ impl Line {
     /// Every series, oldest first.
     pub(crate) const ALL: [Self; 3] = [Self::V5_10, Self::V6_1, Self::V6_12];
 
+    /// Whether one emulated processor must run at a time. With a thread for each, 6.12 dies every few
+    /// minutes where a static key is switched (netfilter's, or that of a cgroup hook): a processor
+    /// still meets the breakpoint that another one had put there and taken back, which the kernel
+    /// rules out on real processors.
+    pub(crate) const fn processors_take_turns(self) -> bool {
+        matches!(self, Self::V6_12)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::V5_10 => "5.10",
