@@ -156,11 +156,12 @@ impl<M: ServiceMaps> Tables<M> {
         let outdated = self.outdated(self.programmed(), state);
         let keys = outdated.iter().filter_map(|one| one.service.clone());
         let (upserts, gone) = keys.partition(|key| state.services.contains_key(key));
+        let again = std::mem::take(&mut self.failed);
         let work = Work {
             upserts,
             gone,
+            again: again.into_keys().collect(),
             node: true,
-            ..Work::default()
         };
         let outcome = self.bring_to(state, work)?;
         let mended = outdated.into_iter().filter(|one| {

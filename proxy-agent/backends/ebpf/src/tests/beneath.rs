@@ -158,6 +158,24 @@ fn a_service_that_does_not_fit_is_left_as_a_whole_where_something_serves_it() {
 }
 
 #[test]
+fn what_does_not_fit_is_told_by_every_comparison_until_it_fits() {
+    let mut rig = Rig::narrow();
+    rig.tables.lies_over(true);
+    rig.sync_all();
+    rig.change(&[3, 4, 5]);
+    for _ in 0..3 {
+        let repaired = rig.tables.repair(&rig.state).unwrap();
+        assert!(repaired.outcome.failures.contains_key(&key(1)));
+        assert_eq!(repaired.differences, []);
+        assert_eq!(rig.tables.differences(&rig.state).unwrap(), []);
+    }
+    let (_, reason) = rig.change(&[3, 4]);
+    assert_eq!(reason, None);
+    let repaired = rig.tables.repair(&rig.state).unwrap();
+    assert!(repaired.outcome.failures.is_empty());
+}
+
+#[test]
 fn what_was_left_because_it_does_not_fit_is_looked_at_again_where_nothing_serves_it_any_more() {
     let mut rig = Rig::narrow();
     rig.tables.lies_over(true);
