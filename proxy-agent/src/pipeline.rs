@@ -245,7 +245,12 @@ impl Pipeline {
             }
             match layer.repair(state, now) {
                 None => continue,
-                Some(Ok(differences)) => repair.differences.push((layer.name(), differences)),
+                Some(Ok(differences)) => {
+                    repair.differences.push((layer.name(), differences));
+                    if !layer.in_force() {
+                        repair.failed.push(layer.name());
+                    }
+                }
                 Some(Err(())) => repair.failed.push(layer.name()),
             }
             any = true;
@@ -257,6 +262,13 @@ impl Pipeline {
     /// When to advance although nothing happened: a layer that failed is to be tried again.
     pub fn due(&self) -> Option<Instant> {
         self.layers.due()
+    }
+
+    /// Whoever waits after a failure waits no longer: somebody may have removed its cause.
+    pub fn hurry(&mut self, now: Instant) {
+        for layer in self.layers.iter_mut() {
+            layer.hurry(now);
+        }
     }
 
     /// Has the backends do what they owe besides the state.
@@ -330,8 +342,11 @@ impl Pipeline {
         self.pending.events
     }
 
-    /// Tells the log what came into force since the last time, if anything did and it is time.
+    /// Tells the log what came into force since the last time, if anything did and it is time. Not
+    /// while a layer does not have it.
     pub fn summarise(&mut self) {
-        self.journal.summarise(self.desired.state());
+        if self.layers.in_force() {
+            self.journal.summarise(self.desired.state());
+        }
     }
 }

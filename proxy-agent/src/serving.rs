@@ -135,14 +135,6 @@ impl Serving {
         self.metrics.queued(now.wall);
     }
 
-    /// The state is in force in these layers, by a sync or because it was already.
-    pub fn in_force(&self, now: InForce) {
-        self.health.in_force(now);
-        if now.all {
-            self.metrics.settled();
-        }
-    }
-
     /// This is what health check node ports are to answer from now on.
     pub fn health_checks(&self, in_force: HealthChecks) {
         self.service_health.in_force(in_force);

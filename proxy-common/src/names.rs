@@ -196,6 +196,15 @@ pub const SOCKET_PROGRAMS: [&str; 9] = [
     "culvert_conn6",
 ];
 
+/// Those of them that send requests away. Without them, what open sockets remember is translated back
+/// as before, and nothing new is led anywhere.
+pub const LEADING_PROGRAMS: [&str; 4] = [
+    "culvert_send4",
+    "culvert_send6",
+    "culvert_conn4",
+    "culvert_conn6",
+];
+
 /// Global that the loader sets to the cookie of the node's network namespace; 0 for the initial
 /// one.
 pub const HOST_NETNS: &str = "HOST_NETNS";

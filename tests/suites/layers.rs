@@ -24,6 +24,8 @@ mod restarted;
 mod rig;
 #[path = "layers/stage.rs"]
 mod stage;
+#[path = "layers/stale.rs"]
+mod stale;
 #[path = "layers/sticky.rs"]
 mod sticky;
 #[path = "layers/table.rs"]

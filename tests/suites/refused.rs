@@ -271,7 +271,7 @@ fn a_layer_that_lacks_memory_is_waited_for_while_the_other_serves() {
         reason.contains("AFFINITY") && reason.contains("memory limit"),
         "{reason}"
     );
-    let foretold = reason.split_once("they take ").unwrap().1;
+    let foretold = reason.split_once("BPF maps ").unwrap().1;
     let foretold: u64 = foretold.split_once(" MiB").unwrap().0.parse().unwrap();
     let mut prober = Prober::start(&shop.client).unwrap();
     let mut answered = |number: u8| {

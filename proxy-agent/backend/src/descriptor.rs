@@ -87,6 +87,13 @@ pub trait Host: Sync {
     /// anything.
     fn retire(&self, settings: &Settings) -> Result<Option<String>, OpenError>;
 
+    /// Called when this backend cannot be opened for now and a layer beneath serves: what an earlier run
+    /// left would lead new connections by a state that gets older. Ends that; what open connections
+    /// need stays. Returns whether there was anything.
+    fn stand_aside(&self, _settings: &Settings) -> Result<bool, OpenError> {
+        Ok(false)
+    }
+
     /// An error that names the holder if an agent serves with this backend, whatever its pin
     /// directory.
     fn nobody_serves(&self) -> Result<(), OpenError> {

@@ -11,7 +11,7 @@ use std::{fmt, time::Duration};
 use thiserror::Error;
 
 use crate::{Capability, ChangeSet, NodeState, ServicePortKey};
-pub use difference::{Difference, DifferenceKind, RepairReport};
+pub use difference::{Difference, DifferenceKind, Problem, RepairReport};
 pub use figure::{Figure, FigureKind};
 
 /// A dataplane implementation: turns node-local state into kernel objects.

@@ -38,7 +38,7 @@ mod syncing;
 mod topology;
 
 pub use backend::{
-    Backend, CompareError, Difference, DifferenceKind, FatalCause, Figure, FigureKind,
+    Backend, CompareError, Difference, DifferenceKind, FatalCause, Figure, FigureKind, Problem,
     RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 pub use backoff::Backoff;

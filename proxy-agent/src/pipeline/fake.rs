@@ -11,7 +11,7 @@ use std::{
 };
 
 use proxy_model::{
-    Backend, Capability, Change, ChangeSet, CompareError, Difference, Model, NodeState,
+    Backend, Capability, Change, ChangeSet, CompareError, Difference, Model, NodeState, Problem,
     RepairReport, SyncError, SyncReport,
 };
 
@@ -46,6 +46,8 @@ pub struct Fake {
     disturbed: Arc<AtomicBool>,
     /// What it was told of what lies beneath.
     over: Arc<Mutex<Vec<bool>>>,
+    /// What its repairs cannot mend.
+    problems: Arc<Mutex<Vec<Problem>>>,
 }
 
 impl Default for Fake {
@@ -90,6 +92,7 @@ impl Fake {
             tended: Arc::default(),
             disturbed: Arc::default(),
             over: Arc::default(),
+            problems: Arc::default(),
         }
     }
 
@@ -101,6 +104,11 @@ impl Fake {
     /// Somebody else is at what it wrote.
     pub fn disturb(&self) {
         self.disturbed.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on, its repairs cannot mend these.
+    pub fn cannot_mend(&self, problems: Vec<Problem>) {
+        *self.problems.lock().unwrap() = problems;
     }
 
     /// What it was told of what lies beneath, since the last time.
@@ -193,16 +201,14 @@ impl Backend for Fake {
 
     fn repair(&mut self, _: &NodeState) -> Result<RepairReport, SyncError> {
         self.pass();
-        match self.repairs.lock().unwrap().pop_front() {
-            None => Ok(RepairReport::default()),
-            Some(Ok(repaired)) => Ok(RepairReport {
-                writes: repaired.len(),
-                repaired,
-                failures: vec![],
-                problems: vec![],
-            }),
-            Some(Err(error)) => Err(error),
-        }
+        let repaired = self.repairs.lock().unwrap().pop_front();
+        let repaired = repaired.unwrap_or_else(|| Ok(Vec::new()))?;
+        Ok(RepairReport {
+            writes: repaired.len(),
+            repaired,
+            failures: vec![],
+            problems: self.problems.lock().unwrap().clone(),
+        })
     }
 
     fn disturbed(&mut self) -> bool {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proxy_backend::milliseconds;
 use proxy_model::{
     Attempts, Backend, Capability, ChangeSet, CompareError, Difference, Fatal, Figure, NodeState,
-    RepairReport, ServiceFailure, ServicePortKey, SyncError, SyncReport, Syncing,
+    Problem, RepairReport, ServiceFailure, ServicePortKey, SyncError, SyncReport, Syncing,
 };
 
 use super::{log, reported::Failures, summary::Synced};
@@ -22,7 +22,7 @@ pub struct Layer {
     serves: bool,
     failures: Failures,
     /// What the last repair could not mend.
-    problems: Vec<String>,
+    problems: Vec<Problem>,
 }
 
 /// What came of bringing the state into force.
@@ -77,9 +77,9 @@ impl Layer {
         self.serves
     }
 
-    /// Whether it holds the state of now, as far as is known.
+    /// Whether it holds the state of now, as far as is known, and decides by it.
     pub fn in_force(&self) -> bool {
-        self.syncing.in_force()
+        self.syncing.in_force() && !self.problems.iter().any(|problem| problem.harms)
     }
 
     /// Whether it needs the whole state next, so that a change is nothing to it.
@@ -87,14 +87,21 @@ impl Layer {
         self.syncing.is_behind()
     }
 
-    /// Why it does not hold the state, if a sync or repair failed.
+    /// Why it does not hold the state, if a sync or repair failed, or what a repair could not mend.
     pub fn failure(&self) -> Option<&str> {
-        self.attempts.failure()
+        let problem = self.problems.iter().max_by_key(|problem| problem.harms);
+        let problem = problem.map(|problem| &*problem.reason);
+        self.attempts.failure().or(problem)
     }
 
     /// When it is tried again, if it failed.
     pub const fn due(&self) -> Option<Instant> {
         self.due
+    }
+
+    /// Is to be tried again at once, if it failed.
+    pub fn hurry(&mut self, now: Instant) {
+        self.due = self.due.map(|due| due.min(now));
     }
 
     /// Service ports that it could not program, and why.
@@ -177,7 +184,7 @@ impl Layer {
         self.tell_failures(state, report.failures);
         for problem in &report.problems {
             if !self.problems.contains(problem) {
-                tracing::error!(layer, reason = problem, "not repaired");
+                tracing::error!(layer, reason = problem.reason, "not repaired");
             }
         }
         self.problems = report.problems;
@@ -197,7 +204,12 @@ impl Layer {
         result: Result<R, SyncError>,
         now: Instant,
     ) -> Result<Result<R, ()>, Fatal> {
-        Ok(self.attempts.took(result)?.map_err(|wait| {
+        let failed = self.serves && self.attempts.failure().is_some();
+        let took = self.attempts.took(result)?;
+        if failed && took.is_ok() {
+            tracing::info!(layer = self.name(), "in force again");
+        }
+        Ok(took.map_err(|wait| {
             self.due = Some(now + wait);
             tracing::error!(
                 layer = self.name(),

@@ -41,7 +41,7 @@ pub struct SyncOutcome {
 pub struct Repair {
     /// What differed and was mended, by layer.
     pub differences: Vec<(&'static str, Vec<Difference>)>,
-    /// Layers that failed, and are tried again.
+    /// Layers that failed, or decide by something else still, and are tried again.
     pub failed: Vec<&'static str>,
 }
 

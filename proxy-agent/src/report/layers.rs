@@ -36,7 +36,7 @@ impl LayerFacts {
             .retry_at
             .map_or_else(String::new, |at| format!("; tried again at {at:.0}"));
         let kept = if self.serves {
-            "the state of before stays in force"
+            "what it had in force stays, as far as nobody else changes it"
         } else {
             "nothing is in force yet"
         };

@@ -42,7 +42,10 @@ impl Observer {
             });
         }
         let in_force = in_force(pipeline);
-        serving.in_force(in_force);
+        serving.health.in_force(in_force);
+        if pipeline.in_force() {
+            serving.metrics.settled();
+        }
         // Without a sync too: a health check node port that changed is nothing for the kernel.
         if in_force.outside
             && let Some(selection) = &self.node_ports
@@ -55,12 +58,13 @@ impl Observer {
 
     /// A comparison is over.
     pub fn repaired(&self, repair: &Repair, pipeline: &Pipeline) {
-        if repair.failed.is_empty() {
+        if !repair.differences.is_empty() {
             self.serving.compared(&repair.differences);
-        } else {
+        }
+        if !repair.failed.is_empty() {
             self.serving.failed(&repair.failed);
         }
-        self.serving.in_force(in_force(pipeline));
+        self.serving.health.in_force(in_force(pipeline));
         self.counted(pipeline);
     }
 
@@ -80,9 +84,14 @@ impl Observer {
     }
 }
 
+/// A layer that never had anything in force is not missed as long as the others can do all: nobody
+/// decides by what it would hold.
 fn in_force(pipeline: &Pipeline) -> InForce {
+    let one_serves = pipeline.layers().any(Layer::serves);
+    let others_do = one_serves && pipeline.lacks().is_empty();
+    let is_missed = |layer: &&Layer| layer.serves() || !others_do;
     InForce {
-        all: pipeline.in_force(),
+        all: pipeline.layers().filter(is_missed).all(Layer::in_force),
         any: pipeline.layers().any(Layer::in_force),
         outside: pipeline.in_force_for(Capability::ExternalTraffic),
     }

@@ -137,6 +137,7 @@ impl Owner {
                     }
                     Order::Repair => {
                         tracing::info!("SIGHUP: comparing the kernel with the state");
+                        self.pipeline.hurry(Instant::now().into_std());
                         self.repair(Which::All);
                         repairs.reset();
                     }

@@ -57,7 +57,7 @@ pub enum Probe {
 /// In which layers the state is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InForce {
-    /// In all.
+    /// In all that are missed where it is not.
     pub all: bool,
     /// In one at least.
     pub any: bool,

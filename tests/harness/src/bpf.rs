@@ -25,6 +25,7 @@ const PROG_LOAD: libc::c_int = 5;
 const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
 const PROG_ATTACH: libc::c_int = 8;
+const PROG_DETACH: libc::c_int = 9;
 const PROG_GET_NEXT_ID: libc::c_int = 11;
 const PROG_GET_FD_BY_ID: libc::c_int = 13;
 const MAP_GET_FD_BY_ID: libc::c_int = 14;
@@ -250,6 +251,18 @@ fn pass_connect4_called(name: &str) -> Result<OwnedFd> {
 pub fn attach_alone(cgroup: &Path) -> Result<()> {
     // No flags: neither may it be overridden, nor may others be beside it.
     attach(&pass_connect4()?, cgroup, 0)
+}
+
+/// Detaches what [`attach_alone`] attached.
+pub fn detach_alone(cgroup: &Path) -> Result<()> {
+    let directory =
+        File::open(cgroup).with_context(|| format!("cannot open {}", cgroup.display()))?;
+    let mut attribute = [0; 16];
+    attribute[0] = pair(directory.as_raw_fd().cast_unsigned(), 0);
+    attribute[1] = pair(INET4_CONNECT, 0);
+    call(PROG_DETACH, &mut attribute)
+        .context("cannot detach a program")
+        .map(drop)
 }
 
 /// The same with others beside it, under this name.

@@ -130,7 +130,10 @@ fn a_directory_that_another_agent_took_is_left_alone() {
     let report = rig.repair();
     assert!(report.repaired.is_empty(), "{report:#?}");
     assert_eq!(report.problems.len(), 1, "{report:#?}");
-    assert!(report.problems[0].contains("another agent"), "{report:#?}");
+    assert!(
+        report.problems[0].reason.contains("another agent"),
+        "{report:#?}"
+    );
     assert_eq!(rig.link("culvert_conn4").program_id().unwrap(), theirs);
     assert_eq!(second.repair(&rig.state).unwrap(), RepairReport::default());
 }

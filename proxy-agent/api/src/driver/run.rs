@@ -225,7 +225,7 @@ impl<S: BatchSink> Driver<S> {
                     tracing::warn!(difference = %one, "repaired");
                 }
                 for problem in &repaired.problems {
-                    tracing::error!(reason = problem, "not repaired");
+                    tracing::error!(reason = problem.reason, "not repaired");
                 }
                 Ok(SyncReport {
                     writes: repaired.writes,

@@ -97,9 +97,17 @@ pub struct RepairReport {
     pub writes: usize,
     /// Service ports that cannot be programmed, as in [`super::SyncReport`].
     pub failures: Vec<ServiceFailure>,
-    /// What differs still: what was attempted, what stopped it, and what to do. The next repair
-    /// tries again.
-    pub problems: Vec<String>,
+    /// What differs still. The next repair tries again.
+    pub problems: Vec<Problem>,
+}
+
+/// Why something differs still.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What was attempted, what stopped it, and what to do.
+    pub reason: String,
+    /// Whether connections are therefore not decided as the state wants: the state is not in force.
+    pub harms: bool,
 }
 
 #[cfg(test)]

@@ -125,7 +125,10 @@ impl Backend for Most {
 
     fn repair(&mut self, _: &NodeState) -> Result<RepairReport, SyncError> {
         Ok(RepairReport {
-            problems: vec!["problem of most".to_owned()],
+            problems: vec![Problem {
+                reason: "problem of most".to_owned(),
+                harms: true,
+            }],
             ..RepairReport::default()
         })
     }
@@ -163,7 +166,7 @@ fn is_most(mut backend: impl Backend) {
     let differences = backend.differences(&state).unwrap_err();
     assert_eq!(differences, CompareError::failed("differences of most"));
     let problems = backend.repair(&state).unwrap().problems;
-    assert_eq!(problems, ["problem of most"]);
+    assert_eq!(problems[0].reason, "problem of most");
     assert!(!backend.disturbed());
     backend.tend(&state);
     assert!(backend.disturbed(), "tended");

@@ -1,6 +1,7 @@
 //! Two layers: each by itself.
 
 use super::*;
+use proxy_model::Problem;
 
 fn two() -> (Fake, Fake, Pipeline) {
     start_log();
@@ -111,6 +112,41 @@ fn only_the_disturbed_one_is_compared() {
     assert_eq!(repair.failed, ["beneath"]);
     let compared = pipeline.differences();
     assert!(compared.iter().all(|(_, result)| result.is_err()));
+}
+
+#[test]
+fn what_cannot_be_mended_keeps_a_layer_out_of_force_if_it_decides_about_connections() {
+    let (above, _, mut pipeline) = two();
+    pipeline.take(vec![upsert("a", 1)]).unwrap();
+    let now = Instant::now();
+    let mut repair = |harms: &[bool]| {
+        let problem = |harms: &bool| Problem {
+            reason: format!("harms: {harms}"),
+            harms: *harms,
+        };
+        above.cannot_mend(harms.iter().map(problem).collect());
+        let repair = pipeline.repair(Which::All, now).unwrap();
+        let first = pipeline.layers().next().unwrap();
+        let failure = first.failure().map(str::to_owned);
+        (repair.failed, pipeline.in_force(), failure)
+    };
+    let told = |harms: bool| Some(format!("harms: {harms}"));
+    assert_eq!(repair(&[false]), (vec![], true, told(false)));
+    assert_eq!(repair(&[true, false]), (vec!["above"], false, told(true)));
+    assert_eq!(repair(&[]), (vec![], true, None));
+}
+
+#[test]
+fn a_layer_that_waits_can_be_hurried() {
+    let (above, _, mut pipeline) = two();
+    above.answer(retry(Duration::from_hours(1)));
+    pipeline.take(vec![upsert("a", 1)]).unwrap();
+    let now = Instant::now();
+    assert!(pipeline.due().unwrap() > now);
+    pipeline.hurry(now);
+    assert_eq!(pipeline.due(), Some(now));
+    pipeline.advance(now).unwrap();
+    assert!(pipeline.in_force());
 }
 
 #[test]

@@ -70,6 +70,8 @@ pub(super) struct Unopened {
     backend: Option<Box<dyn Backend>>,
     /// What it is to be told then.
     over: bool,
+    /// What an earlier run left of it leads nothing any more.
+    stands_aside: bool,
 }
 
 impl Unopened {
@@ -79,18 +81,49 @@ impl Unopened {
             opener: opener.clone(),
             backend: None,
             over: false,
+            stands_aside: false,
         }
     }
 
     fn opened(&mut self) -> Result<&mut dyn Backend, SyncError> {
         if self.backend.is_none() {
-            let backend = self.opener.open(self.kind);
-            let mut backend = backend.map_err(|error| as_sync(&error))?;
+            let opened = self.opener.open(self.kind);
+            if self.over && matches!(opened, Err(OpenError::Later(_))) {
+                self.stand_aside();
+            }
+            let mut backend = opened.map_err(|error| as_sync(&error))?;
             backend.lies_over(self.over);
             self.backend = Some(backend);
         }
         let backend = self.backend.as_mut();
         Ok(&mut **backend.expect("it is open, or this function has returned"))
+    }
+}
+
+impl Unopened {
+    /// The layers beneath know what is new; what an earlier run left of this one does not.
+    fn stand_aside(&mut self) {
+        let Some(host) = self.kind.host().filter(|_| !self.stands_aside) else {
+            return;
+        };
+        match host.stand_aside(&self.opener.settings) {
+            Ok(was_there) => {
+                self.stands_aside = true;
+                if was_there {
+                    tracing::warn!(
+                        layer = self.kind.name(),
+                        text = "what an earlier agent programmed would grow old: new connections are \
+                                left to the layer beneath until this one can be opened",
+                        "layer stands aside"
+                    );
+                }
+            }
+            Err(error) => tracing::error!(
+                layer = self.kind.name(),
+                %error,
+                "layer does not stand aside"
+            ),
+        }
     }
 }
 

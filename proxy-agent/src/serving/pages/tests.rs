@@ -117,7 +117,7 @@ async fn the_health_port_answers_as_kube_proxy_does_and_counts() {
     let live = get(pages(), "/livez").await;
     assert_eq!((live.status, live.kind.as_str()), (503, "application/json"));
     assert!(live.body.contains("\"healthy\":false"), "{}", live.body);
-    rig.site.serving.in_force(InForce::EVERYWHERE);
+    rig.site.serving.health.in_force(InForce::EVERYWHERE);
     rig.site.serving.health.node(false);
     assert_eq!(get(pages(), "/healthz").await.status, 503);
     assert_eq!(get(pages(), "/livez").await.status, 200);

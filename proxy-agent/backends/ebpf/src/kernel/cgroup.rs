@@ -119,8 +119,8 @@ fn cgroup2_mounts(mountinfo: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Undoes the octal escapes of space, tab, newline and backslash.
-fn unescape(text: &str) -> String {
+/// Undoes the octal escapes of space, tab, newline and backslash in `/proc/self/mountinfo`.
+pub fn unescape(text: &str) -> String {
     [
         ("\\040", " "),
         ("\\011", "\t"),

@@ -36,7 +36,7 @@ pub fn of_kernel(what: &str, error: &(dyn Error + 'static), reason: &str) -> Ope
     ))
 }
 
-pub fn later(what: &str, reason: &str) -> OpenError {
+fn later(what: &str, reason: &str) -> OpenError {
     OpenError::Later(format!(
         "{what}: {reason}; free memory, or raise the memory limit of this process's cgroup, or its \
          limit of open files"

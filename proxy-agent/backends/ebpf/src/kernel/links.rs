@@ -18,7 +18,7 @@ use super::{
     syscalls,
 };
 pub use held::{HeldLink, Mended};
-pub use pinned::detach;
+pub use pinned::{detach, stop_leading};
 pub use program::{LoadFailure, hook, load};
 
 /// What attaching came to.
@@ -161,6 +161,10 @@ fn refused(error: &io::Error, program: &str, cgroup: &Cgroup) -> OpenError {
             "{what}: {error}; another program may be attached to this cgroup, or to one above it, \
              such that it allows none beside it: find it with `bpftool cgroup show {path}` and \
              detach it, or have it attached with the multi flag"
+        )),
+        Some(libc::ENOENT) => OpenError::Host(format!(
+            "{what}: {error}; the cgroup was removed: make it again, or name another one with \
+             --cgroup-path"
         )),
         _ => of_kernel(&what, error, &error.to_string()),
     }

@@ -9,7 +9,6 @@ use proxy_common::names::{MAPS, MapShape};
 use self::cgroups::Room;
 use super::{
     OpenError,
-    error::later,
     release::{self, CHARGES_CGROUPS},
     sizes::Sizes,
 };
@@ -34,20 +33,22 @@ pub fn check(sizes: &Sizes<'_>, is_made: impl Fn(&MapShape) -> bool) -> Result<(
 
 fn refused(made: &[&MapShape], needed: u64, sizes: &Sizes<'_>, room: &Room) -> OpenError {
     let largest = made.iter().max_by_key(|shape| bytes(shape, sizes));
-    let largest = largest.map_or_else(String::new, |shape| {
-        let size = mebibytes(bytes(shape, sizes));
-        format!(", the largest being {} with {size}", shape.name)
+    let maps = largest.map_or_else(String::new, |shape| {
+        format!(
+            ", and the BPF maps {}, of which {} {}",
+            mebibytes(needed),
+            shape.name,
+            mebibytes(bytes(shape, sizes)),
+        )
     });
-    let reason = format!(
-        "they take {}{largest}, and {} more while programs are loaded, but the memory limit of cgroup \
-         {} ({}) leaves {}",
-        mebibytes(needed),
+    OpenError::Later(format!(
+        "loading the BPF programs takes {}{maps}, but the memory limit of cgroup {} ({}) leaves {}; \
+         raise it, or make maps smaller with --map-size",
         mebibytes(REST),
         room.cgroup.display(),
         mebibytes(room.limit),
         mebibytes(room.free),
-    );
-    later("making the BPF maps", &reason)
+    ))
 }
 
 fn mebibytes(bytes: u64) -> String {

@@ -6,7 +6,9 @@ use proxy_backend::{Host, OpenError, Probe, Settings, Surroundings};
 use proxy_model::{Backend, Protocol};
 
 use super::{
-    EbpfBackend, EbpfOptions, cleanup, is_programmed, probe, programs_log, tell_of_programs,
+    EbpfBackend, EbpfOptions, cleanup, is_programmed, links,
+    pins::{Existing, PinDir},
+    probe, programs_log, tell_of_programs,
 };
 use crate::{
     LACKS,
@@ -45,6 +47,13 @@ impl Host for OnLinux {
     fn retire(&self, settings: &Settings) -> Result<Option<String>, OpenError> {
         let cleanup = cleanup(&settings.pin_dir)?;
         Ok(cleanup.removed_any().then(|| cleanup.to_string()))
+    }
+
+    fn stand_aside(&self, settings: &Settings) -> Result<bool, OpenError> {
+        let Existing::Locked(pins) = PinDir::open_existing(&settings.pin_dir)? else {
+            return Ok(false);
+        };
+        Ok(links::stop_leading(&pins.links())? > 0)
     }
 
     fn cleanup(&self, settings: &Settings) -> Result<String, OpenError> {

@@ -55,7 +55,7 @@ impl EbpfBackend {
     fn mend_host(&mut self, mended: &mut Mended) {
         self.cgroup.refresh();
         if let Some(difference) = self.pins.difference() {
-            mended.note(difference, self.pins.put_back());
+            mended.note_pin(difference, self.pins.put_back());
         }
         // A directory that is not ours may be another agent's: its pins stay as they are.
         let is_ours = self.pins.is_in_place();
@@ -63,7 +63,7 @@ impl EbpfBackend {
             for map in &self.maps {
                 let pin = map.pin(&self.pins, self.loaded.services(&self.pins));
                 if let Some(difference) = repin::difference(&map.fd, &map.object(), &pin) {
-                    mended.note(difference, repin::repin(&map.fd, &pin));
+                    mended.note_pin(difference, repin::repin(&map.fd, &pin));
                 }
             }
         }

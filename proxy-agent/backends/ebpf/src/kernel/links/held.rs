@@ -4,7 +4,7 @@
 use std::{fmt, os::fd::OwnedFd};
 
 use aya::Ebpf;
-use proxy_model::{Difference, DifferenceKind};
+use proxy_model::{Difference, DifferenceKind, Problem};
 
 use super::{
     super::{
@@ -32,16 +32,26 @@ pub struct Mended {
     /// What differed and is as it should be now.
     pub repaired: Vec<Difference>,
     /// What could not be mended, and why.
-    pub problems: Vec<String>,
+    pub problems: Vec<Problem>,
 }
 
 impl Mended {
-    /// Notes what became of a difference.
-    pub fn note(&mut self, difference: Difference, result: Result<(), impl fmt::Display>) {
+    /// Notes what became of a pin that differed: without it, the next agent does not find what is
+    /// in force.
+    pub fn note_pin(&mut self, difference: Difference, result: Result<(), impl fmt::Display>) {
+        self.note(difference, result, false);
+    }
+
+    fn note(&mut self, difference: Difference, result: Result<(), impl fmt::Display>, harms: bool) {
         match result {
             Ok(()) => self.repaired.push(difference),
-            Err(problem) => self.problems.push(problem.to_string()),
+            Err(error) => self.problem(error, harms),
         }
+    }
+
+    fn problem(&mut self, error: impl fmt::Display, harms: bool) {
+        let reason = error.to_string();
+        self.problems.push(Problem { reason, harms });
     }
 }
 
@@ -78,16 +88,16 @@ impl HeldLink {
                     DifferenceKind::Replaced => self.put_back(ebpf),
                     _ => self.attach_anew(ebpf, cgroup, directory),
                 };
-                mended.note(difference, result);
+                mended.note(difference, result, true);
             }
             Ok(None) => {}
-            Err(error) => mended.problems.push(error.to_string()),
+            Err(error) => mended.problem(error, true),
         }
         if let Some(directory) = directory
             && let Some(difference) = self.pin(directory)
         {
             // What stands there may be another of these links: it must not be detached.
-            mended.note(
+            mended.note_pin(
                 difference,
                 repin::repin(&self.fd, &directory.join(self.name)),
             );

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, fs, io};
 
-use proxy_common::names::SOCKET_PROGRAMS;
+use proxy_common::names::{LEADING_PROGRAMS, SOCKET_PROGRAMS};
 
 use super::super::{
     pins::{self, PinError, PinPath},
@@ -56,6 +56,17 @@ pub fn detach(directory: &PinPath<'_>) -> Vec<PinError> {
         .collect()
 }
 
+/// Detaches and unpins the links of [`LEADING_PROGRAMS`] in `directory`, last attached first. Returns
+/// how many there were.
+pub fn stop_leading(directory: &PinPath<'_>) -> Result<usize, PinError> {
+    let pins = LEADING_PROGRAMS.iter().rev();
+    let pins: Vec<_> = pins.map(|name| directory.join(name)).collect();
+    let there = pins.iter().filter(|pin| pin.exists());
+    there
+        .map(remove)
+        .try_fold(0, |count, one| one.map(|()| count + 1))
+}
+
 /// What is pinned in `directory` under a name that Culvert gives, sorted.
 fn pinned(directory: &PinPath<'_>) -> Result<Vec<OsString>, PinError> {
     let entries = match fs::read_dir(directory) {
@@ -99,5 +110,10 @@ mod tests {
         for name in SOCKET_PROGRAMS {
             assert!(name.starts_with(PREFIX), "{name}");
         }
+    }
+
+    #[test]
+    fn what_leads_is_attached_last() {
+        assert!(SOCKET_PROGRAMS.ends_with(&LEADING_PROGRAMS));
     }
 }

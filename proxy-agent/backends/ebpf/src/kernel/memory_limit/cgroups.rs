@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::super::cgroup::unescape;
+
 /// What one limit leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
@@ -78,7 +80,7 @@ impl Hierarchy {
             if !is_type || !self.controller.is_none_or(has) {
                 return None;
             }
-            let mut mount = mount.split(' ').skip(3);
+            let mut mount = mount.split(' ').skip(3).map(unescape);
             let (root, top) = (mount.next()?, PathBuf::from(mount.next()?));
             // Of a mount that shows another part of the hierarchy nothing follows.
             let below = Path::new(path).strip_prefix(root).ok()?;
@@ -144,8 +146,8 @@ mod tests {
                 "/sys/fs/cgroup/unified/system/agent"
             )
         );
-        let below = "41 31 0:38 /system /cg rw - cgroup2 cgroup2 rw,nsdelegate\n";
-        assert_eq!(place(second, below), expected("/cg", "/cg/agent"));
+        let below = "41 31 0:38 /system /a\\040b rw - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(place(second, below), expected("/a b", "/a b/agent"));
         assert_eq!(place(first, below), None);
         let elsewhere = "41 31 0:38 /../other /cg rw - cgroup2 cgroup2 rw\n";
         assert_eq!(place(second, elsewhere), None);
