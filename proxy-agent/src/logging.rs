@@ -14,7 +14,7 @@ use std::{
 
 use thiserror::Error;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::{EnvFilter, fmt, util::SubscriberInitExt};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter, fmt, util::SubscriberInitExt};
 
 use crate::{bounded, log_format::LogFormat};
 
@@ -51,6 +51,17 @@ fn directives(level: &str) -> String {
     } else {
         format!("{level},{QUIET}")
     }
+}
+
+/// The error is why not.
+fn filter(level: &str) -> Result<EnvFilter, String> {
+    // The library takes a single word for the name of a target: a level that is misspelt would leave
+    // an agent without a log.
+    let is_level = |word: &str| word.contains(['=', '[']) || word.parse::<LevelFilter>().is_ok();
+    if let Some(word) = level.split(',').find(|word| !is_level(word)) {
+        return Err(format!("{word:?} is no level"));
+    }
+    EnvFilter::try_new(directives(level)).map_err(|error| error.to_string())
 }
 
 /// What the lines of the log are.
@@ -90,9 +101,9 @@ impl Drop for Log {
 /// Starts logging for the whole process; records of the `log` crate (aya's, and the kernel
 /// programs') are included, and panics.
 pub fn start(format: LogFormat, level: &str) -> Result<Log, LogLevelError> {
-    let filter = EnvFilter::try_new(directives(level)).map_err(|error| LogLevelError {
+    let filter = filter(level).map_err(|reason| LogLevelError {
         level: level.to_owned(),
-        reason: error.to_string(),
+        reason,
     })?;
     let is_terminal = io::stderr().is_terminal();
     let form = match format {
@@ -136,4 +147,28 @@ pub fn start(format: LogFormat, level: &str) -> Result<Log, LogLevelError> {
         Err(error) => tracing::debug!(%error, "logging was already set up"),
     }
     Ok(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_is_misspelt_is_refused_instead_of_muting_the_agent() {
+        for level in [
+            "info",
+            "DEBUG",
+            "off",
+            "proxy_agent=debug",
+            "info,kube_client=trace",
+            "[sync]=debug",
+        ] {
+            assert!(filter(level).is_ok(), "{level}");
+        }
+        for (level, word) in [("loud", "loud"), ("info,inof", "inof")] {
+            let reason = filter(level).unwrap_err();
+            assert_eq!(reason, format!("{word:?} is no level"));
+        }
+        assert!(filter("info,foo=bar").is_err());
+    }
 }

@@ -111,8 +111,8 @@ pub(super) fn names() -> PossibleValuesParser {
 pub(super) fn order_help() -> String {
     let names: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
     format!(
-        "Backends in order of preference, separated by commas; others are not used. Not with a \
-         mode that names a packet backend [default: {}]",
+        "Backends in order of preference, separated by commas; others are not used, but for one that \
+         the mode requires. Not with a mode that names a packet backend [default: {}]",
         names.join(",")
     )
 }

@@ -174,7 +174,7 @@ pub const FIELDS: &[Field] = &[
     field("conntrack.udpTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
     field("conntrack.udpStreamTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
     field("configSyncPeriod", FieldKind::Period, "15m", Honoured::No("the API server is watched, and never listed periodically")),
-    field(BACKEND_ORDER, FieldKind::Texts, "", Honoured::Yes("backends in order of preference, such as `[ebpf, nftables]`; others are not used. Empty means all. Not with a mode that names a packet backend")),
+    field(BACKEND_ORDER, FieldKind::Texts, "", Honoured::Yes("backends in order of preference, such as `[ebpf, nftables]`; others are not used, but for one that the mode requires. Empty means all. Not with a mode that names a packet backend")),
 ];
 
 /// Culvert's own section: kube-proxy warns of it, and reads the rest of the file.

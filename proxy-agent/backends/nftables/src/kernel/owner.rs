@@ -27,7 +27,7 @@ impl fmt::Display for Owned {
         write!(
             f,
             "table {ip} {table} belongs to another process, which owns it (netlink port {}, mostly \
-             its process id; `nft list tables` names its program): end that process",
+             its process id; `nft list table {ip} {table}` names its program): end that process",
             self.port
         )
     }
