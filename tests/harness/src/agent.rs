@@ -5,8 +5,10 @@
 
 mod brain_process;
 mod log;
+mod rights;
 
 use std::{
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -27,6 +29,7 @@ use crate::{
 pub use brain_process::BrainProcess;
 use log::Log;
 pub use log::LogLine;
+pub use rights::Rights;
 
 /// How long the agent may take for anything. Far above what it needs, because other tests run at
 /// the same time, perhaps in a virtual machine without hardware support.
@@ -48,8 +51,10 @@ pub struct AgentOptions {
     /// a test is about must not depend on what its Services need.
     pub arguments: Vec<String>,
     /// A command that is given the agent's command line to execute, to start it in unusual
-    /// surroundings. Empty for none.
+    /// surroundings: with all rights. Empty for none.
     pub launcher: Vec<String>,
+    /// What it may do.
+    pub rights: Rights,
 }
 
 impl Default for AgentOptions {
@@ -60,6 +65,7 @@ impl Default for AgentOptions {
             source: Vec::new(),
             arguments: Vec::new(),
             launcher: Vec::new(),
+            rights: Rights::default(),
         }
     }
 }
@@ -166,14 +172,7 @@ impl<'w> Agent<'w> {
         if self.running.is_some() {
             bail!("the agent is already running");
         }
-        let mut command = match self.options.launcher.split_first() {
-            Some((launcher, arguments)) => {
-                let mut command = Command::new(launcher);
-                command.args(arguments).arg(executable::agent()?);
-                command
-            }
-            None => Command::new(executable::agent()?),
-        };
+        let mut command = self.program()?;
         command
             .arg("run")
             .arg("--pin-dir")
@@ -215,6 +214,20 @@ impl<'w> Agent<'w> {
             serving: None,
         });
         Ok(())
+    }
+
+    /// The agent, where and with the rights that are wanted, to add arguments to.
+    fn program(&self) -> Result<Command> {
+        let rights = self.options.rights.launcher(&self.options.arguments)?;
+        let launcher = self.options.launcher.iter().map(OsString::from);
+        let mut words = launcher.chain(rights);
+        let agent = executable::agent()?;
+        let Some(first) = words.next() else {
+            return Ok(Command::new(agent));
+        };
+        let mut command = Command::new(first);
+        command.args(words).arg(agent);
+        Ok(command)
     }
 
     /// Every sync is told, unless the test wants another log.

@@ -24,6 +24,7 @@ pub mod bpffs;
 pub mod brain;
 pub mod cgroup;
 pub mod conformance;
+pub mod container;
 pub mod emulated;
 pub mod executable;
 pub mod interrupt;

@@ -1,11 +1,17 @@
-//! `culvert-pod`: what runs inside the pods of a test world. See `proxy_harness::pod`.
+//! `culvert-pod`: what runs inside the pods of a test world, and what starts agents as a pod's
+//! container. See `proxy_harness::pod` and `proxy_harness::container`.
+
+use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use proxy_harness::pod::{Listen, probe, serve};
+use proxy_harness::{
+    container::Container,
+    pod::{Listen, probe, serve},
+};
 
-/// Serves and probes from inside a pod of a test world.
+/// Serves and probes from inside a pod of a test world, and contains other programs.
 #[derive(Debug, Parser)]
 #[command(name = "culvert-pod")]
 struct Arguments {
@@ -23,16 +29,31 @@ enum Mode {
     },
     /// Reads requests from stdin and answers on stdout, one JSON value per line
     Probe,
+    /// Executes a program with no more rights than a container gives it
+    Contain {
+        #[command(flatten)]
+        container: Container,
+        /// The program and its arguments
+        #[arg(required = true, last = true)]
+        command: Vec<OsString>,
+    },
 }
 
 /// Open files of a process: tests hold thousands of connections.
 const OPEN_FILES: u64 = 1 << 16;
 
 fn main() -> Result<()> {
-    raise_open_files();
     match Arguments::parse().command {
-        Mode::Serve { listen } => serve::run(&listen),
-        Mode::Probe => probe::run(),
+        Mode::Serve { listen } => {
+            raise_open_files();
+            serve::run(&listen)
+        }
+        Mode::Probe => {
+            raise_open_files();
+            probe::run()
+        }
+        // With the limits of its caller.
+        Mode::Contain { container, command } => match container.execute(&command)? {},
     }
 }
 

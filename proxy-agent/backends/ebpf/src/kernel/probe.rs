@@ -72,32 +72,28 @@ fn requirement(
 
 fn rights() -> Requirement {
     let result = match rights::missing() {
-        Ok(missing) if missing.is_empty() => Ok("all that are needed".to_owned()),
+        Ok(missing) if missing.is_empty() && rights::spares_pointers() => {
+            Ok("all that are needed".to_owned())
+        }
+        Ok(missing) if missing.is_empty() => {
+            Ok("all but CAP_PERFMON, which this kernel may not ask for: see `programs`".to_owned())
+        }
         Ok(missing) => Err(format!("{} missing; {RIGHTS}", missing.join(", "))),
         Err(error) => Err(error.to_string()),
     };
     requirement(
         "rights",
-        "loading programs needs CAP_BPF and CAP_PERFMON, attaching them to a cgroup CAP_NET_ADMIN",
+        "loading programs needs CAP_BPF, and CAP_PERFMON where the verifier asks for it; attaching \
+         them to a cgroup needs CAP_NET_ADMIN",
         result,
     )
 }
 
 fn system_call() -> Requirement {
-    let result = match syscalls::answers() {
-        Ok(()) => Ok("answers".to_owned()),
-        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Err(format!(
-            "{error}; use a kernel that is built with CONFIG_BPF_SYSCALL"
-        )),
-        Err(error) => Err(format!(
-            "{error}; a seccomp filter or a security module denies it: allow bpf(2), in a \
-             container with a profile of its own or with privileged"
-        )),
-    };
     requirement(
         "bpf system call",
         "the backend does everything through it",
-        result,
+        rights::system_call().map(|()| "answers".to_owned()),
     )
 }
 

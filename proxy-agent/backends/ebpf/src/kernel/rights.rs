@@ -3,8 +3,11 @@
 
 use std::{fs, io};
 
-use super::error::of_io;
-use super::{OpenError, error::RIGHTS};
+use super::{
+    OpenError,
+    error::{RIGHTS, of_io},
+    syscalls,
+};
 
 // Bits of `CapEff` in /proc/self/status, capabilities(7).
 const NET_ADMIN: u64 = 1 << 12;
@@ -12,16 +15,42 @@ const SYS_ADMIN: u64 = 1 << 21;
 const PERFMON: u64 = 1 << 38;
 const BPF: u64 = 1 << 39;
 
-/// Refuses a process that lacks the capabilities.
+/// Refuses a process that lacks the capabilities, or the system call.
 pub fn check() -> Result<(), OpenError> {
     let failed = |error: &io::Error| of_io(error, "reading this process's capabilities");
-    if missing().map_err(|error| failed(&error))?.is_empty() {
-        Ok(())
-    } else {
-        Err(OpenError::Host(format!(
+    if !missing().map_err(|error| failed(&error))?.is_empty() {
+        return Err(OpenError::Host(format!(
             "the eBPF backend needs rights this process does not have: {RIGHTS}"
-        )))
+        )));
     }
+    system_call().map_err(|text| OpenError::Host(format!("bpf(2): {text}")))
+}
+
+/// Whether bpf(2) answers this process. Otherwise what is wrong and, after the last semicolon, what
+/// to do.
+pub fn system_call() -> Result<(), String> {
+    let Err(error) = syscalls::answers() else {
+        return Ok(());
+    };
+    let denied = error.raw_os_error() != Some(libc::ENOSYS);
+    // Runtimes answer either way for what their profile does not list.
+    Err(if is_filtered() && (denied || kernel_has_it()) {
+        format!("{error}: this process's seccomp filter denies it, not the kernel; {FILTERED}")
+    } else if denied {
+        format!("{error}: a security module denies it; allow bpf(2) in its policy")
+    } else {
+        format!("{error}; use a kernel that is built with CONFIG_BPF_SYSCALL")
+    })
+}
+
+/// The profiles of older container runtimes let only `CAP_SYS_ADMIN` pass.
+const FILTERED: &str = "use a container runtime whose default profile knows CAP_BPF, or give the \
+                        container seccompProfile Unconfined or a profile that allows bpf(2)";
+
+/// Whether the kernel knows the file system that comes with the system call.
+fn kernel_has_it() -> bool {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    known.lines().any(|line| line.ends_with("\tbpf"))
 }
 
 /// The capabilities that this process lacks.
@@ -35,16 +64,36 @@ pub fn suffices(status: &str) -> bool {
     effective(status).is_none_or(|held| lacking(held).is_empty())
 }
 
+/// Whether the verifier spares programs of this process what it asks of others about pointers: some
+/// kernels refuse without (kernel 5.8 and later: `perfmon_capable()`).
+pub fn spares_pointers() -> bool {
+    held().is_ok_and(|held| held & (PERFMON | SYS_ADMIN) != 0)
+}
+
 /// Whether this process may mount file systems.
 pub fn may_mount() -> bool {
     held().is_ok_and(|held| held & SYS_ADMIN != 0)
 }
 
+/// Whether a seccomp filter decides about the system calls of this process, as far as it can tell.
+fn is_filtered() -> bool {
+    fs::read_to_string(STATUS).is_ok_and(|status| filtered(&status))
+}
+
+const STATUS: &str = "/proc/self/status";
+
 fn held() -> io::Result<u64> {
-    const STATUS: &str = "/proc/self/status";
     let status = fs::read_to_string(STATUS)?;
     let missing = || io::Error::other(format!("{STATUS} does not list them"));
     effective(&status).ok_or_else(missing)
+}
+
+/// `SECCOMP_MODE_FILTER` of proc_pid_status(5).
+fn filtered(status: &str) -> bool {
+    let mode = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() == "2")
 }
 
 fn effective(status: &str) -> Option<u64> {
@@ -54,13 +103,10 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
-/// Before Linux 5.8 split them off, `CAP_SYS_ADMIN` was what the other two are now, and still is.
+/// Before Linux 5.8 split it off, `CAP_SYS_ADMIN` was what `CAP_BPF` is now, and still is. The third
+/// right, `CAP_PERFMON`, is the verifier's to ask for: [`spares_pointers`].
 fn lacking(held: u64) -> Vec<&'static str> {
-    let wanted = [
-        ("CAP_BPF", BPF | SYS_ADMIN),
-        ("CAP_PERFMON", PERFMON | SYS_ADMIN),
-        ("CAP_NET_ADMIN", NET_ADMIN),
-    ];
+    let wanted = [("CAP_BPF", BPF | SYS_ADMIN), ("CAP_NET_ADMIN", NET_ADMIN)];
     wanted
         .into_iter()
         .filter(|(_, any)| held & any == 0)
@@ -73,24 +119,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_or_the_three_capabilities_suffice() {
+    fn root_or_what_every_kernel_asks_for_suffices() {
         assert_eq!(
             effective("Name:\tx\nCapEff:\t000001ffffffffff\n"),
             Some(0x1ff_ffff_ffff)
         );
+        assert!(filtered(
+            "NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n"
+        ));
+        assert!(!filtered("Seccomp:\t0\nSeccomp_filters:\t2\n"));
         for sufficient in [
             0x1ff_ffff_ffff,
             BPF | PERFMON | NET_ADMIN,
+            BPF | NET_ADMIN,
             SYS_ADMIN | NET_ADMIN,
         ] {
             assert!(lacking(sufficient).is_empty(), "{sufficient:x}");
         }
         for (held, lacks) in [
-            (0, &["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"][..]),
+            (0, &["CAP_BPF", "CAP_NET_ADMIN"][..]),
             (BPF | PERFMON, &["CAP_NET_ADMIN"]),
-            (NET_ADMIN, &["CAP_BPF", "CAP_PERFMON"]),
+            (NET_ADMIN | PERFMON, &["CAP_BPF"]),
             (SYS_ADMIN, &["CAP_NET_ADMIN"]),
-            (BPF | NET_ADMIN, &["CAP_PERFMON"]),
         ] {
             assert_eq!(lacking(held), lacks, "{held:x}");
         }

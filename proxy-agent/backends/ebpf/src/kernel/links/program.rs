@@ -1,13 +1,16 @@
 //! The socket programs of a loaded object: which is on which hook.
 
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd},
+};
 
 use aya::{
     Ebpf,
     programs::{Program, ProgramError},
 };
 
-use super::super::{OpenError, with_causes};
+use super::super::{OpenError, rights, with_causes};
 use crate::kernel::error::of_kernel;
 
 /// The hook of a program: `enum bpf_attach_type`, whose numbers are kernel ABI.
@@ -74,11 +77,26 @@ pub fn load(ebpf: &mut Ebpf, name: &str) -> Result<(), LoadFailure> {
             let log = verifier_log.to_string();
             let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
             let end = lines[lines.len().saturating_sub(VERIFIER_LINES)..].join(" | ");
-            let error = of_kernel(&what, io_error, &format!("{io_error}: {end}"));
+            let told = format!("{io_error}: {end}");
+            let error = if asks_for_perfmon(io_error) {
+                OpenError::Host(format!("{what}: {told}; {PERFMON}"))
+            } else {
+                of_kernel(&what, io_error, &told)
+            };
             LoadFailure { error, log }
         }
         _ => of_kernel(&what, &error, &with_causes(&error)).into(),
     })
+}
+
+/// What to do about a program that is too free with pointers for who may not look into the kernel.
+const PERFMON: &str = "this kernel's verifier asks for CAP_PERFMON: run as root, or with CAP_BPF, \
+                       CAP_NET_ADMIN and CAP_PERFMON";
+
+/// The verifier answers EACCES where it finds a fault, and where it lets only some do a thing: what
+/// is not refused to all is refused for want of this.
+fn asks_for_perfmon(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EACCES) && !rights::spares_pointers()
 }
 
 /// Lines of the verifier's log that are told, from its end.

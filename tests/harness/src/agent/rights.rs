@@ -1,0 +1,68 @@
+//! What an agent under test may do on its host: no more than where it is installed.
+
+use std::{ffi::OsString, fs, path::Path};
+
+use anyhow::{Context as _, Result};
+use caps::Capability;
+use nix::sys::utsname::uname;
+
+use crate::{bpffs, container::Container};
+
+/// Rights of an agent.
+#[derive(Debug, Clone, Default)]
+pub enum Rights {
+    /// A container with what the agent needs for the backends of its command line.
+    #[default]
+    OfMode,
+    /// This container. What every agent writes can be written in it.
+    Exactly(Container),
+    /// All that the test has.
+    Root,
+}
+
+/// Where agents make the sockets on which they are asked.
+const ASKED_IN: &str = "/run/culvert";
+
+const FOR_RULES: [Capability; 1] = [Capability::CAP_NET_ADMIN];
+const FOR_PROGRAMS: [Capability; 3] = [
+    Capability::CAP_BPF,
+    Capability::CAP_NET_ADMIN,
+    Capability::CAP_PERFMON,
+];
+
+impl Rights {
+    /// The start of a command line that gives an agent with these `arguments` its rights.
+    pub fn launcher(&self, arguments: &[String]) -> Result<Vec<OsString>> {
+        let mut container = match self {
+            Self::OfMode => of_mode(arguments)?,
+            Self::Exactly(container) => container.clone(),
+            Self::Root => return Ok(Vec::new()),
+        };
+        fs::create_dir_all(ASKED_IN).with_context(|| format!("cannot make {ASKED_IN}"))?;
+        let written = [ASKED_IN, bpffs::MOUNT_POINT].map(|path| Path::new(path).to_owned());
+        container.writable.extend(written);
+        container.launcher()
+    }
+}
+
+fn of_mode(arguments: &[String]) -> Result<Container> {
+    if arguments.iter().any(|one| one == "--proxy-mode=nftables") {
+        return Ok(Container::with(&FOR_RULES));
+    }
+    let mut container = Container::with(&FOR_PROGRAMS);
+    if charges_locked_memory()? {
+        container.capabilities.push(Capability::CAP_SYS_RESOURCE);
+    }
+    Ok(container)
+}
+
+/// Whether the kernel counts maps against a limit that only this capability raises: before 5.11.
+fn charges_locked_memory() -> Result<bool> {
+    let uname = uname().context("cannot ask for the kernel's release")?;
+    let release = uname.release().to_string_lossy();
+    let mut numbers = release.split('.').map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
+        anyhow::bail!("the kernel's release {release} does not begin with two numbers");
+    };
+    Ok((major, minor) < (5, 11))
+}
