@@ -6,7 +6,7 @@ use std::path::Path;
 
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
-    agent::LIMIT,
+    agent::{LIMIT, Rights},
     bpf,
     pod::Transport,
     process::Process,
@@ -56,6 +56,19 @@ fn load_balancers_of_others_are_named_with_what_to_do() {
     bpf::attach_beside(served, "cil_sock4_connect").unwrap();
     bpf::attach_beside(below, "calico_connect_v4").unwrap();
     bpf::attach_beside(served, "their_filter").unwrap();
+    agent.launch().unwrap();
+    let unnamed = agent
+        .wait_for("other programs on the socket hooks")
+        .unwrap();
+    for (field, part) in [
+        ("programs", "requires CAP_SYS_ADMIN"),
+        ("text", "bpftool prog show id"),
+    ] {
+        assert!(unnamed.text(field).unwrap().contains(part), "{unnamed:?}");
+    }
+    agent.terminate().unwrap();
+
+    agent.options().rights = Rights::Root;
     agent.launch().unwrap();
     let ours = |line: &&proxy_tests::agent::LogLine| line.text("programs").is_some();
     agent
@@ -132,6 +145,8 @@ fn rules_tell_of_programs_that_lead_sockets_before_them() {
     before.terminate().unwrap();
     let options = AgentOptions {
         arguments: vec!["--proxy-mode=nftables".to_owned()],
+        // What serves by rules alone may not ask about programs.
+        rights: Rights::Root,
         ..AgentOptions::default()
     };
     let mut agent = Agent::start(&shop.world, options, &files).unwrap();

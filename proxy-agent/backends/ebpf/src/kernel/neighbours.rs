@@ -98,11 +98,14 @@ impl Neighbour {
 
     /// What to do.
     pub fn remedy(&self) -> &'static str {
-        self.known().map_or(
-            "nothing, if it only observes or filters; if it redirects sockets, serve with one of \
-             the two",
-            |known| known.remedy,
-        )
+        if let Some(known) = self.known() {
+            return known.remedy;
+        }
+        if self.programs.iter().any(|one| one.name.is_none()) {
+            return "see whose it is with `bpftool prog show id`, or `proxy-agent check` with all \
+                    rights; if it redirects sockets, serve with one of the two";
+        }
+        "nothing, if it only observes or filters; if it redirects sockets, serve with one of the two"
     }
 }
 
