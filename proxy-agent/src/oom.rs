@@ -9,7 +9,8 @@ pub fn set_score(score: i32) {
         tracing::info!(
             score,
             %error,
-            "writing /proc/self/oom_score_adj failed; memory running out may end this agent"
+            "writing /proc/self/oom_score_adj failed: a lower score takes CAP_SYS_RESOURCE; \
+             kubelet gives pods of the priority class system-node-critical a low one"
         );
     }
 }

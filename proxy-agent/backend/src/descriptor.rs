@@ -132,10 +132,20 @@ pub struct Probe {
 impl Probe {
     /// Why the backend cannot be used here; `None` if it can be.
     pub fn why_not(&self) -> Option<String> {
-        let missing = self.requirements.iter();
-        let missing = missing.filter(|one| one.required && !one.met);
-        let missing: Vec<&str> = missing.map(|one| one.name).collect();
+        let missing: Vec<&str> = self.missing().map(|one| one.name).collect();
         (!missing.is_empty()).then(|| format!("this host lacks: {}", missing.join(", ")))
+    }
+
+    /// The same, with what to do about each.
+    pub fn why_not_and_what_to_do(&self) -> Option<String> {
+        let remedy = |one: &Requirement| Some(format!("; {}: {}", one.name, one.remedy.as_ref()?));
+        let remedies: String = self.missing().filter_map(remedy).collect();
+        Some(self.why_not()? + &remedies)
+    }
+
+    fn missing(&self) -> impl Iterator<Item = &Requirement> {
+        let all = self.requirements.iter();
+        all.filter(|one| one.required && !one.met)
     }
 }
 

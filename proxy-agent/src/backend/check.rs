@@ -63,9 +63,9 @@ fn elsewhere() -> Probe {
     }
 }
 
-/// Why the backend cannot be used on this host; `None` if it can. Changes nothing.
+/// Why the backend cannot be used on this host, and what to do; `None` if it can. Changes nothing.
 pub fn why_not(kind: BackendKind, settings: &Settings) -> Option<String> {
-    probe(kind, settings).why_not()
+    probe(kind, settings).why_not_and_what_to_do()
 }
 
 /// What a backend cannot do, with what does not work without it.

@@ -27,7 +27,7 @@ use crate::{
     world::World,
 };
 pub use brain_process::BrainProcess;
-use log::Log;
+pub(crate) use log::Log;
 pub use log::LogLine;
 pub use rights::Rights;
 

@@ -1,9 +1,11 @@
-//! What a container runtime leaves a process that is not privileged: a read-only root, the
-//! capabilities that its pod names, a seccomp filter, and no way to more.
+//! What a container runtime leaves the process of a container: a file system, the capabilities that
+//! its pod names, a seccomp filter, and no way to more.
 //!
-//! `culvert-pod contain` is that runtime, as far as agents can tell: it stays in the namespaces of
-//! its caller but for mounts, and takes this host's file system for the image.
+//! `culvert-pod contain` is that runtime, as far as agents can tell. It shares the network, as pods
+//! that ask for the host's do, and, unlike a runtime, the process ids. Without an [image](Image) it
+//! takes this host's file system, read-only.
 
+mod image;
 mod mounts;
 mod seccomp;
 
@@ -15,30 +17,27 @@ use std::{
 use anyhow::{Context as _, Result};
 pub use caps::Capability;
 use caps::{CapSet, CapsHashSet};
-use clap::Args;
+use nix::sys::prctl;
+use serde::{Deserialize, Serialize};
 
 use crate::executable;
+pub use image::{Image, Propagation, Volume};
 pub use seccomp::Profile;
 
 /// A container, as the security context and the volumes of a pod describe it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
-    /// What is left of root's rights, as a pod names them: `NET_ADMIN`
-    #[arg(long = "capability", value_name = "NAME", value_parser = capability)]
+    /// What is left of root's rights.
     pub capabilities: Vec<Capability>,
-    /// The seccomp profile
-    #[arg(long, value_name = "NAME", default_value_t, value_enum)]
+    /// The seccomp profile.
     pub seccomp: Profile,
-    /// What may be written in spite of the read-only root: a mount of its own
-    #[arg(long, value_name = "PATH")]
+    /// Whether programs may get rights by being executed.
+    pub may_gain_rights: bool,
+    /// What may be written of this host's read-only file system: a mount of its own. Without meaning
+    /// for an image.
     pub writable: Vec<PathBuf>,
-}
-
-/// A capability by the name that pods use.
-fn capability(name: &str) -> Result<Capability, String> {
-    let of_kernel = format!("CAP_{name}");
-    let known = of_kernel.parse();
-    known.map_err(|_| format!("no capability is called {name}"))
+    /// The file system, if it is not this host's.
+    pub image: Option<Image>,
 }
 
 impl Container {
@@ -52,29 +51,32 @@ impl Container {
 
     /// A command line that executes what follows it in such a container.
     pub fn launcher(&self) -> Result<Vec<OsString>> {
-        let mut words = vec![executable::pod()?.into(), "contain".into()];
-        for one in &self.capabilities {
-            let name = one.to_string();
-            let name = name.strip_prefix("CAP_").unwrap_or(&name);
-            words.push(format!("--capability={name}").into());
-        }
-        words.push(format!("--seccomp={}", self.seccomp).into());
-        for path in &self.writable {
-            words.extend(["--writable".into(), path.into()]);
-        }
-        words.push("--".into());
-        Ok(words)
+        let container = serde_json::to_string(self).context("a container cannot be written")?;
+        let words = [executable::pod()?.into(), "contain".into()];
+        let words = words.into_iter().chain([container.into(), "--".into()]);
+        Ok(words.collect())
     }
 
     /// Puts this process, which must have one thread, into the container, and executes `command`
     /// there in its place.
     pub fn execute(&self, command: &[OsString]) -> Result<Infallible> {
         let (program, arguments) = command.split_first().context("no command is given")?;
-        mounts::make_read_only_but(&self.writable)?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        match &self.image {
+            Some(image) => {
+                image.enter()?;
+                command.env_clear().envs(&image.environment);
+            }
+            None => mounts::make_read_only_but(&self.writable)?,
+        }
         self.keep_capabilities()?;
+        if !self.may_gain_rights {
+            prctl::set_no_new_privs().context("cannot rule out more rights")?;
+        }
         // Last, because it denies much of the above.
         seccomp::apply(self.seccomp, &self.capabilities)?;
-        let error = Command::new(program).args(arguments).exec();
+        let error = command.exec();
         Err(error).with_context(|| format!("cannot execute {}", program.display()))
     }
 
@@ -90,4 +92,10 @@ impl Container {
         }
         Ok(())
     }
+}
+
+/// What is left to a privileged container: all that this process may have.
+pub fn all_capabilities() -> Result<Vec<Capability>> {
+    let all = caps::read(None, CapSet::Permitted).context("own capabilities")?;
+    Ok(all.into_iter().collect())
 }

@@ -93,9 +93,10 @@ impl OwnBpffs {
 }
 
 /// Says so, and stays.
-const READY: &str = "echo ready; exec sleep infinity";
+pub(crate) const READY: &str = "echo ready; exec sleep infinity";
 
-fn says_ready(name: &str, mut command: Command) -> Result<Process> {
+/// Starts what says so.
+pub(crate) fn says_ready(name: &str, mut command: Command) -> Result<Process> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut process = Process::spawn(name, command)?;
     let stdout = process.child().stdout.take().context("no stdout")?;

@@ -29,6 +29,7 @@ pub mod emulated;
 pub mod executable;
 pub mod interrupt;
 pub mod journey;
+pub mod kubelet;
 pub mod launcher;
 pub mod netns;
 pub mod nft;

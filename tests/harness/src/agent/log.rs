@@ -64,13 +64,13 @@ impl LogLine {
 
 /// A log that a thread reads as it is written.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(crate) struct Log {
     lines: Arc<Mutex<Vec<LogLine>>>,
     fresh: mpsc::Receiver<LogLine>,
 }
 
 impl Log {
-    pub(super) fn follow(source: impl Read + Send + 'static) -> Self {
+    pub(crate) fn follow(source: impl Read + Send + 'static) -> Self {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (sender, fresh) = mpsc::channel();
         let all = Arc::clone(&lines);
@@ -85,12 +85,12 @@ impl Log {
         Self { lines, fresh }
     }
 
-    pub(super) fn so_far(&self) -> Vec<LogLine> {
+    pub(crate) fn so_far(&self) -> Vec<LogLine> {
         locked(&self.lines).clone()
     }
 
     /// The last lines, for messages.
-    pub(super) fn tail(&self) -> String {
+    pub(crate) fn tail(&self) -> String {
         let lines = locked(&self.lines);
         let last = lines.iter().skip(lines.len().saturating_sub(20));
         last.map(|line| line.raw.as_str())
@@ -98,7 +98,7 @@ impl Log {
             .join("\n")
     }
 
-    pub(super) fn wait_for(
+    pub(crate) fn wait_for(
         &mut self,
         what: &str,
         wanted: impl Fn(&LogLine) -> bool,
@@ -129,7 +129,7 @@ impl Log {
     }
 
     /// Waits until the writer has closed the log.
-    pub(super) fn wait_for_end(&mut self) {
+    pub(crate) fn wait_for_end(&mut self) {
         while self.fresh.recv().is_ok() {}
     }
 }

@@ -22,6 +22,8 @@ pub enum Rights {
 
 /// Where agents make the sockets on which they are asked.
 const ASKED_IN: &str = "/run/culvert";
+/// Where the lock of iptables is, which `--take-over` calls.
+const LOCKED_IN: &str = "/run";
 
 const FOR_RULES: [Capability; 1] = [Capability::CAP_NET_ADMIN];
 const FOR_PROGRAMS: [Capability; 3] = [
@@ -46,12 +48,19 @@ impl Rights {
 }
 
 fn of_mode(arguments: &[String]) -> Result<Container> {
-    if arguments.iter().any(|one| one == "--proxy-mode=nftables") {
-        return Ok(Container::with(&FOR_RULES));
-    }
-    let mut container = Container::with(&FOR_PROGRAMS);
-    if charges_locked_memory()? {
+    let has = |wanted: &str| arguments.iter().any(|one| one == wanted);
+    let mut container = if has("--proxy-mode=nftables") {
+        Container::with(&FOR_RULES)
+    } else {
+        Container::with(&FOR_PROGRAMS)
+    };
+    if !has("--proxy-mode=nftables") && charges_locked_memory()? {
         container.capabilities.push(Capability::CAP_SYS_RESOURCE);
+    }
+    if has("--take-over") {
+        // iptables of the legacy flavour asks the kernel through a raw socket.
+        container.capabilities.push(Capability::CAP_NET_RAW);
+        container.writable.push(LOCKED_IN.into());
     }
     Ok(container)
 }

@@ -31,12 +31,17 @@ enum Mode {
     Probe,
     /// Executes a program with no more rights than a container gives it
     Contain {
-        #[command(flatten)]
+        /// The container, as JSON
+        #[arg(value_parser = container)]
         container: Container,
         /// The program and its arguments
         #[arg(required = true, last = true)]
         command: Vec<OsString>,
     },
+}
+
+fn container(json: &str) -> Result<Container, String> {
+    serde_json::from_str(json).map_err(|error| format!("not a container: {error}"))
 }
 
 /// Open files of a process: tests hold thousands of connections.

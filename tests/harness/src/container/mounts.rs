@@ -1,4 +1,4 @@
-//! The mounts of a container, made of those of its caller.
+//! Changes of mounts, and a container's file system made of its caller's.
 
 use std::{
     fs,
@@ -12,16 +12,17 @@ use nix::{
 };
 
 /// What container runtimes let nobody write although `/proc` can be written.
-const READ_ONLY_IN_PROC: [&str; 4] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"];
+const READ_ONLY_IN_PROC: [&str; 4] = ["sys", "sysrq-trigger", "irq", "bus"];
 
-const NOTHING: Option<&str> = None;
+/// For what mount(2) does not need.
+pub const NOTHING: Option<&str> = None;
 
 /// Moves this process into a mount namespace of its own, in which everything but `/proc` and
 /// `writable` is read-only.
 pub fn make_read_only_but(writable: &[PathBuf]) -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace")?;
     // What is mounted here must not come to the caller.
-    remount(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
+    change(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
     for path in writable {
         bind(path)?;
     }
@@ -32,27 +33,36 @@ pub fn make_read_only_but(writable: &[PathBuf]) -> Result<()> {
             make_read_only(&mounted)?;
         }
     }
-    for path in READ_ONLY_IN_PROC.map(Path::new) {
+    protect_proc(Path::new("/"))
+}
+
+/// Makes of `/proc` below `root` read-only what runtimes do.
+pub fn protect_proc(root: &Path) -> Result<()> {
+    for name in READ_ONLY_IN_PROC {
+        let path = root.join("proc").join(name);
         if path.exists() {
-            bind(path)?;
-            make_read_only(path)?;
+            bind(&path)?;
+            make_read_only(&path)?;
         }
     }
     Ok(())
 }
 
-/// Makes `path` a mount of its own.
+/// Makes `path` a mount of its own, with what is mounted below.
 fn bind(path: &Path) -> Result<()> {
-    mount(Some(path), path, NOTHING, MsFlags::MS_BIND, NOTHING)
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+    mount(Some(path), path, NOTHING, flags, NOTHING)
         .with_context(|| format!("cannot mount {} on itself", path.display()))
 }
 
-fn make_read_only(path: &Path) -> Result<()> {
+/// Lets nobody write what is mounted at `path`, by that path.
+pub fn make_read_only(path: &Path) -> Result<()> {
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
-    remount(path, flags)
+    change(path, flags)
 }
 
-fn remount(path: &Path, flags: MsFlags) -> Result<()> {
+/// Changes what is mounted at `path`.
+pub fn change(path: &Path, flags: MsFlags) -> Result<()> {
     mount(NOTHING, path, NOTHING, flags, NOTHING)
         .with_context(|| format!("cannot change the mount {}", path.display()))
 }

@@ -3,33 +3,26 @@
 //! Their profiles list what is allowed, some of it only with a capability. Here is what is refused:
 //! the same for every call that an agent could make, and shorter.
 
-use std::{collections::BTreeMap, env::consts::ARCH, fmt};
+use std::{collections::BTreeMap, env::consts::ARCH};
 
 use anyhow::{Context as _, Result};
 use caps::Capability;
-use clap::ValueEnum;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
+use serde::{Deserialize, Serialize};
 
 /// A profile.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Profile {
-    /// What runtimes of today set where a pod asks for `RuntimeDefault`
+    /// What runtimes of today set where a pod asks for `RuntimeDefault`.
     #[default]
     RuntimeDefault,
-    /// The same by runtimes that know no `CAP_BPF` and no `CAP_PERFMON`: bpf(2) takes `SYS_ADMIN`
+    /// The same by runtimes that know no `CAP_BPF` and no `CAP_PERFMON`: bpf(2) takes `SYS_ADMIN`.
     WithoutBpf,
-}
-
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RuntimeDefault => "runtime-default",
-            Self::WithoutBpf => "without-bpf",
-        })
-    }
+    /// None.
+    Unconfined,
 }
 
 /// Refused to everybody.
@@ -141,6 +134,9 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Filters this thread's system calls from now on, for good, and takes it the way to more rights.
 pub fn apply(profile: Profile, capabilities: &[Capability]) -> Result<()> {
+    if profile == Profile::Unconfined {
+        return Ok(());
+    }
     // clone3(2) passes its flags by a pointer, which no filter can follow: C libraries take the
     // answer of an old kernel for a reason to try clone(2).
     let unknown = Rules::from([(libc::SYS_clone3, Vec::new())]);

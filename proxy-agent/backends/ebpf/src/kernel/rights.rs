@@ -88,7 +88,7 @@ fn held() -> io::Result<u64> {
     effective(&status).ok_or_else(missing)
 }
 
-/// `SECCOMP_MODE_FILTER` of proc_pid_status(5).
+/// The mode of a filter, as `proc_pid_status(5)` has it.
 fn filtered(status: &str) -> bool {
     let mode = status
         .lines()
