@@ -29,7 +29,7 @@ use crate::{
 pub use brain_process::BrainProcess;
 pub(crate) use log::Log;
 pub use log::LogLine;
-pub use rights::Rights;
+pub use rights::{Rights, for_programs};
 
 /// How long the agent may take for anything. Far above what it needs, because other tests run at
 /// the same time, perhaps in a virtual machine without hardware support.

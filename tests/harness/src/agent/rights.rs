@@ -52,17 +52,23 @@ fn of_mode(arguments: &[String]) -> Result<Container> {
     let mut container = if has("--proxy-mode=nftables") {
         Container::with(&FOR_RULES)
     } else {
-        Container::with(&FOR_PROGRAMS)
+        Container::with(&for_programs()?)
     };
-    if !has("--proxy-mode=nftables") && charges_locked_memory()? {
-        container.capabilities.push(Capability::CAP_SYS_RESOURCE);
-    }
     if has("--take-over") {
         // iptables of the legacy flavour asks the kernel through a raw socket.
         container.capabilities.push(Capability::CAP_NET_RAW);
         container.writable.push(LOCKED_IN.into());
     }
     Ok(container)
+}
+
+/// What programs and maps take on this kernel.
+pub fn for_programs() -> Result<Vec<Capability>> {
+    let mut all = Vec::from(FOR_PROGRAMS);
+    if charges_locked_memory()? {
+        all.push(Capability::CAP_SYS_RESOURCE);
+    }
+    Ok(all)
 }
 
 /// Whether the kernel counts maps against a limit that only this capability raises: before 5.11.

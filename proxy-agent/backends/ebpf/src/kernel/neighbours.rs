@@ -96,6 +96,12 @@ impl Neighbour {
         self.whose.map(|index| &KNOWN[index])
     }
 
+    /// Whether it is not known what they are, and they are where sockets are led.
+    fn may_lead(&self) -> bool {
+        let mut all = self.programs.iter();
+        all.any(|one| one.name.is_none() && one.hook.starts_with("connect"))
+    }
+
     /// What to do.
     pub fn remedy(&self) -> &'static str {
         if let Some(known) = self.known() {
@@ -247,6 +253,13 @@ pub fn tell(cgroup: &Cgroup, ours: &[u32]) {
                 text = one.remedy(),
                 "another load balancer on the socket hooks"
             );
+        } else if one.may_lead() {
+            // With the rights of a container, this is all that can be known of a load balancer.
+            tracing::warn!(
+                programs,
+                text = one.remedy(),
+                "other programs on the socket hooks"
+            );
         } else {
             tracing::info!(
                 programs,
@@ -275,6 +288,25 @@ pub fn summary(neighbours: &[Neighbour]) -> (String, Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_may_lead_sockets_without_a_name_is_told_louder() {
+        for (name, hook, louder) in [
+            (None, "connect4", true),
+            (None, "sock_release", false),
+            (Some("sd_bind4"), "connect4", false),
+        ] {
+            let program = Program {
+                name: name.map(str::to_owned),
+                hook,
+                ..program(1, "")
+            };
+            let [one] = &together([(None, program)].into_iter())[..] else {
+                panic!("one program is one neighbour");
+            };
+            assert_eq!(one.may_lead(), louder, "{name:?} {hook}");
+        }
+    }
 
     fn program(id: u32, name: &str) -> Program {
         Program {

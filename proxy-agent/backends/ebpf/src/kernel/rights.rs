@@ -3,24 +3,30 @@
 
 use std::{fs, io};
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
 use super::{
     OpenError,
     error::{RIGHTS, of_io},
+    release::{self, CHARGES_CGROUPS},
     syscalls,
 };
 
 // Bits of `CapEff` in /proc/self/status, capabilities(7).
 const NET_ADMIN: u64 = 1 << 12;
 const SYS_ADMIN: u64 = 1 << 21;
+const SYS_RESOURCE: u64 = 1 << 24;
 const PERFMON: u64 = 1 << 38;
 const BPF: u64 = 1 << 39;
 
 /// Refuses a process that lacks the capabilities, or the system call.
 pub fn check() -> Result<(), OpenError> {
     let failed = |error: &io::Error| of_io(error, "reading this process's capabilities");
-    if !missing().map_err(|error| failed(&error))?.is_empty() {
+    let missing = missing().map_err(|error| failed(&error))?;
+    if !missing.is_empty() {
         return Err(OpenError::Host(format!(
-            "the eBPF backend needs rights this process does not have: {RIGHTS}"
+            "the eBPF backend needs rights this process does not have: {} missing; {RIGHTS}",
+            missing.join(", ")
         )));
     }
     system_call().map_err(|text| OpenError::Host(format!("bpf(2): {text}")))
@@ -55,7 +61,20 @@ fn kernel_has_it() -> bool {
 
 /// The capabilities that this process lacks.
 pub fn missing() -> io::Result<Vec<&'static str>> {
-    held().map(lacking)
+    let held = held()?;
+    let mut missing = lacking(held);
+    if held & SYS_RESOURCE == 0 && limits_locked_memory() {
+        missing.push("CAP_SYS_RESOURCE (before Linux 5.11, maps count as locked memory)");
+    }
+    Ok(missing)
+}
+
+/// Whether maps count against this process's limit of locked memory (before 5.11), and it has one:
+/// the default is 64 KiB, which holds none of ours.
+fn limits_locked_memory() -> bool {
+    let charged = release::running().is_some_and(|version| version < CHARGES_CGROUPS);
+    let limit = getrlimit(Resource::RLIMIT_MEMLOCK);
+    charged && limit.is_ok_and(|(soft, _)| soft != RLIM_INFINITY)
 }
 
 /// Whether a process of which this is `/proc/PID/status` has what an agent needs. What cannot be
