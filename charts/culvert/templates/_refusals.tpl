@@ -116,4 +116,19 @@ with the reason and what to do, instead of in a pod on every node.
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) $v.rbac.create }}
 {{- fail "serviceAccount.create: false without serviceAccount.name would give the agent's rights to every pod of the namespace that has the service account `default`; name one, or set rbac.create to false" }}
 {{- end }}
+
+{{- range $field := list "commonLabels" "podLabels" }}
+{{- range $label, $_ := get $v $field }}
+{{- if has $label (list "app.kubernetes.io/name" "app.kubernetes.io/instance") }}
+{{- fail (printf "%s: %s: the DaemonSet selects its pods by it; see nameOverride" $field $label) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $profile := list "appArmorProfile" "seccompProfile" }}
+{{- with get $v $profile }}
+{{- if and (eq (.type | default "") "Localhost") (not .localhostProfile) }}
+{{- fail (printf "%s.type: Localhost needs %s.localhostProfile" $profile $profile) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -77,9 +77,7 @@ impl Chart {
     /// The pods, as the DaemonSet makes them.
     pub fn pod(&self) -> Result<PodSpec> {
         let set: DaemonSet = self.only()?;
-        let template = set.spec.map(|spec| spec.template);
-        let pod = template.and_then(|template| template.spec);
-        pod.context("the DaemonSet has no pod")
+        set.spec.template.spec.context("the DaemonSet has no pod")
     }
 
     /// The containers that a pod runs one after the other before the others.
