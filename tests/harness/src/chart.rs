@@ -6,6 +6,7 @@
 
 mod container;
 mod helm;
+pub mod values;
 
 use std::path::{Path, PathBuf};
 
