@@ -4,7 +4,9 @@ What is not set is left out, and the agent's default counts.
 */}}
 {{- define "culvert.config" -}}
 {{- $values := .Values }}
-{{- $config := dict "apiVersion" "kubeproxy.config.k8s.io/v1alpha1" "kind" "KubeProxyConfiguration" "mode" $values.mode }}
+{{- /* Nobody reads it while nodes are cleaned but an agent that is started again before it is replaced. */}}
+{{- $mode := ternary "auto" $values.mode (eq $values.mode "cleanup") }}
+{{- $config := dict "apiVersion" "kubeproxy.config.k8s.io/v1alpha1" "kind" "KubeProxyConfiguration" "mode" $mode }}
 {{- range $field := list "clusterCIDR" "detectLocalMode" "nodePortAddresses" "healthzBindAddress" "metricsBindAddress" }}
 {{- with get $values $field }}{{ $_ := set $config $field . }}{{ end }}
 {{- end }}

@@ -180,7 +180,7 @@ fn the_image_is_the_one_that_is_meant() {
     assert_eq!(image(&[]), format!("culvert:{version}"));
     assert_eq!(image(&["takeOver=true"]), format!("culvert:{version}-tools"));
     assert_eq!(image(&["image.variant=tools"]), format!("culvert:{version}-tools"));
-    assert_eq!(image(&["takeOver=true", "image.tag=1"]), "culvert:1");
+    assert_eq!(image(&["takeOver=true", "image.tag=v1"]), "culvert:v1");
     let digest = format!("sha256:{}", "0".repeat(64));
     let by_digest = ["image.registry=r.example:5000", &format!("image.digest={digest}")];
     assert_eq!(image(&by_digest), format!("r.example:5000/culvert@{digest}"));
