@@ -49,7 +49,7 @@ pub enum MountError {
     /// The kernel has none.
     #[error(
         "this kernel has no BPF file system (`bpf` is not in {FILE_SYSTEMS}): it was built without \
-         CONFIG_BPF_SYSCALL; --proxy-mode=nftables needs none"
+         CONFIG_BPF_SYSCALL; backends that program packet rules need none"
     )]
     Kernel,
     /// It would be gone as soon as this process is.
