@@ -86,7 +86,9 @@ fn the_chart_has_the_version_of_what_it_installs() {
 #[test]
 fn every_value_is_described_and_no_other_is_taken() {
     fn look(name: &str, schema: &serde_json::Value) {
-        let described = schema["description"].as_str().is_some_and(|text| text.ends_with('.'));
+        let described = schema["description"]
+            .as_str()
+            .is_some_and(|text| text.ends_with('.'));
         assert!(described || name.is_empty(), "{name}");
         let Some(properties) = schema["properties"].as_object() else {
             return;

@@ -46,7 +46,10 @@ pub fn kubernetes_validate() -> Result<Command> {
         .env("PYTHONPATH", packages)
         // What Python writes beside what it reads is nobody's here.
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .args(["-c", "import sys; from kubernetes_validate.__main__ import main; sys.exit(main())"]);
+        .args([
+            "-c",
+            "import sys; from kubernetes_validate.__main__ import main; sys.exit(main())",
+        ]);
     Ok(command)
 }
 

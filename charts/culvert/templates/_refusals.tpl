@@ -57,9 +57,6 @@ with the reason and what to do, instead of in a pod on every node.
 {{- if and $v.image.tag $v.image.variant }}
 {{- fail "image.tag with image.variant: a tag is used as it is given; name the tag of the variant, and leave image.variant out" }}
 {{- end }}
-{{- if and $v.takeOver (eq $v.image.variant "plain") (not $cleans) }}
-{{- fail "takeOver: true with image.variant: plain: rules of iptables-legacy, IP sets and virtual servers are removed by programs that only the variant `tools` has; leave image.variant out" }}
-{{- end }}
 
 {{- if and (not $v.healthzBindAddress) (or $v.livenessProbe.enabled $v.readinessProbe.enabled $v.startupProbe.enabled) (not $cleans) }}
 {{- fail "healthzBindAddress is empty, which turns the health port off, but probes ask there: set livenessProbe.enabled, readinessProbe.enabled and startupProbe.enabled to false, or leave the port on" }}

@@ -70,7 +70,12 @@ impl Chart {
         T: Resource + Metadata<Ty = ObjectMeta> + DeserializeOwned,
     {
         let found = self.of_kind(T::KIND);
-        ensure!(found.len() == 1, "{} objects are a {}", found.len(), T::KIND);
+        ensure!(
+            found.len() == 1,
+            "{} objects are a {}",
+            found.len(),
+            T::KIND
+        );
         serde_json::from_value(found[0].clone())
             .with_context(|| format!("what was rendered is no {}", T::KIND))
     }

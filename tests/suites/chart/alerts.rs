@@ -40,8 +40,14 @@ fn alerts() -> Vec<Value> {
 
 fn promtool(arguments: &[&str]) {
     let mut command = Command::new(chart_tools::promtool().unwrap());
-    let output = command.args(arguments).current_dir(root()).output().unwrap();
-    let said = [&*output.stdout, &*output.stderr].map(String::from_utf8_lossy).concat();
+    let output = command
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let said = [&*output.stdout, &*output.stderr]
+        .map(String::from_utf8_lossy)
+        .concat();
     assert!(output.status.success(), "{arguments:?}: {said}");
 }
 
@@ -76,7 +82,9 @@ fn every_alert_has_a_fault_that_raises_it() {
         };
     }
     let alerts = alerts();
-    let alerts = alerts.iter().map(|one| one["alert"].as_str().unwrap().to_owned());
+    let alerts = alerts
+        .iter()
+        .map(|one| one["alert"].as_str().unwrap().to_owned());
     assert_eq!(raised, alerts.collect());
 }
 
@@ -88,7 +96,10 @@ fn every_alert_says_what_is_wrong_and_what_to_do() {
             assert!(said.len() > 20, "{alert}");
         }
         let severity = alert["labels"]["severity"].as_str().unwrap();
-        assert!(["info", "warning", "critical"].contains(&severity), "{alert}");
+        assert!(
+            ["info", "warning", "critical"].contains(&severity),
+            "{alert}"
+        );
     }
 }
 
@@ -123,7 +134,9 @@ fn assert_known(expression: &str, metrics: &BTreeMap<String, String>) {
         let of_histogram = name.strip_suffix("_bucket").unwrap_or(&name);
         let known = match metrics.get(of_histogram).map(String::as_str) {
             Some("histogram") => name != of_histogram,
-            Some("counter") => ["rate(", "increase("].iter().any(|of| expression.contains(of)),
+            Some("counter") => ["rate(", "increase("]
+                .iter()
+                .any(|of| expression.contains(of)),
             Some(_) => name == of_histogram,
             None => name == OF_PROMETHEUS,
         };
@@ -155,9 +168,17 @@ fn every_metric_of_the_dashboard_is_one_of_the_agents() {
     let panels = dashboard["panels"].as_array().unwrap();
     let mut ids = BTreeSet::new();
     for panel in panels {
-        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{}", panel["title"]);
+        assert!(
+            ids.insert(panel["id"].as_u64().unwrap()),
+            "{}",
+            panel["title"]
+        );
         // What it is good for is said where it is seen.
-        assert!(panel["description"].as_str().unwrap().len() > 20, "{}", panel["title"]);
+        assert!(
+            panel["description"].as_str().unwrap().len() > 20,
+            "{}",
+            panel["title"]
+        );
         for target in panel["targets"].as_array().unwrap() {
             assert_known(target["expr"].as_str().unwrap(), &metrics);
         }
@@ -171,7 +192,9 @@ fn every_metric_of_the_dashboard_is_one_of_the_agents() {
 fn the_notes_name_metrics_that_there_are() {
     let metrics = metrics();
     let notes = fs::read_to_string(chart::directory().join("templates/NOTES.txt")).unwrap();
-    let named = notes.split_whitespace().filter(|word| word.starts_with("culvert_"));
+    let named = notes
+        .split_whitespace()
+        .filter(|word| word.starts_with("culvert_"));
     let named: Vec<_> = named.collect();
     assert!(named.len() > 3);
     for name in named {
@@ -184,7 +207,11 @@ fn the_chart_installs_the_rules_and_the_dashboard_as_they_are_tested() {
     if !requires::met(SUITE, HELM) {
         return;
     }
-    let set = [SERVERS, "prometheusRule.enabled=true", "dashboard.enabled=true"];
+    let set = [
+        SERVERS,
+        "prometheusRule.enabled=true",
+        "dashboard.enabled=true",
+    ];
     let chart = Chart::with(&set).unwrap();
     assert_eq!(chart.of_kind("PrometheusRule")[0]["spec"], rules());
     let dashboard = chart.files_of("culvert-dashboard").unwrap();
@@ -193,7 +220,10 @@ fn the_chart_installs_the_rules_and_the_dashboard_as_they_are_tested() {
     };
     assert_eq!(name, "culvert.json");
     let rendered: Value = serde_json::from_str(text).unwrap();
-    assert_eq!(rendered, serde_json::from_str::<Value>(&file("dashboard.json")).unwrap());
+    assert_eq!(
+        rendered,
+        serde_json::from_str::<Value>(&file("dashboard.json")).unwrap()
+    );
 }
 
 /// The agents of another job, and alerts that somebody does not want.

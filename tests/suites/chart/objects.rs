@@ -33,7 +33,9 @@ fn kubernetes_knows_every_field() {
                 ..Values::file(&file)
             };
             let text = chart::render_text(&values).unwrap();
-            let own = text.split("\n---\n").filter(|one| !one.contains(NOT_ITS_OWN));
+            let own = text
+                .split("\n---\n")
+                .filter(|one| !one.contains(NOT_ITS_OWN));
             let path = directory.path().join(file.file_name().unwrap());
             fs::write(&path, own.collect::<Vec<_>>().join("\n---\n")).unwrap();
             rendered.push(path);
@@ -41,18 +43,28 @@ fn kubernetes_knows_every_field() {
         let mut command = chart_tools::kubernetes_validate().unwrap();
         command.args(["--strict", "--kubernetes-version", version]);
         let output = command.args(&rendered).output().unwrap();
-        let said = [&*output.stdout, &*output.stderr].map(String::from_utf8_lossy).concat();
+        let said = [&*output.stdout, &*output.stderr]
+            .map(String::from_utf8_lossy)
+            .concat();
         assert!(output.status.success(), "{version}: {said}");
         let validated = said.matches(&format!("against version {version}")).count();
         assert!(validated >= 5 * rendered.len(), "{version}: {said}");
         let sets = format!("daemonset/{} against version {version}", chart::RELEASE);
-        assert!(said.matches(&sets).count() + 1 >= rendered.len(), "{version}: {said}");
+        assert!(
+            said.matches(&sets).count() + 1 >= rendered.len(),
+            "{version}: {said}"
+        );
     }
 }
 
 fn capabilities(set: &[&str]) -> Vec<Capability> {
     let set = [&[SERVERS], set].concat();
-    Chart::with(&set).unwrap().agent().unwrap().capabilities().unwrap()
+    Chart::with(&set)
+        .unwrap()
+        .agent()
+        .unwrap()
+        .capabilities()
+        .unwrap()
 }
 
 #[test]
@@ -122,7 +134,11 @@ fn bpffs_is_mounted_for_programs_only_and_seen_in_every_mode() {
         let chart = chart(&[&format!("mode={mode}")]);
         assert_eq!(mounts(&chart), mode == "auto" || mode == "ebpf", "{mode}");
         let agent = chart.agent().unwrap();
-        let bpffs = agent.mounts.iter().find(|mount| mount.at.ends_with("bpf")).unwrap();
+        let bpffs = agent
+            .mounts
+            .iter()
+            .find(|mount| mount.at.ends_with("bpf"))
+            .unwrap();
         let host = Source::Host("/sys/fs/bpf".into(), "Directory".to_owned());
         assert_eq!((&bpffs.source, bpffs.read_only), (&host, false), "{mode}");
         // Default profiles of AppArmor deny writes there.
@@ -139,7 +155,10 @@ fn nodes_are_cleaned_by_the_same_daemonset() {
     if !requires::met(SUITE, HELM) {
         return;
     }
-    let monitored = ["metricsBindAddress=0.0.0.0:10249", "podMonitor.enabled=true"];
+    let monitored = [
+        "metricsBindAddress=0.0.0.0:10249",
+        "podMonitor.enabled=true",
+    ];
     let rules = ["prometheusRule.enabled=true", "dashboard.enabled=true"];
     let reused = [&[SERVERS][..], &monitored, &rules].concat();
     let serving = Chart::with(&reused).unwrap();
@@ -155,14 +174,22 @@ fn nodes_are_cleaned_by_the_same_daemonset() {
     let agent = cleaning.agent().unwrap();
     assert_eq!(agent.args[..2], ["cleanup", "--hold"]);
     assert!(agent.readiness.is_none() && agent.liveness.is_none());
-    assert_eq!(cleaning.pod().unwrap().automount_service_account_token, Some(false));
+    assert_eq!(
+        cleaning.pod().unwrap().automount_service_account_token,
+        Some(false)
+    );
     // There is nothing to measure, and no alert about it.
     for kind in ["PodMonitor", "PrometheusRule"] {
         assert_eq!(serving.of_kind(kind).len(), 1, "{kind}");
         assert_eq!(cleaning.of_kind(kind).len(), 0, "{kind}");
     }
     // Pods that were not replaced yet go on as they were.
-    for kind in ["ConfigMap", "ClusterRole", "ClusterRoleBinding", "ServiceAccount"] {
+    for kind in [
+        "ConfigMap",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ServiceAccount",
+    ] {
         assert_eq!(serving.of_kind(kind), cleaning.of_kind(kind), "{kind}");
     }
 }
@@ -178,12 +205,24 @@ fn the_image_is_the_one_that_is_meant() {
     };
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(image(&[]), format!("culvert:{version}"));
-    assert_eq!(image(&["takeOver=true"]), format!("culvert:{version}-tools"));
-    assert_eq!(image(&["image.variant=tools"]), format!("culvert:{version}-tools"));
+    assert_eq!(
+        image(&["takeOver=true"]),
+        format!("culvert:{version}-tools")
+    );
+    assert_eq!(
+        image(&["image.variant=tools"]),
+        format!("culvert:{version}-tools")
+    );
     assert_eq!(image(&["takeOver=true", "image.tag=v1"]), "culvert:v1");
     let digest = format!("sha256:{}", "0".repeat(64));
-    let by_digest = ["image.registry=r.example:5000", &format!("image.digest={digest}")];
-    assert_eq!(image(&by_digest), format!("r.example:5000/culvert@{digest}"));
+    let by_digest = [
+        "image.registry=r.example:5000",
+        &format!("image.digest={digest}"),
+    ];
+    assert_eq!(
+        image(&by_digest),
+        format!("r.example:5000/culvert@{digest}")
+    );
 }
 
 #[test]
@@ -201,12 +240,19 @@ fn probes_ask_where_the_agent_answers() {
     assert_eq!(asked, ["/healthz", "/livez", "/readyz"].map(everywhere));
     for (address, host) in [("127.0.0.1:9", "127.0.0.1"), ("[fd00::1]:9", "fd00::1")] {
         for probe in probes(address) {
-            assert_eq!((probe.host.as_deref(), probe.port), (Some(host), 9), "{address}");
+            assert_eq!(
+                (probe.host.as_deref(), probe.port),
+                (Some(host), 9),
+                "{address}"
+            );
         }
     }
     // Longer than the agent takes until it answers, and shorter than anybody waits.
     let [startup, ..] = probes("0.0.0.0:10256");
-    assert!((30..=120).contains(&(startup.period * startup.failures)), "{startup:?}");
+    assert!(
+        (30..=120).contains(&(startup.period * startup.failures)),
+        "{startup:?}"
+    );
 }
 
 /// A Service of its own, which no proxy serves, leads Prometheus to the pods.
@@ -218,16 +264,28 @@ fn a_monitor_finds_the_port_that_the_pods_name() {
     let metrics = "metricsBindAddress=0.0.0.0:10249";
     let chart = Chart::with(&[SERVERS, metrics, "serviceMonitor.enabled=true"]).unwrap();
     let service: Service = chart.only().unwrap();
-    assert_eq!(service.spec.as_ref().unwrap().cluster_ip.as_deref(), Some("None"));
+    assert_eq!(
+        service.spec.as_ref().unwrap().cluster_ip.as_deref(),
+        Some("None")
+    );
     let labels = service.metadata.labels.unwrap();
     let monitor = chart.of_kind("ServiceMonitor")[0];
-    let selected = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
+    let selected = monitor["spec"]["selector"]["matchLabels"]
+        .as_object()
+        .unwrap();
     for (label, value) in selected {
-        assert_eq!(labels.get(label).map(String::as_str), value.as_str(), "{label}");
+        assert_eq!(
+            labels.get(label).map(String::as_str),
+            value.as_str(),
+            "{label}"
+        );
     }
     let pods = chart.pod().unwrap();
     let ports = pods.containers[0].ports.clone().unwrap();
-    let port = ports.iter().find(|port| port.name.as_deref() == Some("metrics")).unwrap();
+    let port = ports
+        .iter()
+        .find(|port| port.name.as_deref() == Some("metrics"))
+        .unwrap();
     assert_eq!((port.container_port, port.host_port), (10249, Some(10249)));
     assert_eq!(monitor["spec"]["endpoints"][0]["port"], "metrics");
     assert_eq!(pods.host_network, Some(true));
@@ -242,15 +300,26 @@ fn the_notes_say_what_uninstalling_leaves() {
     let notes = |set: &str| {
         let mut command: Command = chart::helm().unwrap();
         command.args(["install", chart::RELEASE, "--dry-run=client"]);
-        command.arg(chart::directory()).args(["--set", SERVERS, "--set", set]);
+        command
+            .arg(chart::directory())
+            .args(["--set", SERVERS, "--set", set]);
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let (_, notes) = text.split_once("\nNOTES:\n").unwrap();
         notes.to_owned()
     };
     let serving = notes("mode=auto");
-    for part in ["leaves traffic as it is", "--set mode=cleanup", "rollout status", "culvert_layer_in_force"] {
+    for part in [
+        "leaves traffic as it is",
+        "--set mode=cleanup",
+        "rollout status",
+        "culvert_layer_in_force",
+    ] {
         assert!(serving.contains(part), "{part}: {serving}");
     }
     let cleaning = notes("mode=cleanup");

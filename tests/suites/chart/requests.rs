@@ -30,7 +30,10 @@ fn rights(rules: &[PolicyRule]) -> BTreeSet<Right> {
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
                 for verb in &rule.verbs {
-                    assert!(![group, resource, verb].iter().any(|word| *word == "*"), "{rule:?}");
+                    assert!(
+                        ![group, resource, verb].iter().any(|word| *word == "*"),
+                        "{rule:?}"
+                    );
                     all.insert((group.clone(), resource.clone(), verb.clone()));
                 }
             }
@@ -45,7 +48,10 @@ fn rendered() -> ClusterRole {
 
 /// What a request takes, as the API server's authorizer sees it.
 fn right(verb: Verb, kind: Kind) -> Right {
-    let group = kind.api_version().split_once('/').map_or("", |(group, _)| group);
+    let group = kind
+        .api_version()
+        .split_once('/')
+        .map_or("", |(group, _)| group);
     let verb = match verb {
         Verb::Get => "get",
         Verb::List => "list",
@@ -94,8 +100,14 @@ fn the_account_has_the_rights_that_are_used_and_no_others() {
         .into_iter()
         .partition(|(_, resource, _)| resource == EVENTS);
     assert_eq!(given, seen);
-    let verbs: Vec<_> = events.iter().map(|(group, _, verb)| (&**group, &**verb)).collect();
-    assert_eq!(verbs, [("events.k8s.io", "create"), ("events.k8s.io", "patch")]);
+    let verbs: Vec<_> = events
+        .iter()
+        .map(|(group, _, verb)| (&**group, &**verb))
+        .collect();
+    assert_eq!(
+        verbs,
+        [("events.k8s.io", "create"), ("events.k8s.io", "patch")]
+    );
 }
 
 #[test]
@@ -121,7 +133,10 @@ fn the_page_about_the_api_server_tells_the_same_rights() {
     let page = std::fs::read_to_string(root().join("docs/api-server.md")).unwrap();
     let told = page.split("```yaml\n").skip(1);
     let told = told.map(|rest| rest.split("```").next().unwrap());
-    let told = told.filter(|text| text.contains("ClusterRole")).next().unwrap();
+    let told = told
+        .filter(|text| text.contains("ClusterRole"))
+        .next()
+        .unwrap();
     let told: ClusterRole = serde_json::from_value(serde_saphyr::from_str(told).unwrap()).unwrap();
     let given = rights(&rendered().rules.unwrap());
     assert_eq!(rights(&told.rules.unwrap()), given);

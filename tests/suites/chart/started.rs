@@ -19,7 +19,12 @@ fn fields(path: &str) -> Option<String> {
 
 /// The arguments, after kubelet's work.
 fn arguments(part: &Part) -> Vec<String> {
-    assert_eq!(part.command, ["/usr/local/bin/proxy-agent"], "{}", part.name);
+    assert_eq!(
+        part.command,
+        ["/usr/local/bin/proxy-agent"],
+        "{}",
+        part.name
+    );
     let line = part.command_line(&part.environment(fields).unwrap());
     assert!(!line.concat().contains("$("), "{line:?}");
     line[1..].to_vec()
@@ -39,7 +44,13 @@ fn the_program_knows_every_flag() {
             let mut arguments = arguments(&part);
             arguments.push("--help".to_owned());
             let done = agent::run(&arguments).unwrap();
-            assert_eq!(done.code, Some(0), "{}: {}: {done:?}", file.display(), part.name);
+            assert_eq!(
+                done.code,
+                Some(0),
+                "{}: {}: {done:?}",
+                file.display(),
+                part.name
+            );
         }
     }
 }
@@ -60,7 +71,12 @@ fn the_program_takes_the_configuration_file_without_a_warning() {
             continue;
         };
         let flag = format!("--config={}", at.display());
-        assert!(agent.args.contains(&flag), "{}: {:?}", file.display(), agent.args);
+        assert!(
+            agent.args.contains(&flag),
+            "{}: {:?}",
+            file.display(),
+            agent.args
+        );
         assert_taken(&file, path, &manifests);
     }
 }

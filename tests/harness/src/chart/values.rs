@@ -31,8 +31,8 @@ pub fn schema() -> Result<Value> {
 fn defaults() -> Result<(Value, String)> {
     let path = directory().join("values.yaml");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let values = serde_saphyr::from_str(&text)
-        .with_context(|| format!("{} is not YAML", path.display()))?;
+    let values =
+        serde_saphyr::from_str(&text).with_context(|| format!("{} is not YAML", path.display()))?;
     Ok((values, text))
 }
 
