@@ -25,7 +25,7 @@ pub use self::{
     running::{Agent, Brain, Listen, Run, SourceOptions, brain, run},
 };
 use self::{
-    cli::{ModelArgs, NodeArgs, PinArgs},
+    cli::{ModelArgs, NodeArgs, PinArgs, RunArgs},
     kube_proxy::{Given, Settings},
 };
 
@@ -107,6 +107,22 @@ pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
     } else {
         Err(ConfigError { mistakes })
     }
+}
+
+/// The configuration that the file and the flags of `run` make, as a file.
+pub fn written(args: &RunArgs) -> Result<String, ConfigError> {
+    let mut mistakes = Vec::new();
+    let config = args.agent.model.config.as_deref();
+    let settings = settings(config, &args.given(), &mut mistakes);
+    if !mistakes.is_empty() {
+        return Err(ConfigError { mistakes });
+    }
+    let mut all = settings.effective;
+    all["apiVersion"] = kube_proxy::API_VERSION.into();
+    all["kind"] = kube_proxy::KIND.into();
+    serde_saphyr::to_string(&all).map_err(|error| ConfigError {
+        mistakes: vec![format!("--write-config-to: {error}")],
+    })
 }
 
 /// Checks the arguments of `cleanup`.

@@ -10,6 +10,7 @@
 mod error;
 mod iptables;
 mod ipvs;
+mod nft_chains;
 mod nftables;
 mod owned;
 mod program;
@@ -83,6 +84,8 @@ impl fmt::Display for Leftover {
 enum Removal {
     /// Give `input` to this `iptables-restore`.
     Restore { program: String, input: String },
+    /// Delete these chains and rules of iptables-nft.
+    Chains(nft_chains::Deletion),
     /// Delete this table of nftables.
     Table(nftables::Table),
     /// Delete these virtual servers.
@@ -127,8 +130,9 @@ pub struct Removed {
 /// Looks for what kube-proxy left in the network namespace of this thread. Writes nothing. Needs
 /// the rights to look at rules: `CAP_NET_ADMIN`.
 ///
-/// It runs the programs of iptables, because only they know their rules' form; where there are
-/// none, that is a problem to tell, and nothing else.
+/// It runs the programs of iptables, because only they know their rules' form. Where there are none,
+/// the kernel is asked for what `iptables-nft` left, which is all that there is on most hosts; rules
+/// of `iptables-legacy` are a problem to tell then, and nothing else.
 pub fn find() -> Found {
     let mut found = Found::default();
     nftables::find(&mut found);
@@ -154,6 +158,7 @@ pub fn remove(found: &Found) -> Removed {
         let is_waited_for = !removed.waiting.is_empty();
         let done = match &leftover.removal {
             Removal::Restore { program, input } => iptables::restore(program, input),
+            Removal::Chains(deletion) => nft_chains::delete(deletion),
             Removal::Table(table) => nftables::delete(*table),
             Removal::VirtualServers(servers) => {
                 let (busy, idle): (Vec<_>, Vec<_>) =

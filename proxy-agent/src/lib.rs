@@ -11,6 +11,9 @@ pub mod admin;
 pub mod backend;
 pub mod backends;
 pub mod bounded;
+#[cfg(target_os = "linux")]
+pub mod bpffs;
+pub mod called;
 pub mod cluster;
 pub mod config;
 mod file;

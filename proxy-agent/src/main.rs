@@ -1,7 +1,9 @@
 //! Parses the command line, does what it says, and turns the result into an exit code.
 
 use std::{
+    fs,
     io::{self, Write as _},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -11,10 +13,11 @@ use clap::Parser;
 use proxy_agent::{
     backend::layers,
     backends, bounded,
+    called::Called,
     cluster::manifests::ManifestError,
     config::{
         self, ConfigError, Once,
-        cli::{Cli, Command, ExplainArgs, ModelArgs, RenderArgs, StateArgs},
+        cli::{Cli, Command, ExplainArgs, Instead, ModelArgs, RenderArgs, RunArgs, StateArgs},
     },
     once,
     own_node::{self, Nodes},
@@ -40,17 +43,29 @@ const HOST_CANNOT: u8 = 3;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let called = Called::of(std::env::args_os());
+    let mut cli = Cli::parse_from(&called.arguments);
+    let shows_version = cli.version.as_deref().is_some_and(|form| form != "false");
+    cli.run.take_over |= called.as_kube_proxy;
     let result = match cli.command {
-        None if cli.version => version(),
-        None => return system::run(cli.run),
-        Some(Command::Run(args)) => return system::run(*args),
+        None if shows_version => version(),
+        None => match cli.instead.wanted() {
+            Some(Instead::WriteConfig(file)) => write_config(&cli.run, &file),
+            Some(Instead::Cleanup) => system::cleanup_all(&cli.run.pins),
+            Some(Instead::Init) => system::init(&cli.run),
+            None => return system::run(cli.run),
+        },
+        Some(Command::Run(mut args)) => {
+            args.take_over |= called.as_kube_proxy;
+            return system::run(*args);
+        }
         Some(Command::Brain(args)) => return system::brain(*args),
         Some(Command::State(args)) => state(&args),
         Some(Command::Explain(args)) => explain_packet(&args),
         Some(Command::Check(args)) => return system::check(&args),
         Some(Command::Render(args)) => render(&args),
         Some(Command::Cleanup(args)) => system::cleanup(&args),
+        Some(Command::MountBpffs(args)) => system::mount_bpffs(&args),
         Some(Command::Version) => version(),
     };
     end(result)
@@ -58,6 +73,13 @@ fn main() -> ExitCode {
 
 fn version() -> Result<(), Error> {
     print(concat!("proxy-agent ", env!("CARGO_PKG_VERSION"), "\n"))
+}
+
+/// As kube-proxy's `--write-config-to`: everything that can be configured, as file and flags make it.
+fn write_config(args: &RunArgs, file: &Path) -> Result<(), Error> {
+    let text = config::written(args)?;
+    fs::write(file, text)
+        .with_context(|| format!("writing the configuration to {}", file.display()))
 }
 
 fn state(args: &StateArgs) -> Result<(), Error> {

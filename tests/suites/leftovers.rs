@@ -13,6 +13,8 @@ use std::{
 use nix::sys::socket::{setsockopt, sockopt};
 use proxy_agent::leftovers::{Found, Mode, find, find_again, remove};
 use proxy_tests::{
+    agent,
+    bpffs::PinDir,
     netns::NetNs,
     requires::{self, Need},
 };
@@ -169,6 +171,83 @@ fn of_kind(kind: &str) {
             // Made by kube-proxy for kubelet, which has the same.
             assert!(kubelets.len() >= 3, "{kubelets:?}");
         }
+    });
+}
+
+/// The agent's `--cleanup` in this thread's namespace, where no program is to be found: exit code,
+/// standard output and standard error.
+fn clean_without_programs(pins: &PinDir) -> (Option<i32>, String, String) {
+    let mut command = Command::new(agent::path().unwrap());
+    command.env("PATH", "/nowhere");
+    command.args(["--cleanup", "--pin-dir"]).arg(pins.path());
+    let done = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (done.status.code(), text(done.stdout), text(done.stderr))
+}
+
+/// What the programs would have found, the kernel tells, too.
+#[test]
+fn chains_in_iptables_nft_without_any_program() {
+    let stranger = "*nat\n:MINE - [0:0]\n-A MINE -j KUBE-MARK-MASQ\nCOMMIT\n";
+    in_namespace(|| {
+        let [v4, v6] = ["iptables", "ip6tables"].map(|name| format!("{name}-nft"));
+        let both = [&*v4, &*v6];
+        for kind in both {
+            restore(kind, OTHERS);
+        }
+        let before = both.map(saved);
+        restore(both[0], &without_counting(IPTABLES));
+        restore(both[1], &without_counting(IP6TABLES));
+        restore(both[1], stranger);
+        let by_programs = told(&find());
+        assert_eq!(by_programs.len(), 6);
+
+        // A chain that somebody else's rule leads to stays.
+        let pins = PinDir::new().unwrap();
+        let (code, removed, problems) = clean_without_programs(&pins);
+        for leftover in by_programs {
+            let line = format!("removed what kube-proxy left: {leftover}\n");
+            assert!(removed.contains(&line), "{line}: {removed}");
+        }
+        assert_eq!(code, Some(1), "{problems}");
+        assert!(
+            problems.contains("table `nat` of ip6tables-nft"),
+            "{problems}"
+        );
+        assert!(
+            problems.contains("-A MINE … -j KUBE-MARK-MASQ"),
+            "{problems}"
+        );
+        assert!(
+            saved(both[1])
+                .iter()
+                .any(|line| line == "nat :KUBE-MARK-MASQ -")
+        );
+
+        restore(both[1], "*nat\n-F MINE\n-X MINE\nCOMMIT\n");
+        let (code, _, problems) = clean_without_programs(&pins);
+        assert_eq!((code, &*problems), (Some(0), ""));
+        for (kind, before) in both.into_iter().zip(before) {
+            let after: Vec<_> = saved(kind)
+                .into_iter()
+                .filter(|line| !line.contains("KUBE-FIREWALL"))
+                .collect();
+            assert_eq!(after, before, "{kind}");
+        }
+    });
+}
+
+/// Only the programs know what is in these.
+#[test]
+fn chains_in_iptables_legacy_without_any_program_are_told() {
+    in_namespace(|| {
+        let kind = "legacy";
+        restore(&format!("iptables-{kind}"), &without_counting(IPTABLES));
+        let (code, _, problems) = clean_without_programs(&PinDir::new().unwrap());
+        assert_eq!(code, Some(1), "{problems}");
+        assert!(problems.contains("legacy has tables here"), "{problems}");
+        assert!(problems.contains("-tools"), "{problems}");
+        assert!(!problems.contains("ip6tables"), "{problems}");
     });
 }
 

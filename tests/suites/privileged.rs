@@ -18,6 +18,7 @@ mod load;
 mod neighbours;
 mod nftables;
 mod node_api;
+mod node_life;
 mod pins;
 mod refused;
 mod repair;

@@ -2,6 +2,7 @@
 //! them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod chart;
 mod logs;
 
 use std::{env, fs, path::Path};
@@ -52,4 +53,9 @@ fn the_metrics_page_is_fresh() {
 #[test]
 fn the_backends_page_is_fresh() {
     check("backends.md", &backend::reference::backends(backends::ALL));
+}
+
+#[test]
+fn the_page_of_the_chart_is_fresh() {
+    check("chart.md", &chart::page());
 }

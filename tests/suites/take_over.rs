@@ -10,11 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use proxy_agent::leftovers;
 use proxy_backend::OpenError;
 use proxy_backend_nftables::{self as nftables, Duty};
 use proxy_tests::{
     Agent, AgentOptions, Prober, Server, Traffic, World,
-    agent::LIMIT,
+    agent::{LIMIT, Rights},
     pod::{Listen, Load, Transport},
     requires::{self, NFTABLES, Need, PRIVILEGED},
     world::Host,
@@ -102,6 +103,12 @@ impl Node {
         assert!(done.unwrap(), "{command}");
     }
 
+    /// Whatever its rules were in.
+    fn has_nothing_of_kube_proxy(&self) {
+        let found = self.world.node().netns().run(leftovers::find).unwrap();
+        assert!(found.leftovers.is_empty(), "{found:?}");
+    }
+
     /// What kube-proxy does when it starts.
     fn kube_proxy(&self, rules: Rules) {
         match rules {
@@ -181,6 +188,17 @@ const RULES: &[&str] = &["--proxy-mode=nftables"];
 const HOOKS: &[&str] = &["--proxy-mode=ebpf", "--backend-order=ebpf"];
 
 fn there_and_back(rules: Rules, to: &[&str]) {
+    there_and_back_with(rules, started_with(&[to, &["--take-over"]].concat()));
+}
+
+fn started_with(arguments: &[&str]) -> AgentOptions {
+    AgentOptions {
+        arguments: arguments.iter().map(|one| (*one).to_owned()).collect(),
+        ..AgentOptions::default()
+    }
+}
+
+fn there_and_back_with(rules: Rules, options: AgentOptions) {
     let needs = [
         Need::Tool("iptables-nft-restore"),
         Need::Tool("iptables-legacy-restore"),
@@ -203,17 +221,10 @@ fn there_and_back(rules: Rules, to: &[&str]) {
         }
     };
     all_go_on("by kube-proxy");
-    let options = AgentOptions {
-        arguments: [to, &["--take-over"]]
-            .concat()
-            .iter()
-            .map(|one| (*one).to_owned())
-            .collect(),
-        ..AgentOptions::default()
-    };
     let mut agent = Agent::start(&node.world, options, &[("cluster.yaml", CLUSTER)]).unwrap();
     all_go_on("taking over");
     agent.wait_for("kube-proxy's place is taken").unwrap();
+    node.has_nothing_of_kube_proxy();
     all_go_on("taken over");
 
     // And back, as docs/ARCHITECTURE.md has it: its rules first, then ours go.
@@ -332,6 +343,24 @@ fn from_iptables_nft_to_nftables_and_back() {
 #[test]
 fn from_iptables_nft_to_ebpf_and_back() {
     there_and_back(Rules::Iptables("nft"), HOOKS);
+}
+
+/// As in kubeadm's DaemonSet with the image exchanged: nobody gives it a flag, and the image has no
+/// program that it could call.
+#[test]
+fn from_iptables_nft_called_as_kube_proxy_without_any_program() {
+    let launcher = [
+        "bash",
+        "-c",
+        "PATH=/nowhere exec -a /usr/local/bin/kube-proxy \"$@\"",
+        "bash",
+    ];
+    let options = AgentOptions {
+        launcher: launcher.map(str::to_owned).into(),
+        rights: Rights::Root,
+        ..started_with(LAYERS)
+    };
+    there_and_back_with(Rules::Iptables("nft"), options);
 }
 
 #[test]

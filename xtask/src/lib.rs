@@ -5,6 +5,7 @@
 //! `proxy-agent` compiles it first. The commands themselves are in the binary, and nothing
 //! here may depend on them.
 
+pub mod chart_tools;
 pub mod ebpf;
 pub mod environment;
 pub mod paths;

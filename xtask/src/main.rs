@@ -134,13 +134,14 @@ mod tests {
         "python3-grpcio",
         "python3-minimal",
     ];
+    const CHART: &[&str] = &["python3-pip"];
     const GUESTS: &[&str] = &["ipvsadm", "kmod", "qemu-system-x86", "xz-utils"];
 
     #[test]
     fn each_command_sees_to_what_it_uses_and_to_no_more() {
         let node: &[&str] = &["iproute2"];
         let suites = [node, LOOKING, RULES].concat();
-        let host = [&suites[..], PYTHON].concat();
+        let host = [&suites[..], PYTHON, CHART].concat();
         let emulated = [&suites[..], GUESTS].concat();
         let expected: &[(&str, &[&[&str]])] = &[
             ("demo", &[node]),
@@ -153,6 +154,7 @@ mod tests {
             ("test", &[&host]),
             ("test restart", &[&suites]),
             ("test outside", &[PYTHON]),
+            ("test chart", &[CHART]),
             ("test demo", &[node, LOOKING]),
             ("test --kernel 6.1", &[&emulated]),
             ("setup", &[&host]),
@@ -190,7 +192,7 @@ mod tests {
         let packages = suites::packages().unwrap();
         let programs = packages.iter().flat_map(|package| &package.programs);
         let names: Vec<_> = programs.flat_map(|program| &program.suites).collect();
-        for suite in ["outside", "demo", "bench"] {
+        for suite in ["outside", "demo", "bench", "chart"] {
             assert!(
                 names.iter().any(|name| *name == suite),
                 "{suite} is no suite"

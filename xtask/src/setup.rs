@@ -14,6 +14,7 @@ use xtask::toolchain::BpfToolchain;
 use crate::progress::seconds;
 
 pub(crate) mod apt;
+mod chart;
 mod guests;
 mod linker;
 mod look;

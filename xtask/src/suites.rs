@@ -16,9 +16,10 @@ use crate::progress::shell_line;
 /// The package of the suites.
 pub(crate) const PACKAGE: &str = "proxy-tests";
 
-/// Programs of suites that take root, or minutes.
+/// Programs of suites that take root, minutes, or programs that few machines have.
 const NOT_QUICK: &[&str] = &[
     "bench",
+    "chart",
     "demo",
     "outside",
     "privileged",

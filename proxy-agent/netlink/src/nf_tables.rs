@@ -43,6 +43,7 @@ pub const NFTA_HOOK_HOOKNUM: u16 = 1;
 pub const NFTA_HOOK_PRIORITY: u16 = 2;
 
 pub const NFTA_RULE_CHAIN: u16 = 2;
+pub const NFTA_RULE_HANDLE: u16 = 3;
 pub const NFTA_RULE_EXPRESSIONS: u16 = 4;
 pub const NFTA_RULE_USERDATA: u16 = 7;
 pub const NFTNL_UDATA_RULE_COMMENT: u8 = 0;

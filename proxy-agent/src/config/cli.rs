@@ -2,6 +2,7 @@
 
 mod agent;
 pub(crate) mod backends;
+mod instead;
 mod kube_proxy;
 mod node_api;
 pub mod others;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 pub use self::{
     agent::{AgentArgs, BrainArgs, LogArgs, SinkArgs},
     backends::{CheckBackendArgs, RunBackendArgs},
+    instead::{Instead, InsteadArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
     node_api::{ListenArgs, TargetArgs},
     others::OtherArgs,
@@ -36,7 +38,8 @@ pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/culvert";
 
 /// Culvert's agent: makes Service addresses reach healthy endpoints on one Kubernetes node.
 ///
-/// Without a subcommand it runs.
+/// Without a subcommand it runs. Called as `kube-proxy`, by a link of that name for one, it does what
+/// kube-proxy does with the same command line, and `--take-over` is on.
 #[derive(Debug, Parser)]
 #[command(
     name = "proxy-agent",
@@ -49,8 +52,12 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Print the version
-    #[arg(short = 'V', long)]
-    pub version: bool,
+    #[arg(short = 'V', long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    #[arg(value_parser = ["true", "false", "raw"])]
+    pub version: Option<String>,
+    /// What kube-proxy does instead of serving.
+    #[command(flatten)]
+    pub instead: InsteadArgs,
     /// Arguments of `run`, when no subcommand is given.
     #[command(flatten)]
     pub run: RunArgs,
@@ -82,7 +89,10 @@ pub enum Command {
     /// Print what a backend would program; needs no privileges
     Render(RenderArgs),
     /// Remove everything that agents left in the kernel; traffic to Services then fails
-    Cleanup(PinArgs),
+    Cleanup(CleanupArgs),
+    /// Mount the BPF file system for the host, if there is none yet; needs CAP_SYS_ADMIN. For an init
+    /// container, say, so that the agent need not have that right
+    MountBpffs(MountBpffsArgs),
     /// Print the version
     Version,
 }
@@ -109,6 +119,27 @@ pub struct PinArgs {
     /// Directory on the BPF file system for maps and links; for one agent at a time
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PIN_DIR)]
     pub pin_dir: PathBuf,
+}
+
+/// Arguments of `cleanup`.
+#[derive(Debug, Args)]
+pub struct CleanupArgs {
+    /// Pins.
+    #[command(flatten)]
+    pub pins: PinArgs,
+
+    /// Afterwards, stay until SIGTERM or SIGINT: for a DaemonSet that cleans each node, whose pods
+    /// are there to be counted
+    #[arg(help_heading = DATAPLANE, long)]
+    pub hold: bool,
+}
+
+/// Arguments of `mount-bpffs`.
+#[derive(Debug, Args)]
+pub struct MountBpffsArgs {
+    /// Directory to mount it at
+    #[arg(help_heading = DATAPLANE, long, value_name = "DIR", default_value = "/sys/fs/bpf")]
+    pub at: PathBuf,
 }
 
 /// Arguments of `run`.

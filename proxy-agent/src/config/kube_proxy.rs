@@ -26,6 +26,7 @@ use serde_json::Value;
 
 use crate::backend::choice::Mode;
 
+pub(super) use self::typed::{API_VERSION, KIND};
 use self::{
     complete::Complete,
     typed::{Origin, Typed},

@@ -1,17 +1,19 @@
 //! Runs the programs of iptables, of both kinds: `iptables-nft`, whose rules the kernel keeps in
-//! nftables, and `iptables-legacy`. A host may have rules of both.
+//! nftables, and `iptables-legacy`. A host may have rules of both. Where the programs are missing,
+//! the kernel says what it has of the first kind.
 
-use std::{io::ErrorKind, process::Command};
+use std::{fs, io::ErrorKind, process::Command};
 
 use proxy_model::IpFamily;
 
 use super::{
     Found, Leftover, Mode, Removal,
     error::{RemoveError, printed},
+    nft_chains, nftables,
     owned::is_of_ipvs,
     program,
-    removal::share,
-    ruleset,
+    removal::{Share, share},
+    ruleset::{self, Table},
 };
 
 /// Each kind of each family by the name that says which kind it is, and the name that does not.
@@ -21,18 +23,67 @@ const KINDS: [&str; 2] = ["nft", "legacy"];
 /// Adds chains of the iptables and IPVS modes.
 pub(super) fn find(found: &mut Found) {
     for (family, name) in FAMILIES {
-        let mut looked = false;
-        for kind in KINDS {
-            looked |= look(family, &format!("{name}-{kind}"), found);
-        }
+        let [nft, legacy] = KINDS.map(|kind| look(family, &format!("{name}-{kind}"), found));
         // Whatever kind it is: the host has one of them only.
-        if !looked && !look(family, name, found) {
-            found.problems.push(format!(
-                "there is no `{name}-save` here: whether chains of kube-proxy are left in \
-                 {name} is not known; install iptables to find out"
-            ));
+        let plain = !nft && !legacy && look(family, name, found);
+        if !nft && !plain {
+            ask(family, name, found);
+        }
+        if !legacy && !plain {
+            tell_of_legacy(family, name, found);
         }
     }
+}
+
+/// Adds what the kernel says that `iptables-nft` left.
+fn ask(family: IpFamily, name: &str, found: &mut Found) {
+    match nft_chains::read(family) {
+        Ok(tables) => {
+            let ipvs = is_ipvs(tables.iter().map(|one| &one.table));
+            for one in tables {
+                let share = share(&one.table);
+                let deletion = one.deletion(family, &share.chains, &share.unhooked);
+                let removal = |_| Removal::Chains(deletion);
+                add_share(
+                    family,
+                    &format!("{name}-nft"),
+                    &one.table,
+                    ipvs,
+                    share,
+                    removal,
+                    found,
+                );
+            }
+        }
+        // A kernel without nftables has none of them.
+        Err(error) if nftables::is_unknown(&error) => {}
+        Err(error) => found.problems.push(format!(
+            "looking for kube-proxy's chains of {name}-nft over netlink: {error}; run as root, or \
+             with CAP_NET_ADMIN"
+        )),
+    }
+}
+
+/// The kernel does not show rules of `iptables-legacy` to anybody but its programs: only whether
+/// there may be some.
+fn tell_of_legacy(family: IpFamily, name: &str, found: &mut Found) {
+    let list = match family {
+        IpFamily::V4 => "ip_tables_names",
+        IpFamily::V6 => "ip6_tables_names",
+    };
+    // Without the module there is no list, and there are no rules.
+    let tables = fs::read_to_string(format!("/proc/thread-self/net/{list}")).unwrap_or_default();
+    let tables: Vec<&str> = tables.lines().collect();
+    if tables.is_empty() {
+        return;
+    }
+    found.problems.push(format!(
+        "{name}-legacy has tables here ({}), and there is no `{name}-legacy-save`: whether chains of \
+         kube-proxy are left in them is not known; use the image whose tag ends in -tools, which has \
+         the programs of iptables, or install them on the host and run `proxy-agent --cleanup` there \
+         once nothing serves",
+        tables.join(", ")
+    ));
 }
 
 /// Adds what a program shows. Whether there is such a program.
@@ -57,34 +108,51 @@ fn look(family: IpFamily, name: &str, found: &mut Found) -> bool {
 /// Adds what is kube-proxy's of what `iptables-save` printed.
 pub(super) fn add(family: IpFamily, name: &str, saved: &str, found: &mut Found) {
     let tables = ruleset::read(saved);
-    let ipvs = tables.iter().any(|table| {
+    let ipvs = is_ipvs(&tables);
+    for table in &tables {
+        let removal = |input| Removal::Restore {
+            program: format!("{name}-restore"),
+            input,
+        };
+        add_share(family, name, table, ipvs, share(table), removal, found);
+    }
+}
+
+fn is_ipvs<'a>(tables: impl IntoIterator<Item = &'a Table>) -> bool {
+    tables.into_iter().any(|table| {
         let mut chains = table.chains.iter();
         chains.any(|chain| is_of_ipvs(&table.name, chain))
-    });
-    for table in &tables {
-        let share = share(table);
-        for rule in &share.kept_for {
-            found.problems.push(format!(
-                "another rule leads to a chain of kube-proxy, which therefore stays, in \
-                 table `{}` of {name}: {rule}",
-                table.name
-            ));
-        }
-        let Some(input) = share.restore else {
-            continue;
-        };
-        found.leftovers.push(Leftover {
-            mode: if ipvs { Mode::Ipvs } else { Mode::Iptables },
-            family: Some(family),
-            what: format!("chains in table `{}` of {name}", table.name),
-            parts: share.chains.len(),
-            rules: share.rules,
-            removal: Removal::Restore {
-                program: format!("{name}-restore"),
-                input,
-            },
-        });
+    })
+}
+
+/// Adds kube-proxy's share of a table; `removal` is given what `iptables-restore` would be.
+fn add_share(
+    family: IpFamily,
+    name: &str,
+    table: &Table,
+    ipvs: bool,
+    share: Share,
+    removal: impl FnOnce(String) -> Removal,
+    found: &mut Found,
+) {
+    for rule in &share.kept_for {
+        found.problems.push(format!(
+            "another rule leads to a chain of kube-proxy, which therefore stays, in \
+             table `{}` of {name}: {rule}",
+            table.name
+        ));
     }
+    let Some(input) = share.restore else {
+        return;
+    };
+    found.leftovers.push(Leftover {
+        mode: if ipvs { Mode::Ipvs } else { Mode::Iptables },
+        family: Some(family),
+        what: format!("chains in table `{}` of {name}", table.name),
+        parts: share.chains.len(),
+        rules: share.rules,
+        removal: removal(input),
+    });
 }
 
 /// Lets an `iptables-restore` change what its input names.

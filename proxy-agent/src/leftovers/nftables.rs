@@ -58,7 +58,7 @@ pub(super) fn find(found: &mut Found) {
     }
 }
 
-fn is_unknown(error: &io::Error) -> bool {
+pub(super) fn is_unknown(error: &io::Error) -> bool {
     let unknown = [libc::EINVAL, libc::EOPNOTSUPP, libc::EPROTONOSUPPORT];
     error
         .raw_os_error()

@@ -20,6 +20,8 @@ pub(super) struct Share {
     pub(super) rules: usize,
     /// Rules of others that lead to chains of kube-proxy. Those chains stay.
     pub(super) kept_for: Vec<String>,
+    /// Those elsewhere, by their places among the table's rules.
+    pub(super) unhooked: Vec<usize>,
     /// Input for `iptables-restore --noflush`: `None` if nothing is to be removed.
     pub(super) restore: Option<String>,
 }
@@ -32,15 +34,18 @@ pub(super) fn share(table: &Table) -> Share {
     let kept = kept(table);
     let goes = |chain: &str| role(&table.name, chain).is_some() && !kept.chains.contains(chain);
     let chains: Vec<&String> = table.chains.iter().filter(|chain| goes(chain)).collect();
-    let unhooked: Vec<&Rule> = table
+    let leads_there = |rule: &Rule| !goes(&rule.chain) && rule.target.as_deref().is_some_and(goes);
+    let (places, unhooked): (Vec<usize>, Vec<&Rule>) = table
         .rules
         .iter()
-        .filter(|rule| !goes(&rule.chain) && rule.target.as_deref().is_some_and(goes))
-        .collect();
+        .enumerate()
+        .filter(|(_, rule)| leads_there(rule))
+        .unzip();
     let inside = table.rules.iter().filter(|rule| goes(&rule.chain)).count();
     Share {
         restore: (!chains.is_empty()).then(|| restore(table, &chains, &unhooked)),
         rules: inside + unhooked.len(),
+        unhooked: places,
         chains: chains.into_iter().cloned().collect(),
         kept_for: kept.rules,
     }

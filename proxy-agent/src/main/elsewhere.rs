@@ -4,7 +4,9 @@
 use std::{env::consts::OS, process::ExitCode};
 
 use anyhow::Error;
-use proxy_agent::config::cli::{BrainArgs, CheckArgs, ExplainArgs, PinArgs, RunArgs, StateArgs};
+use proxy_agent::config::cli::{
+    BrainArgs, CheckArgs, CleanupArgs, ExplainArgs, MountBpffsArgs, PinArgs, RunArgs, StateArgs,
+};
 use thiserror::Error;
 
 use crate::{HOST_CANNOT, end};
@@ -39,8 +41,23 @@ pub fn check(_: &CheckArgs) -> ExitCode {
 }
 
 /// There is nothing to remove.
-pub fn cleanup(_: &PinArgs) -> Result<(), Error> {
+pub fn cleanup(_: &CleanupArgs) -> Result<(), Error> {
     not_here("removing a dataplane")
+}
+
+/// Nor anything of kube-proxy's.
+pub fn cleanup_all(_: &PinArgs) -> Result<(), Error> {
+    not_here("removing a dataplane")
+}
+
+/// Nor to prepare.
+pub fn init(_: &RunArgs) -> Result<(), Error> {
+    not_here("preparing to serve Services")
+}
+
+/// BPF programs are Linux's.
+pub fn mount_bpffs(_: &MountBpffsArgs) -> Result<(), Error> {
+    not_here("mounting the BPF file system")
 }
 
 /// No agent runs here.

@@ -3,18 +3,21 @@
 use std::{fs, os::unix::net::UnixStream, process::ExitCode};
 
 use anyhow::{Context as _, Error};
+use nix::sys::signal::{SigSet, Signal};
 use proxy_agent::{
     LogForm, LogLevelError,
     admin::{self, client, server::Asked},
     backend::check::Check,
     backends,
+    bpffs::{self, MountError, Mounted},
     config::{
         self,
         cli::{
-            AskArgs, BrainArgs, CheckArgs, ExplainArgs, LogArgs, ModelArgs, PinArgs, RunArgs,
-            StateArgs,
+            AskArgs, BrainArgs, CheckArgs, CleanupArgs, ExplainArgs, LogArgs, ModelArgs,
+            MountBpffsArgs, PinArgs, RunArgs, StateArgs,
         },
     },
+    leftovers,
     report::Form,
     run::{self, RunError},
     start_logging,
@@ -124,10 +127,68 @@ pub fn check(args: &CheckArgs) -> ExitCode {
     }
 }
 
+/// Removes what is in the kernel, and stays if that is wanted.
+pub fn cleanup(args: &CleanupArgs) -> Result<(), Error> {
+    // Before anything else, so that a signal that comes meanwhile is heard: process 1 of a container
+    // gets none that it does not wait for.
+    let mut ends = SigSet::empty();
+    ends.add(Signal::SIGTERM);
+    ends.add(Signal::SIGINT);
+    if args.hold {
+        ends.thread_block().context("waiting for signals")?;
+    }
+    clean(&args.pins)?;
+    if args.hold {
+        print("clean; waiting for SIGTERM\n")?;
+        ends.wait().context("waiting for signals")?;
+    }
+    Ok(())
+}
+
+/// Removes what is in the kernel, of agents and of kube-proxy, as kube-proxy's `--cleanup` does of
+/// its own. What fails keeps nothing else from being removed.
+pub fn cleanup_all(args: &PinArgs) -> Result<(), Error> {
+    clean(args)?;
+    let found = leftovers::find();
+    let removed = leftovers::remove(&found);
+    let mut text = String::new();
+    for leftover in &removed.removed {
+        text += &format!("removed what kube-proxy left: {leftover}\n");
+    }
+    print(&text)?;
+    let waiting = removed.waiting.iter();
+    let waiting = waiting.map(|left| format!("{left}: still leads connections; run this again"));
+    let problems: Vec<String> = found
+        .problems
+        .into_iter()
+        .chain(removed.problems)
+        .chain(waiting)
+        .collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Error::msg(problems.join("\n")))
+}
+
+/// kube-proxy's `--init-only`: what it then does with full rights, this agent needs none for.
+pub fn init(args: &RunArgs) -> Result<(), Error> {
+    config::written(args)?;
+    print("nothing to prepare: serving needs no more rights at start than later\n")
+}
+
+/// Mounts the BPF file system.
+pub fn mount_bpffs(args: &MountBpffsArgs) -> Result<(), Error> {
+    let at = args.at.display();
+    print(&match bpffs::ensure(&args.at)? {
+        Mounted::Now => format!("mounted the BPF file system at {at}\n"),
+        Mounted::Before => format!("the BPF file system is mounted at {at} already\n"),
+    })
+}
+
 /// Removes what is in the kernel. What one backend left goes also where rights for that of another
 /// are missing. What an agent with other pins serves with here stays, and what is at these pins goes:
 /// hooks that an agent of before left decide before those of the one that serves.
-pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
+fn clean(args: &PinArgs) -> Result<(), Error> {
     let settings = config::cleanup(args)?;
     // Before anything is removed.
     let (mut free, mut held) = (Vec::new(), None);
@@ -176,6 +237,15 @@ pub fn cleanup(args: &PinArgs) -> Result<(), Error> {
 pub fn exit_code(error: &Error) -> Option<u8> {
     if error.is::<LogLevelError>() {
         return Some(2);
+    }
+    if let Some(error) = error.downcast_ref() {
+        return match error {
+            MountError::Place { .. } => Some(2),
+            MountError::Kernel | MountError::WouldGo { .. } | MountError::Rights { .. } => {
+                Some(HOST_CANNOT)
+            }
+            MountError::Io { .. } => None,
+        };
     }
     let open = match error.downcast_ref() {
         Some(RunError::Manifests(_) | RunError::Connect(_) | RunError::Listen(_)) => {

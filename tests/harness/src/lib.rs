@@ -23,6 +23,7 @@ pub mod bpf;
 pub mod bpffs;
 pub mod brain;
 pub mod cgroup;
+pub mod chart;
 pub mod conformance;
 pub mod container;
 pub mod emulated;

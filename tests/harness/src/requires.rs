@@ -11,6 +11,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use xtask::chart_tools;
+
 use crate::{bpf, cgroup, journey::tun::CLONE_DEVICE, launcher::MemoryLimit};
 
 /// Which skips are allowed: `SUITE NEED` per line.
@@ -45,6 +47,12 @@ pub enum Need {
     Grpc,
     /// A kernel that lets us make TUN devices.
     Tun,
+    /// What renders the chart.
+    Helm,
+    /// What tests rules of Prometheus.
+    Promtool,
+    /// The schemas of Kubernetes' API.
+    KubernetesValidate,
     /// A program on the PATH.
     Tool(&'static str),
 }
@@ -64,6 +72,9 @@ impl fmt::Display for Need {
             Self::MemoryLimit => f.pad("memory-limit"),
             Self::Grpc => f.pad("python-grpc"),
             Self::Tun => f.pad("tun"),
+            Self::Helm => f.pad("helm"),
+            Self::Promtool => f.pad("promtool"),
+            Self::KubernetesValidate => f.pad("kubernetes-validate"),
             Self::Tool(name) => f.pad(name),
         }
     }
@@ -133,6 +144,12 @@ fn missing(need: Need) -> Option<String> {
         Need::Grpc => Some("no python3 has the modules grpc and google.protobuf".to_owned()),
         Need::Tun if Path::new(CLONE_DEVICE).exists() => None,
         Need::Tun => Some(format!("this kernel has no {CLONE_DEVICE}")),
+        Need::Helm => chart_tools::helm().err().map(|error| error.to_string()),
+        Need::Promtool => chart_tools::promtool().err().map(|error| error.to_string()),
+        Need::KubernetesValidate => {
+            let found = chart_tools::kubernetes_validate();
+            found.err().map(|error| error.to_string())
+        }
         Need::Tool(name) if is_on_path(name) => None,
         Need::Tool(name) => Some(format!("there is no {name} on the PATH")),
     }

@@ -7,7 +7,7 @@ use xtask::paths;
 use xtask::toolchain::{BpfToolchain, Compiler, Places, Route, Unfit};
 
 use super::plan::{Plan, Step};
-use super::{Needs, apt, guests, provisions};
+use super::{Needs, apt, chart, guests, provisions};
 use crate::vm::{hypervisor, kernels};
 use crate::windows::toolchain::WindowsToolchain;
 use crate::windows::wine;
@@ -52,6 +52,9 @@ pub(crate) fn look(needs: Needs) -> Result<Plan> {
     }
     if needs.has(Needs::WINDOWS) {
         plan_windows(&mut steps);
+    }
+    if needs.has(Needs::CHART) {
+        steps.extend(chart::missing().map(Step::Chart));
     }
     Ok(Plan { steps, cache })
 }

@@ -34,13 +34,15 @@ impl Needs {
     pub(crate) const FUZZER: Self = Self(1 << 9);
     /// What makes a bare root.
     pub(crate) const FRESH: Self = Self(1 << 10);
+    /// What renders the chart, and what knows whether the result will do.
+    pub(crate) const CHART: Self = Self(1 << 11);
 
     /// The real agent on throw-away nodes.
     pub(crate) const DEMO: Self = Self::TOOLCHAIN.and(Self::NODES);
     /// What most suites need on a kernel, whichever.
     pub(crate) const SUITES: Self = Self::DEMO.and(Self::LOOKING).and(Self::RULES);
     /// Everything that is done on this machine's own kernel.
-    pub(crate) const HOST: Self = Self::SUITES.and(Self::PYTHON);
+    pub(crate) const HOST: Self = Self::SUITES.and(Self::PYTHON).and(Self::CHART);
     /// Everything that CI needs.
     pub(crate) const ALL: Self = Self::HOST
         .and(Self::LINTER)
@@ -69,6 +71,8 @@ pub(crate) fn of_suite(suite: &str) -> Needs {
     match suite {
         // The one that speaks to the node API in another language.
         "outside" => Needs::TOOLCHAIN.and(Needs::PYTHON),
+        // Command lines that the chart makes are given to the agent.
+        "chart" => Needs::TOOLCHAIN.and(Needs::CHART),
         "demo" => Needs::DEMO.and(Needs::LOOKING),
         "bench" => Needs::DEMO,
         _ => Needs::SUITES,

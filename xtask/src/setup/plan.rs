@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use xtask::paths;
 use xtask::toolchain::{BPF_LINKER_VERSION, Compiler, NIGHTLY, Places};
 
-use super::{apt, guests, linker};
+use super::{apt, chart, guests, linker};
 use crate::progress::{self, seconds};
 use crate::vm::kernels;
 use crate::windows::toolchain::TARGET;
@@ -34,6 +34,8 @@ pub(crate) enum Step {
     Linker,
     /// The standard library for Windows, for the toolchain in use.
     WindowsTarget,
+    /// Something that renders or checks the chart, in the cache.
+    Chart(chart::Tool),
     /// Kernels for virtual machines, in the cache.
     Kernels(Vec<kernels::Line>),
 }
@@ -56,6 +58,7 @@ impl Step {
                  (a minute)"
             ),
             Self::WindowsTarget => format!("install the standard library for {TARGET}"),
+            Self::Chart(tool) => format!("put {tool} into {cache}"),
             Self::Kernels(lines) => {
                 let names: Vec<_> = lines.iter().map(ToString::to_string).collect();
                 format!("unpack Debian's kernels {} into {cache}", names.join(", "))
@@ -80,6 +83,7 @@ impl Step {
             Self::Kernels(_) if !apt::is_debian() => {
                 Some("the kernels are Debian packages".to_owned())
             }
+            Self::Chart(tool) => tool.obstacle(),
             _ => None,
         }
     }
@@ -98,6 +102,7 @@ impl Step {
                 "cargo xtask setup    # once more: builds bpf-linker {BPF_LINKER_VERSION}"
             )],
             Self::WindowsTarget => vec![progress::shell_line(&windows_target())],
+            Self::Chart(tool) => vec![tool.remedy()],
             Self::Kernels(_) => {
                 vec!["cargo xtask setup --vm    # once more, on Debian".to_owned()]
             }
@@ -112,6 +117,7 @@ impl Step {
             Self::Nightly { clippy } => progress::run(&mut nightly(*clippy)),
             Self::WindowsTarget => progress::run(&mut windows_target()),
             Self::Linker => linker::install_now(&cache, &present_compiler()?),
+            Self::Chart(tool) => tool.install(&cache),
             Self::Kernels(lines) => kernels::install(&cache, lines),
         }
     }

@@ -59,6 +59,7 @@ pub(super) const PURPOSES: &[(Needs, &str)] = &[
     (Needs::GUESTS, "virtual machines"),
     (Needs::FUZZER, "fuzzing"),
     (Needs::FRESH, "making a bare root"),
+    (Needs::CHART, "what renders and checks the chart"),
 ];
 
 const fn program(name: &'static str, package: &'static str, from: From) -> Provision {
@@ -115,7 +116,8 @@ pub(crate) const PROVISIONS: &[Provision] = &[
         package: "python3-grpcio",
         from: PYTHON,
     },
-    // The one before depends on it.
+    program("pip3", "python3-pip", From::Plan(Needs::CHART)),
+    // The package of gRPC depends on it, and that of pip.
     program("python3", "python3-minimal", PYTHON),
     guests("qemu-system-x86_64", "qemu-system-x86"),
     guests("depmod", "kmod"),
@@ -133,6 +135,9 @@ pub(crate) const PROVISIONS: &[Provision] = &[
         From::Toolchain,
     ),
     program("bpf-linker", "", From::Toolchain),
+    // Not installed, because it comes with a server that would be started: unpacked into the cache.
+    program("promtool", "prometheus", From::Toolchain),
+    program("helm", "", From::Toolchain),
     base("sh", "dash"),
     base("tar", "tar"),
     base("true", "coreutils"),

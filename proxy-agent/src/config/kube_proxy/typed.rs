@@ -11,8 +11,8 @@ use super::{
 };
 
 /// The only version that is read.
-const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
-const KIND: &str = "KubeProxyConfiguration";
+pub const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
+pub const KIND: &str = "KubeProxyConfiguration";
 
 /// Where a setting comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

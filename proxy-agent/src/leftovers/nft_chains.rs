@@ -1,0 +1,207 @@
+//! Chains of kube-proxy's iptables and IPVS modes where the kernel keeps them in nftables
+//! (`iptables-nft`), over netlink: for hosts without the programs of iptables. Of a rule only matters
+//! which chain it leads to, which the kernel tells, whatever matches it has.
+
+use std::io;
+
+use proxy_model::IpFamily;
+use proxy_netlink::{
+    attributes::{Read, text},
+    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST},
+    netfilter::{ask, exchange, open},
+    nf_tables as abi,
+};
+
+use super::{
+    error::RemoveError,
+    ruleset::{Rule, Table},
+};
+
+/// The tables that kube-proxy has chains in. Each message about a chain or a rule begins with the
+/// name of its table.
+const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
+const TABLE: u16 = abi::NFTA_TABLE_NAME;
+
+/// What is to be deleted of one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Deletion {
+    family: IpFamily,
+    table: String,
+    /// Chains, with all their rules.
+    chains: Vec<String>,
+    /// Rules elsewhere that lead to those: chain and number.
+    rules: Vec<(String, u64)>,
+}
+
+/// A table, and the number that the kernel knows each rule by, in the same order.
+pub(super) struct Numbered {
+    pub(super) table: Table,
+    handles: Vec<u64>,
+}
+
+impl Numbered {
+    /// Deletes these chains, and these rules, by their place in the table.
+    pub(super) fn deletion(
+        &self,
+        family: IpFamily,
+        chains: &[String],
+        rules: &[usize],
+    ) -> Deletion {
+        let rules = rules.iter().filter_map(|at| {
+            let chain = self.table.rules.get(*at)?.chain.clone();
+            Some((chain, *self.handles.get(*at)?))
+        });
+        Deletion {
+            family,
+            table: self.table.name.clone(),
+            chains: chains.to_vec(),
+            rules: rules.collect(),
+        }
+    }
+}
+
+const fn number(family: IpFamily) -> u8 {
+    match family {
+        IpFamily::V4 => abi::NFPROTO_IPV4,
+        IpFamily::V6 => abi::NFPROTO_IPV6,
+    }
+}
+
+fn head(family: IpFamily, kind: u16, flags: u16) -> Head {
+    Head {
+        kind: abi::NFNL_SUBSYS_NFTABLES << 8 | kind,
+        flags: flags | NLM_F_REQUEST,
+        family: number(family),
+        resource: 0,
+    }
+}
+
+/// The tables of iptables in this family, with all chains and rules.
+pub(super) fn read(family: IpFamily) -> io::Result<Vec<Numbered>> {
+    let mut tables: Vec<Numbered> = TABLES
+        .iter()
+        .map(|name| Numbered {
+            table: Table {
+                name: (*name).to_owned(),
+                ..Table::default()
+            },
+            handles: Vec::new(),
+        })
+        .collect();
+    for chain in dump(family, abi::NFT_MSG_GETCHAIN)? {
+        // A chain with a hook is a built-in one.
+        if let (Some(one), None, Some(name)) = (
+            of(&mut tables, &chain),
+            chain.get(abi::NFTA_CHAIN_HOOK),
+            chain.get(abi::NFTA_CHAIN_NAME),
+        ) {
+            one.table.chains.push(text(name));
+        }
+    }
+    for rule in dump(family, abi::NFT_MSG_GETRULE)? {
+        if let (Some(one), Some(chain), Some(handle)) = (
+            of(&mut tables, &rule),
+            rule.get(abi::NFTA_RULE_CHAIN),
+            rule.get(abi::NFTA_RULE_HANDLE),
+        ) && let Ok(handle) = handle.try_into().map(u64::from_be_bytes)
+        {
+            let target = rule.get(abi::NFTA_RULE_EXPRESSIONS).and_then(target);
+            one.table.rules.push(Rule {
+                chain: text(chain),
+                text: target
+                    .iter()
+                    .fold(String::from("…"), |text, to| text + " -j " + to),
+                target,
+            });
+            one.handles.push(handle);
+        }
+    }
+    Ok(tables)
+}
+
+/// A message, by its attributes.
+struct Answer(Vec<(u16, Vec<u8>)>);
+
+impl Answer {
+    fn get(&self, kind: u16) -> Option<&[u8]> {
+        let mut found = self.0.iter().filter(|(one, _)| *one == kind);
+        found.next().map(|(_, value)| value.as_slice())
+    }
+}
+
+fn of<'a>(tables: &'a mut [Numbered], answer: &Answer) -> Option<&'a mut Numbered> {
+    let name = text(answer.get(TABLE)?);
+    tables.iter_mut().find(|one| one.table.name == name)
+}
+
+fn dump(family: IpFamily, what: u16) -> io::Result<Vec<Answer>> {
+    let all = Messages::one(head(family, what, NLM_F_DUMP), |_| {});
+    let mut answers: Vec<Answer> = Vec::new();
+    exchange(&mut open()?, all.as_bytes(), |kind, value| {
+        if kind == TABLE {
+            answers.push(Answer(Vec::new()));
+        }
+        if let Some(answer) = answers.last_mut() {
+            answer.0.push((kind, value.to_vec()));
+        }
+    })?;
+    Ok(answers)
+}
+
+/// The chain that the verdict among these expressions leads to.
+fn target(expressions: &[u8]) -> Option<String> {
+    Read(expressions).each().find_map(|(_, expression)| {
+        let expression = Read(expression);
+        if text(expression.get(abi::NFTA_EXPR_NAME)?) != "immediate" {
+            return None;
+        }
+        let data = expression.nested(abi::NFTA_EXPR_DATA);
+        let verdict = data
+            .nested(abi::NFTA_IMMEDIATE_DATA)
+            .nested(abi::NFTA_DATA_VERDICT);
+        verdict.get(abi::NFTA_VERDICT_CHAIN).map(text)
+    })
+}
+
+/// Empties the chains, takes the rules away that lead there, and deletes them: one transaction.
+pub(super) fn delete(deletion: &Deletion) -> Result<(), RemoveError> {
+    let Deletion {
+        family,
+        table,
+        chains,
+        rules,
+    } = deletion;
+    let around = |kind| Head {
+        kind,
+        flags: NLM_F_REQUEST,
+        resource: abi::NFNL_SUBSYS_NFTABLES,
+        ..Head::default()
+    };
+    let mut requests = Messages::one(around(abi::NFNL_MSG_BATCH_BEGIN), |_| {});
+    let delete_rules = head(*family, abi::NFT_MSG_DELRULE, 0);
+    for chain in chains {
+        requests.add(delete_rules, |attributes| {
+            attributes.text(TABLE, table);
+            attributes.text(abi::NFTA_RULE_CHAIN, chain);
+        });
+    }
+    for (chain, handle) in rules {
+        requests.add(delete_rules, |attributes| {
+            attributes.text(TABLE, table);
+            attributes.text(abi::NFTA_RULE_CHAIN, chain);
+            attributes.long(abi::NFTA_RULE_HANDLE, *handle);
+        });
+    }
+    for chain in chains {
+        requests.add(head(*family, abi::NFT_MSG_DELCHAIN, 0), |attributes| {
+            attributes.text(TABLE, table);
+            attributes.text(abi::NFTA_CHAIN_NAME, chain);
+        });
+    }
+    requests.flag_last(NLM_F_ACK);
+    requests.add(around(abi::NFNL_MSG_BATCH_END), |_| {});
+    ask(&requests).map_err(|error| RemoveError::Kernel {
+        what: "deleting them over netlink",
+        error,
+    })
+}
