@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
+use proxy_agent::{admin, config::cli::DEFAULT_PIN_DIR};
 use proxy_tests::{
     agent,
-    chart::{Chart, Part, Values},
+    chart::{Chart, Part, Source, Values},
     requires,
 };
 use serde_json::{Value, json};
@@ -156,4 +157,20 @@ fn values_come_into_the_configuration_file() {
     // The other modes read the section that kube-proxy reads by default.
     let file = config(&["syncPeriod=1m"]);
     assert_eq!(file.pointer("/iptables/syncPeriod"), Some(&json!("1m")));
+}
+
+/// The pins are elsewhere in the container than on the host; whoever asks need not know.
+#[test]
+fn state_and_explain_find_the_agent_by_themselves() {
+    if !requires::met(SUITE, HELM) {
+        return;
+    }
+    let agent = Chart::with(&[SERVERS]).unwrap().agent().unwrap();
+    let asked = admin::socket_path(Path::new(DEFAULT_PIN_DIR));
+    let flag = format!("--admin-socket={}", asked.display());
+    assert!(agent.args.contains(&flag), "{flag}: {:?}", agent.args);
+    let mut mounts = agent.mounts.iter();
+    let of_host = mounts.find(|mount| asked.starts_with(&mount.at)).unwrap();
+    let run = Source::Host("/run/culvert".into(), "DirectoryOrCreate".to_owned());
+    assert_eq!(of_host.source, run);
 }
