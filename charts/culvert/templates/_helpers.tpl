@@ -110,8 +110,3 @@ labels:
 {{- define "culvert.job" -}}
 {{- .Values.prometheusRule.job | default (include "culvert.fullname" .) }}
 {{- end }}
-
-{{/* The name of the cluster-wide objects: two releases of one name may be in two namespaces. */}}
-{{- define "culvert.clusterRoleName" -}}
-{{- include "culvert.fullname" . }}
-{{- end }}

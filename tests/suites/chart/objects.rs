@@ -6,7 +6,9 @@ use std::{fs, path::PathBuf, process::Command};
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Service};
 use proxy_tests::{
     chart::{self, Chart, Part, Source, Values},
-    container::Capability,
+    container::Capability::{
+        self, CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_RESOURCE,
+    },
     requires::{self, Need},
 };
 use xtask::chart_tools;
@@ -72,7 +74,6 @@ fn each_mode_has_the_rights_that_it_uses() {
     if !requires::met(SUITE, HELM) {
         return;
     }
-    use Capability::{CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW, CAP_PERFMON, CAP_SYS_RESOURCE};
     let programs = [CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON];
     assert_eq!(capabilities(&[]), programs);
     assert_eq!(capabilities(&["mode=ebpf"]), programs);

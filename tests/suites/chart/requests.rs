@@ -132,11 +132,8 @@ fn the_page_about_the_api_server_tells_the_same_rights() {
     }
     let page = std::fs::read_to_string(root().join("docs/api-server.md")).unwrap();
     let told = page.split("```yaml\n").skip(1);
-    let told = told.map(|rest| rest.split("```").next().unwrap());
-    let told = told
-        .filter(|text| text.contains("ClusterRole"))
-        .next()
-        .unwrap();
+    let mut told = told.map(|rest| rest.split("```").next().unwrap());
+    let told = told.find(|text| text.contains("ClusterRole")).unwrap();
     let told: ClusterRole = serde_json::from_value(serde_saphyr::from_str(told).unwrap()).unwrap();
     let given = rights(&rendered().rules.unwrap());
     assert_eq!(rights(&told.rules.unwrap()), given);

@@ -88,7 +88,7 @@ impl Tool {
             Self::Validate => {
                 let made = work.path().join("packages");
                 let mut pip = pip("install");
-                pip.arg("--target")
+                pip.args(["--no-compile", "--target"])
                     .arg(&made)
                     .arg(pinned(VALIDATE_PACKAGE).as_ref());
                 progress::run_quietly("downloading the schemas of Kubernetes", &mut pip)?;
@@ -105,7 +105,7 @@ impl Tool {
 
 fn pip(command: &str) -> Command {
     let mut pip = Command::new("pip3");
-    pip.args([command, "--quiet", "--only-binary=:all:"]);
+    pip.args([command, "--quiet", "--no-cache-dir", "--only-binary=:all:"]);
     pip
 }
 

@@ -16,8 +16,8 @@ const STARTS: &[&str] = &["Command::new(\"", "Tool(\"", "find_on_path(\""];
 /// Words that are names of programs too, and here mean something else; the last ones are busybox's
 /// own.
 const ORDINARY: &[&str] = &[
-    "apt", "as", "file", "node", "route", "size", "strings", "time", "watch", "write", "init",
-    "insmod",
+    "apt", "as", "file", "node", "patch", "route", "size", "strings", "time", "watch", "write",
+    "init", "insmod",
 ];
 
 /// The table itself, where the names of packages stand as well.
