@@ -46,4 +46,4 @@ pub mod serving;
 pub mod sinks;
 
 #[cfg(target_os = "linux")]
-pub use logging::{Log, LogForm, LogLevelError, start as start_logging};
+pub use logging::{Log, LogForm, LogLevelError, level as log_level, start as start_logging};

@@ -233,7 +233,7 @@ async fn live(
         config.sync_period,
         &dataplane.choice,
         &conntrack,
-        source.collectors(),
+        (name.clone(), source.collectors()),
         clients.clone(),
         Arc::clone(&handle.heart),
     )

@@ -7,10 +7,11 @@ mod health;
 mod http;
 pub mod metrics;
 mod pages;
+mod readiness;
 pub mod reference;
 mod service_health;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use proxy_model::Difference;
 use serde_json::Value;
@@ -22,6 +23,7 @@ pub use self::{
     http::ServingError,
     metrics::{Collector, Conntrack, LayerNow, Metrics, Synced},
     pages::{Figures, FiguresWanted},
+    readiness::Readiness,
     service_health::HealthChecks,
 };
 use self::{
@@ -42,6 +44,10 @@ pub struct ServingOptions {
     pub hard_fail: bool,
     /// What `/configz` shows.
     pub configuration: Value,
+    /// What `/flagz` shows: flags with their values.
+    pub flags: BTreeMap<String, String>,
+    /// Whether the log can be changed over HTTP.
+    pub profiling: bool,
     /// Names of all backends of this program.
     pub backends: Vec<&'static str>,
 }
@@ -53,6 +59,8 @@ pub struct Serving {
     pub heart: Arc<Heart>,
     /// Whether the agent is well.
     pub health: Health,
+    /// Whether it serves what the cluster says.
+    pub readiness: Readiness,
     /// What it counts.
     pub metrics: Metrics,
     /// Whoever follows the node API, if it is served.
@@ -67,16 +75,15 @@ const SCRAPES: usize = 4;
 impl Serving {
     /// Serves in the background until the process ends. `chosen` is the dataplane;
     /// `conntrack` is what it counts of cleaning flows,
-    /// `elsewhere` are numbers that are read at each scrape, under full names; `clients` are those of
-    /// the node API. Whoever owns the
-    /// backend answers the requests that come out of the channel, when it has time, and says by
+    /// `source` is who tells what the cluster is, and numbers that are read there at each scrape, under
+    /// full names; `clients` are those of the node API. Whoever owns the backend answers the requests that come out of the channel, when it has time, and says by
     /// `heart` what it is at.
     pub async fn start(
         options: &ServingOptions,
         sync_period: Duration,
         chosen: &Choice,
         conntrack: &Conntrack,
-        mut elsewhere: Vec<Collector>,
+        (source, mut elsewhere): (String, Vec<Collector>),
         clients: Option<Arc<Clients>>,
         heart: Arc<Heart>,
     ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
@@ -88,6 +95,7 @@ impl Serving {
         }
         let serving = Arc::new(Self {
             health: Health::new(sync_period).with_heart(Arc::clone(&heart)),
+            readiness: Readiness::new(source),
             heart,
             metrics,
             clients,
@@ -100,6 +108,8 @@ impl Serving {
         let site = Arc::new(Site {
             serving: Arc::clone(&serving),
             configuration: options.configuration.clone(),
+            flags: options.flags.clone(),
+            started: Moment::now(),
             figures,
         });
         let server = |what, flag, address, pages| Server {
@@ -115,7 +125,7 @@ impl Serving {
             server.start(options.hard_fail).await?;
         }
         if let Some(address) = options.metrics {
-            let pages = pages::metrics(site);
+            let pages = pages::metrics(site, options.profiling);
             let server = server("metrics", "--metrics-bind-address", address, pages);
             server.start(options.hard_fail).await?;
         }
@@ -126,6 +136,12 @@ impl Serving {
     fn clients_behind(&self) -> Duration {
         let clients = self.clients.as_ref();
         clients.map_or(Duration::ZERO, |clients| clients.behind_for())
+    }
+
+    /// The source has told the whole cluster.
+    pub fn source_synced(&self) {
+        self.readiness.source_synced();
+        self.metrics.source_synced();
     }
 
     /// Something is to be brought into force.

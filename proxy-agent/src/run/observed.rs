@@ -43,6 +43,7 @@ impl Observer {
         }
         let in_force = in_force(pipeline);
         serving.health.in_force(in_force);
+        serving.readiness.layers(behind(pipeline));
         if pipeline.in_force() {
             serving.metrics.settled();
         }
@@ -65,6 +66,7 @@ impl Observer {
             self.serving.failed(&repair.failed);
         }
         self.serving.health.in_force(in_force(pipeline));
+        self.serving.readiness.layers(behind(pipeline));
         self.counted(pipeline);
     }
 
@@ -82,6 +84,17 @@ impl Observer {
         let layers: Vec<_> = pipeline.layers().map(now).collect();
         metrics.layers_now(&layers);
     }
+}
+
+/// Why the state is not in force in every layer; `None` if it is.
+fn behind(pipeline: &Pipeline) -> Option<String> {
+    let behind = pipeline.layers().filter(|layer| !layer.in_force());
+    let told = behind.map(|layer| {
+        let why = layer.failure().unwrap_or("its first sync is not over");
+        format!("layer {} is behind: {why}", layer.name())
+    });
+    let told: Vec<_> = told.collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// A layer that never had anything in force is not missed as long as the others can do all: nobody

@@ -79,6 +79,8 @@ impl Running {
             metrics: None,
             hard_fail: false,
             configuration: serde_json::Value::Null,
+            flags: std::collections::BTreeMap::new(),
+            profiling: false,
             backends: Vec::new(),
         };
         let chosen = choice::fixtures::lacking(&[]);
@@ -87,7 +89,7 @@ impl Running {
             sync_period.unwrap_or(NEVER),
             &chosen,
             &serving::Conntrack::new(),
-            vec![],
+            ("a test".to_owned(), vec![]),
             None,
             Arc::default(),
         )
