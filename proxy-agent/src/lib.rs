@@ -16,6 +16,8 @@ pub mod bpffs;
 pub mod called;
 pub mod cluster;
 pub mod config;
+#[cfg(target_os = "linux")]
+pub mod events;
 mod file;
 #[cfg(target_os = "linux")]
 pub mod heart;

@@ -31,7 +31,7 @@ use self::{
     pages::Site,
     service_health::ServiceHealth,
 };
-use crate::{backend::choice::Choice, heart::Heart, kept::keep};
+use crate::{backend::choice::Choice, events::Recorder, heart::Heart, kept::keep};
 
 /// What is served, and where.
 #[derive(Debug, Clone)]
@@ -65,8 +65,20 @@ pub struct Serving {
     pub metrics: Metrics,
     /// Whoever follows the node API, if it is served.
     pub clients: Option<Arc<Clients>>,
+    /// Takes what an operator should see on objects of the cluster.
+    events: Recorder,
     /// What health check node ports answer.
     service_health: ServiceHealth,
+}
+
+/// Who tells what the cluster is.
+pub struct Cluster {
+    /// For people.
+    pub name: String,
+    /// Numbers that are read there at each scrape, under full names.
+    pub figures: Vec<Collector>,
+    /// Where news about its objects go.
+    pub events: Recorder,
 }
 
 /// Scrapes that ask for the backend's figures at once; a further one shows what is known.
@@ -75,19 +87,23 @@ const SCRAPES: usize = 4;
 impl Serving {
     /// Serves in the background until the process ends. `chosen` is the dataplane;
     /// `conntrack` is what it counts of cleaning flows,
-    /// `source` is who tells what the cluster is, and numbers that are read there at each scrape, under
-    /// full names; `clients` are those of the node API. Whoever owns the backend answers the requests that come out of the channel, when it has time, and says by
+    /// `cluster` is who tells what the cluster is; `clients` are those of the node API. Whoever owns the backend answers the requests that come out of the channel, when it has time, and says by
     /// `heart` what it is at.
     pub async fn start(
         options: &ServingOptions,
         sync_period: Duration,
         chosen: &Choice,
         conntrack: &Conntrack,
-        (source, mut elsewhere): (String, Vec<Collector>),
+        cluster: Cluster,
         clients: Option<Arc<Clients>>,
         heart: Arc<Heart>,
     ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
         let (figures, wanted) = mpsc::channel(SCRAPES);
+        let Cluster {
+            name,
+            figures: mut elsewhere,
+            events,
+        } = cluster;
         elsewhere.extend(clients.as_ref().map(Clients::collector));
         let metrics = Metrics::new(chosen, &options.backends, conntrack, elsewhere);
         if let Some(clients) = &clients {
@@ -95,10 +111,11 @@ impl Serving {
         }
         let serving = Arc::new(Self {
             health: Health::new(sync_period).with_heart(Arc::clone(&heart)),
-            readiness: Readiness::new(source),
+            readiness: Readiness::new(name),
             heart,
             metrics,
             clients,
+            events: events.clone(),
             service_health: ServiceHealth::default(),
         });
         let checks = Arc::clone(&serving);
@@ -112,8 +129,10 @@ impl Serving {
             started: Moment::now(),
             figures,
         });
-        let server = |what, flag, address, pages| Server {
+        let server = |what, flag, address, pages, event| Server {
             what,
+            event,
+            events: events.clone(),
             flag,
             address,
             pages,
@@ -121,12 +140,24 @@ impl Serving {
         };
         if let Some(address) = options.healthz {
             let pages = pages::health(Arc::clone(&site));
-            let server = server("health", "--healthz-bind-address", address, pages);
+            let server = server(
+                "health",
+                "--healthz-bind-address",
+                address,
+                pages,
+                "FailedToStartProxierHealthcheck",
+            );
             server.start(options.hard_fail).await?;
         }
         if let Some(address) = options.metrics {
             let pages = pages::metrics(site, options.profiling);
-            let server = server("metrics", "--metrics-bind-address", address, pages);
+            let server = server(
+                "metrics",
+                "--metrics-bind-address",
+                address,
+                pages,
+                "FailedToStartMetricServer",
+            );
             server.start(options.hard_fail).await?;
         }
         Ok((serving, wanted))

@@ -4,6 +4,8 @@
 
 #[path = "api_server/absent.rs"]
 mod absent;
+#[path = "api_server/events.rs"]
+mod events;
 #[path = "api_server/partition.rs"]
 mod partition;
 

@@ -39,6 +39,7 @@ fn rig() -> Rig {
             ),
             readiness: Readiness::new("API server https://a".to_owned()),
             clients: None,
+            events: crate::events::Recorder::default(),
             heart: Arc::default(),
             service_health: ServiceHealth::default(),
         }),

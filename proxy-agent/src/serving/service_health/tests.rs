@@ -37,6 +37,7 @@ fn serving(checks: HealthChecks) -> Arc<Serving> {
             Vec::new(),
         ),
         clients: None,
+        events: crate::events::Recorder::default(),
         heart: Arc::default(),
         service_health: ServiceHealth::default(),
     };
