@@ -6,6 +6,8 @@
 mod absent;
 #[path = "api_server/events.rs"]
 mod events;
+#[path = "api_server/node.rs"]
+mod node;
 #[path = "api_server/partition.rs"]
 mod partition;
 
