@@ -71,8 +71,8 @@ fn zone_pod_ranges_addresses_and_taints_are_applied_and_so_is_another_node_objec
             .apply(&node(zone, pods, address, taints))
             .unwrap();
     };
-    let none = json!([]);
-    apply("one", "10.244.0.0/24", &own, &none);
+    let untainted = json!([]);
+    apply("one", "10.244.0.0/24", &own, &untainted);
     let options = AgentOptions {
         source: vec!["--master".to_owned(), cluster.server.url()],
         arguments: [
@@ -92,13 +92,13 @@ fn zone_pod_ranges_addresses_and_taints_are_applied_and_so_is_another_node_objec
     until_http(&mut agent, &mut prober, &[1]);
 
     // The zone: by what answers.
-    apply("two", "10.244.0.0/24", &own, &none);
+    apply("two", "10.244.0.0/24", &own, &untainted);
     until_http(&mut agent, &mut prober, &[2]);
 
     // Ranges of pods, and the address at which NodePorts answer.
     let known = |agent: &Agent<'_>| state(agent)["node"].take();
     assert_eq!(known(&agent)["nodePortAddresses"], json!([own]));
-    apply("two", "10.244.7.0/24", MORE, &none);
+    apply("two", "10.244.7.0/24", MORE, &untainted);
     until("the address is the new one", || {
         let node = known(&agent);
         let ranges = json!(["10.244.7.0/24"]);
@@ -114,7 +114,7 @@ fn zone_pod_ranges_addresses_and_taints_are_applied_and_so_is_another_node_objec
     until("it is not eligible", || {
         cluster.get(10256, "/healthz").0 == 503
     });
-    apply("two", "10.244.7.0/24", MORE, &none);
+    apply("two", "10.244.7.0/24", MORE, &untainted);
     until("it is eligible", || cluster.get(10256, "/healthz").0 == 200);
 
     // The object goes, with all that it said; endpoints of all zones serve then. Another one comes.
@@ -124,7 +124,7 @@ fn zone_pod_ranges_addresses_and_taints_are_applied_and_so_is_another_node_objec
     assert_eq!(known(&agent)["podCIDRs"], json!([]));
     assert_eq!(cluster.get(10256, "/livez").0, 200);
     assert_eq!(cluster.get(10256, "/readyz").0, 200);
-    apply("one", "10.244.8.0/24", &own, &none);
+    apply("one", "10.244.8.0/24", &own, &untainted);
     agent.wait_for("node found").unwrap();
     until_http(&mut agent, &mut prober, &[1]);
     let node = known(&agent);

@@ -74,7 +74,7 @@ impl Writer {
             Verdict::Again { name, count } => {
                 let series =
                     json!({ "series": { "count": count, "lastObservedTime": micro_time() } });
-                let path = format!("{}/{name}", self.path(news));
+                let path = format!("{}/{name}", Self::path(news));
                 match self.send(&Method::PATCH, &path, &series).await {
                     // Servers keep events for an hour.
                     Err(failure) if failure.code() == Some(404) => self.create(news, now).await,
@@ -87,14 +87,14 @@ impl Writer {
 
     async fn create(&mut self, news: &News, now: Instant) -> Result<(), Failure> {
         let event = event(news, &self.node, &unique());
-        let path = self.path(news);
+        let path = Self::path(news);
         self.send(&Method::POST, &path, &event).await?;
         let name = event["metadata"]["name"].as_str().unwrap_or_default();
         self.limits.written(news, name, now);
         Ok(())
     }
 
-    fn path(&self, news: &News) -> String {
+    fn path(news: &News) -> String {
         format!(
             "/apis/events.k8s.io/v1/namespaces/{}/events",
             namespace(news)
@@ -172,7 +172,7 @@ fn event(news: &News, node: &str, unique: &str) -> Value {
         Regarding::Node => news.note.clone(),
         Regarding::Service(_) => format!("node {node} {}", news.note),
     };
-    let note = &told[..told.floor_char_boundary(LONGEST_NOTE)];
+    let text = &told[..told.floor_char_boundary(LONGEST_NOTE)];
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -184,7 +184,7 @@ fn event(news: &News, node: &str, unique: &str) -> Value {
         "reason": news.reason,
         "action": news.action,
         "regarding": regarding,
-        "note": note,
+        "note": text,
     })
 }
 
