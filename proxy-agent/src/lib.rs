@@ -16,6 +16,8 @@ pub mod bpffs;
 pub mod called;
 pub mod cluster;
 pub mod config;
+#[cfg(target_os = "linux")]
+pub mod events;
 mod file;
 #[cfg(target_os = "linux")]
 pub mod heart;
@@ -46,4 +48,4 @@ pub mod serving;
 pub mod sinks;
 
 #[cfg(target_os = "linux")]
-pub use logging::{Log, LogForm, LogLevelError, start as start_logging};
+pub use logging::{Log, LogForm, LogLevelError, level as log_level, start as start_logging};

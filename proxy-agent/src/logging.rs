@@ -1,6 +1,7 @@
 //! The log: text for people, JSON lines for machines, always on standard error. Whoever logs never
 //! waits: lines queue up for a thread that writes them, and are lost where the queue is full.
 
+pub mod level;
 mod lists;
 mod output;
 mod panics;
@@ -12,13 +13,12 @@ use std::{
     time::Duration,
 };
 
-use thiserror::Error;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::{EnvFilter, filter::LevelFilter, fmt, util::SubscriberInitExt};
+use tracing_subscriber::{EnvFilter, fmt, util::SubscriberInitExt};
 
 use crate::{bounded, log_format::LogFormat};
 
-pub use self::lists::list;
+pub use self::{level::LogLevelError, lists::list};
 use self::{lists::Lists, output::LogOutput};
 pub use self::{output::lost, panics::said};
 
@@ -28,41 +28,6 @@ const WAITING: usize = 16_384;
 
 /// How long the end of the process waits for them. The library gives up by itself, a little sooner.
 const LAST_LINES: Duration = Duration::from_millis(1_500);
-
-/// A `--log-level` that makes no sense.
-#[derive(Debug, Error)]
-#[error(
-    "--log-level {level}: {reason}; use error, warn, info, debug or trace, or directives such as \
-     proxy_agent=debug"
-)]
-pub struct LogLevelError {
-    level: String,
-    reason: String,
-}
-
-/// Libraries whose own debug lines help nobody who runs an agent. The kernel programs' lines come
-/// from none of them.
-const QUIET: &str = "aya=warn,aya_obj=warn,hyper_util=warn,kube_client=warn,mio=warn,notify=warn,rustls=warn,tower=warn";
-
-/// A plain level is for Culvert's own lines; whoever writes directives gets just those.
-fn directives(level: &str) -> String {
-    if level.contains(['=', ',']) {
-        level.to_owned()
-    } else {
-        format!("{level},{QUIET}")
-    }
-}
-
-/// The error is why not.
-fn filter(level: &str) -> Result<EnvFilter, String> {
-    // The library takes a single word for the name of a target: a level that is misspelt would leave
-    // an agent without a log.
-    let is_level = |word: &str| word.contains(['=', '[']) || word.parse::<LevelFilter>().is_ok();
-    if let Some(word) = level.split(',').find(|word| !is_level(word)) {
-        return Err(format!("{word:?} is no level"));
-    }
-    EnvFilter::try_new(directives(level)).map_err(|error| error.to_string())
-}
 
 /// What the lines of the log are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,13 +63,13 @@ impl Drop for Log {
     }
 }
 
+/// Puts another filter in the place of the one in force.
+type Change = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+
 /// Starts logging for the whole process; records of the `log` crate (aya's, and the kernel
 /// programs') are included, and panics.
 pub fn start(format: LogFormat, level: &str) -> Result<Log, LogLevelError> {
-    let filter = filter(level).map_err(|reason| LogLevelError {
-        level: level.to_owned(),
-        reason,
-    })?;
+    let filter = level::filter(level)?;
     let is_terminal = io::stderr().is_terminal();
     let form = match format {
         LogFormat::Auto if is_terminal => LogForm::Text,
@@ -129,16 +94,27 @@ pub fn start(format: LogFormat, level: &str) -> Result<Log, LogLevelError> {
         // It would print to standard error what keeps it from printing to standard error.
         .log_internal_errors(false)
         .with_writer(writer);
-    let started = match form {
-        LogForm::Text => builder
-            .with_ansi(is_terminal)
-            .with_target(false)
-            .finish()
-            .try_init(),
-        LogForm::Json => builder.json().map_event_format(Lists).finish().try_init(),
+    // A callsite that is switched off costs what it did before: the filter is asked once, and again
+    // after each change. Of the others each takes a lock that nobody holds.
+    let (started, change): (_, Change) = match form {
+        LogForm::Text => {
+            let builder = builder.with_ansi(is_terminal).with_target(false);
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            let change = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+            (builder.finish().try_init(), Box::new(change))
+        }
+        LogForm::Json => {
+            let builder = builder.json().map_event_format(Lists);
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            let change = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+            (builder.finish().try_init(), Box::new(change))
+        }
     };
     match started {
         Ok(()) => {
+            level::control(level, change);
             output::count(no_room);
             panics::to_the_log();
             log.writer = Some(guard);
@@ -147,28 +123,4 @@ pub fn start(format: LogFormat, level: &str) -> Result<Log, LogLevelError> {
         Err(error) => tracing::debug!(%error, "logging was already set up"),
     }
     Ok(log)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_level_that_is_misspelt_is_refused_instead_of_muting_the_agent() {
-        for level in [
-            "info",
-            "DEBUG",
-            "off",
-            "proxy_agent=debug",
-            "info,kube_client=trace",
-            "[sync]=debug",
-        ] {
-            assert!(filter(level).is_ok(), "{level}");
-        }
-        for (level, word) in [("loud", "loud"), ("info,inof", "inof")] {
-            let reason = filter(level).unwrap_err();
-            assert_eq!(reason, format!("{word:?} is no level"));
-        }
-        assert!(filter("info,foo=bar").is_err());
-    }
 }

@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Error};
-use clap::Parser;
 use proxy_agent::{
     backend::layers,
     backends, bounded,
@@ -44,7 +43,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let called = Called::of(std::env::args_os());
-    let mut cli = Cli::parse_from(&called.arguments);
+    let mut cli = Cli::read(called.arguments);
     let shows_version = cli.version.as_deref().is_some_and(|form| form != "false");
     cli.run.take_over |= called.as_kube_proxy;
     let result = match cli.command {
@@ -65,6 +64,7 @@ fn main() -> ExitCode {
         Some(Command::Check(args)) => return system::check(&args),
         Some(Command::Render(args)) => render(&args),
         Some(Command::Cleanup(args)) => system::cleanup(&args),
+        Some(Command::LogLevel(args)) => system::log_level(&args),
         Some(Command::MountBpffs(args)) => system::mount_bpffs(&args),
         Some(Command::Version) => version(),
     };

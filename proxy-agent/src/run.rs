@@ -51,7 +51,7 @@ use crate::{
     memory, oom,
     open_files::OpenFilesError,
     pipeline::{Desired, Pipeline},
-    serving::{Clients, Conntrack, Serving, ServingError},
+    serving::{self, Clients, Conntrack, Serving, ServingError},
     sinks::{
         Sink, Sinks,
         file::{Destination, Ending, FileSink},
@@ -227,13 +227,18 @@ async fn live(
         Socket::serve_for_ever(socket.take(), path.clone(), asked.clone())
     });
     let (name, servers) = (source.name(), source.servers().await);
+    let events = source.recorder();
     let clients = (!sockets.node_api.is_empty()).then(Clients::new);
     let (serving, figures) = Serving::start(
         &config.serving,
         config.sync_period,
         &dataplane.choice,
         &conntrack,
-        source.collectors(),
+        serving::Cluster {
+            name: name.clone(),
+            figures: source.collectors(),
+            events: events.clone(),
+        },
         clients.clone(),
         Arc::clone(&handle.heart),
     )
@@ -262,10 +267,12 @@ async fn live(
     let owner = Owner::new(
         pipeline,
         sinks,
-        Observer {
+        Observer::new(
             serving,
-            node_ports: here.then_some(node_ports),
-        },
+            here.then_some(node_ports),
+            events,
+            config.sync_period,
+        ),
         dataplane.choice,
         Origin {
             name,

@@ -7,10 +7,11 @@ mod health;
 mod http;
 pub mod metrics;
 mod pages;
+mod readiness;
 pub mod reference;
 mod service_health;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use proxy_model::Difference;
 use serde_json::Value;
@@ -22,6 +23,7 @@ pub use self::{
     http::ServingError,
     metrics::{Collector, Conntrack, LayerNow, Metrics, Synced},
     pages::{Figures, FiguresWanted},
+    readiness::Readiness,
     service_health::HealthChecks,
 };
 use self::{
@@ -29,7 +31,7 @@ use self::{
     pages::Site,
     service_health::ServiceHealth,
 };
-use crate::{backend::choice::Choice, heart::Heart, kept::keep};
+use crate::{backend::choice::Choice, events::Recorder, heart::Heart, kept::keep};
 
 /// What is served, and where.
 #[derive(Debug, Clone)]
@@ -42,6 +44,10 @@ pub struct ServingOptions {
     pub hard_fail: bool,
     /// What `/configz` shows.
     pub configuration: Value,
+    /// What `/flagz` shows: flags with their values.
+    pub flags: BTreeMap<String, String>,
+    /// Whether the log can be changed over HTTP.
+    pub profiling: bool,
     /// Names of all backends of this program.
     pub backends: Vec<&'static str>,
 }
@@ -53,12 +59,26 @@ pub struct Serving {
     pub heart: Arc<Heart>,
     /// Whether the agent is well.
     pub health: Health,
+    /// Whether it serves what the cluster says.
+    pub readiness: Readiness,
     /// What it counts.
     pub metrics: Metrics,
     /// Whoever follows the node API, if it is served.
     pub clients: Option<Arc<Clients>>,
+    /// Takes what an operator should see on objects of the cluster.
+    events: Recorder,
     /// What health check node ports answer.
     service_health: ServiceHealth,
+}
+
+/// Who tells what the cluster is.
+pub struct Cluster {
+    /// For people.
+    pub name: String,
+    /// Numbers that are read there at each scrape, under full names.
+    pub figures: Vec<Collector>,
+    /// Where news about its objects go.
+    pub events: Recorder,
 }
 
 /// Scrapes that ask for the backend's figures at once; a further one shows what is known.
@@ -67,20 +87,23 @@ const SCRAPES: usize = 4;
 impl Serving {
     /// Serves in the background until the process ends. `chosen` is the dataplane;
     /// `conntrack` is what it counts of cleaning flows,
-    /// `elsewhere` are numbers that are read at each scrape, under full names; `clients` are those of
-    /// the node API. Whoever owns the
-    /// backend answers the requests that come out of the channel, when it has time, and says by
+    /// `cluster` is who tells what the cluster is; `clients` are those of the node API. Whoever owns the backend answers the requests that come out of the channel, when it has time, and says by
     /// `heart` what it is at.
     pub async fn start(
         options: &ServingOptions,
         sync_period: Duration,
         chosen: &Choice,
         conntrack: &Conntrack,
-        mut elsewhere: Vec<Collector>,
+        cluster: Cluster,
         clients: Option<Arc<Clients>>,
         heart: Arc<Heart>,
     ) -> Result<(Arc<Self>, mpsc::Receiver<FiguresWanted>), ServingError> {
         let (figures, wanted) = mpsc::channel(SCRAPES);
+        let Cluster {
+            name,
+            figures: mut elsewhere,
+            events,
+        } = cluster;
         elsewhere.extend(clients.as_ref().map(Clients::collector));
         let metrics = Metrics::new(chosen, &options.backends, conntrack, elsewhere);
         if let Some(clients) = &clients {
@@ -88,9 +111,11 @@ impl Serving {
         }
         let serving = Arc::new(Self {
             health: Health::new(sync_period).with_heart(Arc::clone(&heart)),
+            readiness: Readiness::new(name),
             heart,
             metrics,
             clients,
+            events: events.clone(),
             service_health: ServiceHealth::default(),
         });
         let checks = Arc::clone(&serving);
@@ -100,10 +125,14 @@ impl Serving {
         let site = Arc::new(Site {
             serving: Arc::clone(&serving),
             configuration: options.configuration.clone(),
+            flags: options.flags.clone(),
+            started: Moment::now(),
             figures,
         });
-        let server = |what, flag, address, pages| Server {
+        let server = |what, flag, address, pages, event| Server {
             what,
+            event,
+            events: events.clone(),
             flag,
             address,
             pages,
@@ -111,12 +140,24 @@ impl Serving {
         };
         if let Some(address) = options.healthz {
             let pages = pages::health(Arc::clone(&site));
-            let server = server("health", "--healthz-bind-address", address, pages);
+            let server = server(
+                "health",
+                "--healthz-bind-address",
+                address,
+                pages,
+                "FailedToStartProxierHealthcheck",
+            );
             server.start(options.hard_fail).await?;
         }
         if let Some(address) = options.metrics {
-            let pages = pages::metrics(site);
-            let server = server("metrics", "--metrics-bind-address", address, pages);
+            let pages = pages::metrics(site, options.profiling);
+            let server = server(
+                "metrics",
+                "--metrics-bind-address",
+                address,
+                pages,
+                "FailedToStartMetricServer",
+            );
             server.start(options.hard_fail).await?;
         }
         Ok((serving, wanted))
@@ -126,6 +167,12 @@ impl Serving {
     fn clients_behind(&self) -> Duration {
         let clients = self.clients.as_ref();
         clients.map_or(Duration::ZERO, |clients| clients.behind_for())
+    }
+
+    /// The source has told the whole cluster.
+    pub fn source_synced(&self) {
+        self.readiness.source_synced();
+        self.metrics.source_synced();
     }
 
     /// Something is to be brought into force.

@@ -4,6 +4,10 @@
 
 #[path = "api_server/absent.rs"]
 mod absent;
+#[path = "api_server/events.rs"]
+mod events;
+#[path = "api_server/node.rs"]
+mod node;
 #[path = "api_server/partition.rs"]
 mod partition;
 

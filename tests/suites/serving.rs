@@ -15,6 +15,8 @@ use nix::{
 };
 use proxy_tests::{
     Agent, AgentOptions, Shop,
+    agent::LIMIT,
+    process::Process,
     requires::{self, PRIVILEGED},
     shop::service,
     world::NODE_ADDRESSES,
@@ -52,6 +54,83 @@ fn get(shop: &Shop, address: &str, path: &str) -> (u16, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, body.to_owned())
+}
+
+/// The same with a method and a body.
+fn put(shop: &Shop, address: &str, path: &str, body: &str) -> (u16, String) {
+    let address: SocketAddr = address.parse().unwrap();
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        write!(
+            stream,
+            "PUT {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    let answer = shop.world.node().netns().run(ask).unwrap().unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+#[test]
+fn what_is_logged_changes_while_the_agent_runs() {
+    if !requires::met("serving", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let options = AgentOptions {
+        arguments: ["--profiling", "--log-level=info", "--proxy-mode=ebpf"]
+            .map(str::to_owned)
+            .into(),
+        ..AgentOptions::default()
+    };
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
+    let path = "/debug/flags/v";
+    let (status, answer) = put(&shop, METRICS, path, "4");
+    let done = "successfully set klog.logging.verbosity to 4\n";
+    assert_eq!((status, &*answer), (200, done));
+    let told = agent.wait_for("log level changed").unwrap();
+    assert_eq!(
+        (told.text("level"), told.text("before")),
+        (Some("4"), Some("info"))
+    );
+    // Individual syncs are told at level debug only.
+    agent.apply_and_sync(FILE, &service(1, &[1, 2])).unwrap();
+    assert_eq!(put(&shop, METRICS, path, "loud").0, 400);
+
+    let log_level = |arguments: &[&str]| {
+        let mut command = agent.command("log-level").unwrap();
+        command.args(arguments);
+        let done = Process::run("proxy-agent log-level", command, LIMIT).unwrap();
+        (done.code, done.stdout)
+    };
+    assert_eq!(log_level(&[]), (Some(0), "4\n".to_owned()));
+    assert_eq!(log_level(&["loud"]), (Some(2), String::new()));
+    let level = "info,proxy_agent::pipeline=debug";
+    assert_eq!(log_level(&[level]), (Some(0), format!("{level}\n")));
+    assert_eq!(log_level(&["info"]), (Some(0), "info\n".to_owned()));
+    let before = agent.log().len();
+    agent.apply(FILE, &service(1, &[1])).unwrap();
+    let synced = "kubeproxy_sync_partial_proxy_rules_duration_seconds_count{ip_family=\"IPv6\"}";
+    await_that("the change is in force", || metric(&shop, synced) >= 2.0);
+    let said = agent.log().split_off(before);
+    assert!(
+        said.iter().all(|line| line.message() != Some("synced")),
+        "{said:?}"
+    );
+
+    let (status, page) = get(&shop, METRICS, "/flagz");
+    assert!(
+        status == 200 && page.contains("\nprofiling=true\n"),
+        "{page}"
+    );
+    assert!(page.contains("\nnode-name=node-a\n"), "{page}");
+    assert_eq!(get(&shop, METRICS, "/statusz").0, 200);
 }
 
 /// The value of one sample of `/metrics`.
@@ -203,6 +282,43 @@ fn load_balancers_are_told_how_many_endpoints_are_here() {
     agent.delete(FILE).unwrap();
     await_that("nobody listens", || !is_listening(&shop, &v4.to_string()));
     await_that("none is counted", || metric(&shop, LISTENING) == 0.0);
+}
+
+#[test]
+fn an_agent_is_ready_once_its_first_state_is_in_force_and_says_what_it_waits_for() {
+    if !requires::met("serving", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let silent = shop
+        .world
+        .node()
+        .netns()
+        .run(|| TcpListener::bind("127.0.0.1:0"));
+    let silent = silent.unwrap().unwrap();
+    let master = format!("http://{}", silent.local_addr().unwrap());
+    let options = AgentOptions {
+        source: vec![format!("--master={master}")],
+        ..AgentOptions::default()
+    };
+    let cluster = service(1, &[1]);
+    let mut agent = Agent::prepare(&shop.world, options, &[(FILE, &cluster)]).unwrap();
+    agent.spawn().unwrap();
+    let listening = || {
+        let connect = || TcpStream::connect(HEALTH).is_ok();
+        shop.world.node().netns().run(connect).unwrap()
+    };
+    await_that("the health port is served", listening);
+    let reason = format!("API server {master}/ has not answered yet\n");
+    assert_eq!(get(&shop, HEALTH, "/readyz"), (503, reason));
+    // Both others are about what is in the kernel, which is as it was.
+    assert_eq!(get(&shop, HEALTH, "/healthz").0, 200);
+    agent.kill().unwrap();
+
+    agent.options().source.clear();
+    agent.launch().unwrap();
+    await_that("it is ready", || get(&shop, HEALTH, "/readyz").0 == 200);
+    assert_eq!(get(&shop, METRICS, "/readyz"), (200, "ok".to_owned()));
 }
 
 #[test]

@@ -26,9 +26,12 @@ use tokio::{
 };
 
 use super::{Query, Snapshot};
-use crate::report::{
-    self, Form,
-    explain::{self, Arrival},
+use crate::{
+    logging::level as log_level,
+    report::{
+        self, Form,
+        explain::{self, Arrival},
+    },
 };
 
 /// Between two attempts to open the socket again.
@@ -147,6 +150,9 @@ pub struct Asked {
     pub path: Arrival,
 }
 
+/// Where the level of the log is read and changed.
+pub const LOG_LEVEL: &str = "/log-level";
+
 type Queries = mpsc::Sender<Query>;
 
 fn router(queries: Queries) -> Router {
@@ -154,6 +160,7 @@ fn router(queries: Queries) -> Router {
         .route("/state", get(state))
         .route("/kernel", get(kernel))
         .route("/explain", get(explanation))
+        .route(LOG_LEVEL, get(level).put(change_log_level))
         .with_state(queries)
 }
 
@@ -206,6 +213,24 @@ async fn explanation(
         Form::Json => json(explanation.to_json()),
         Form::Text => explanation.story.into_response(),
     })
+}
+
+async fn level() -> Result<String, Refused> {
+    let unknown = || {
+        let reason = "the log of this process was set up by another program".to_owned();
+        (StatusCode::NOT_FOUND, reason)
+    };
+    log_level::now()
+        .map(|level| level + "\n")
+        .ok_or_else(unknown)
+}
+
+/// The whole body is the level.
+async fn change_log_level(wanted: String) -> Result<String, Refused> {
+    match log_level::change(&wanted) {
+        Ok(()) => level().await,
+        Err(error) => Err((StatusCode::BAD_REQUEST, error.to_string())),
+    }
 }
 
 /// The state, unless it is another node's or there is none yet.

@@ -27,6 +27,7 @@ use http::Uri;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::Message;
+use crate::events::Recorder;
 
 mod access;
 mod backoff;
@@ -34,6 +35,7 @@ mod connector;
 mod contact;
 mod counters;
 mod decode;
+mod events;
 mod failure;
 mod figures;
 mod follow;
@@ -176,6 +178,13 @@ impl ApiServerSource {
             }),
             node: options.node,
         })
+    }
+
+    /// Takes news about the own node and Services, which are written to the API server from now on.
+    pub fn recorder(&self) -> Recorder {
+        let (recorder, news) = Recorder::channel();
+        events::start(Arc::clone(&self.shared), Arc::clone(&self.node), news);
+        recorder
     }
 
     /// What it does, counted.

@@ -6,6 +6,7 @@ mod instead;
 mod kube_proxy;
 mod node_api;
 pub mod others;
+mod parse;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +17,7 @@ use clap::{Args, Parser, Subcommand};
 pub use self::{
     agent::{AgentArgs, BrainArgs, LogArgs, SinkArgs},
     backends::{CheckBackendArgs, RunBackendArgs},
-    instead::{Instead, InsteadArgs},
+    instead::{IdleArgs, Instead, InsteadArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
     node_api::{ListenArgs, TargetArgs},
     others::OtherArgs,
@@ -88,6 +89,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Print what a backend would program; needs no privileges
     Render(RenderArgs),
+    /// Print the level of the running agent's log, or change it until the agent ends
+    LogLevel(LogLevelArgs),
     /// Remove everything that agents left in the kernel; traffic to Services then fails
     Cleanup(CleanupArgs),
     /// Mount the BPF file system for the host, if there is none yet; needs CAP_SYS_ADMIN. For an init
@@ -173,6 +176,10 @@ pub struct RunArgs {
     /// What backends take.
     #[command(flatten)]
     pub backends: RunBackendArgs,
+
+    /// What kube-proxy takes and nobody needs.
+    #[command(flatten)]
+    pub idle: IdleArgs,
 }
 
 /// Which running agent to ask.
@@ -206,6 +213,19 @@ pub struct StateArgs {
     /// Format of the output; the JSON is described in docs/state-json.md
     #[arg(help_heading = ANSWER, short, long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub output: Form,
+}
+
+/// Arguments of `log-level`.
+#[derive(Debug, Args)]
+pub struct LogLevelArgs {
+    /// What `--log-level` takes, or kube-proxy's verbosity: 0 to 3 for info, 4 and 5 for debug, more
+    /// for trace
+    #[arg(value_name = "LEVEL")]
+    pub level: Option<String>,
+
+    /// The agent to ask.
+    #[command(flatten)]
+    pub ask: AskArgs,
 }
 
 /// Arguments of `explain`.

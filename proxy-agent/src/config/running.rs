@@ -6,7 +6,7 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use proxy_backend::{BackendKind, Settings as BackendSettings};
 use proxy_model::NodePortSelection;
@@ -137,6 +137,7 @@ struct Prepared {
     node: Arc<str>,
     output: Option<Destination>,
     listen: Listen,
+    flags: BTreeMap<String, String>,
     warnings: Vec<String>,
 }
 
@@ -163,6 +164,7 @@ fn prepare(
             .collect(),
         source: sources::choose(args, brain, kubeconfig, elsewhere, mistakes),
         node,
+        flags: args.flags.clone(),
         output: sinks::output(&args.sinks, mistakes),
         listen: node_api::listen(&args.sinks.api, mistakes),
     };
@@ -201,7 +203,9 @@ impl Prepared {
                 healthz: settings.healthz,
                 metrics: settings.metrics,
                 hard_fail: settings.hard_fail,
+                profiling: configuration["enableProfiling"] == true,
                 configuration,
+                flags: self.flags,
                 backends: backends::ALL.iter().map(|kind| kind.name()).collect(),
             },
             oom_score_adj: settings.oom_score_adj,

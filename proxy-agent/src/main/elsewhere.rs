@@ -5,7 +5,8 @@ use std::{env::consts::OS, process::ExitCode};
 
 use anyhow::Error;
 use proxy_agent::config::cli::{
-    BrainArgs, CheckArgs, CleanupArgs, ExplainArgs, MountBpffsArgs, PinArgs, RunArgs, StateArgs,
+    BrainArgs, CheckArgs, CleanupArgs, ExplainArgs, LogLevelArgs, MountBpffsArgs, PinArgs, RunArgs,
+    StateArgs,
 };
 use thiserror::Error;
 
@@ -63,6 +64,11 @@ pub fn mount_bpffs(_: &MountBpffsArgs) -> Result<(), Error> {
 /// No agent runs here.
 pub fn ask_state(_: &StateArgs) -> Result<(), Error> {
     not_here("asking a running agent for its state")
+}
+
+/// No agent runs here.
+pub fn log_level(_: &LogLevelArgs) -> Result<(), Error> {
+    not_here("changing a running agent's log")
 }
 
 /// No agent runs here.

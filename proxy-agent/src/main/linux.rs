@@ -13,11 +13,11 @@ use proxy_agent::{
     config::{
         self,
         cli::{
-            AskArgs, BrainArgs, CheckArgs, CleanupArgs, ExplainArgs, LogArgs, ModelArgs,
-            MountBpffsArgs, PinArgs, RunArgs, StateArgs,
+            AskArgs, BrainArgs, CheckArgs, CleanupArgs, ExplainArgs, LogArgs, LogLevelArgs,
+            ModelArgs, MountBpffsArgs, PinArgs, RunArgs, StateArgs,
         },
     },
-    leftovers,
+    leftovers, log_level,
     report::Form,
     run::{self, RunError},
     start_logging,
@@ -57,7 +57,7 @@ const CONFIGURATION: &str = "reading the configuration";
 fn logging(args: &LogArgs, live: impl FnOnce() -> Result<(), Error>) -> ExitCode {
     let log = match start_logging(args.log_format, &args.log_level) {
         Ok(log) => log,
-        Err(error) => return end(Err(error.into())),
+        Err(error) => return end(Err(Error::from(error).context("--log-level"))),
     };
     match live() {
         // What reads JSON lines can rely on it to the last. Whoever has errors filtered out of
@@ -101,11 +101,25 @@ pub fn ask_explain(args: &ExplainArgs) -> Result<(), Error> {
 fn ask(agent: &AskArgs, model: &ModelArgs, path: &str, mut asked: Asked) -> Result<(), Error> {
     let socket = config::asked(agent, model)?;
     asked.node = config::wanted_node(&model.node);
-    let answer = tokio::runtime::Builder::new_current_thread()
+    let answer = asynchronous()?.block_on(client::ask(&socket, path, &asked))?;
+    print(&answer)
+}
+
+/// For one question.
+fn asynchronous() -> Result<tokio::runtime::Runtime, Error> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("starting the asynchronous runtime")?
-        .block_on(client::ask(&socket, path, &asked))?;
+        .context("starting the asynchronous runtime")
+}
+
+/// The level of the running agent's log: what it is, or from now on.
+pub fn log_level(args: &LogLevelArgs) -> Result<(), Error> {
+    if let Some(level) = &args.level {
+        log_level::check(level)?;
+    }
+    let socket = config::asked(&args.ask, &ModelArgs::default())?;
+    let answer = asynchronous()?.block_on(client::log_level(&socket, args.level.as_deref()))?;
     print(&answer)
 }
 
@@ -151,11 +165,9 @@ pub fn cleanup_all(args: &PinArgs) -> Result<(), Error> {
     clean(args)?;
     let found = leftovers::find();
     let removed = leftovers::remove(&found);
-    let mut text = String::new();
-    for leftover in &removed.removed {
-        text += &format!("removed what kube-proxy left: {leftover}\n");
-    }
-    print(&text)?;
+    let lines = removed.removed.iter();
+    let lines = lines.map(|leftover| format!("removed what kube-proxy left: {leftover}\n"));
+    print(&lines.collect::<String>())?;
     let waiting = removed.waiting.iter();
     let waiting = waiting.map(|left| format!("{left}: still leads connections; run this again"));
     let problems: Vec<String> = found

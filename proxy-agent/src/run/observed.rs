@@ -1,10 +1,18 @@
 //! Tells health and metrics what the owner did. Decides nothing.
 
-use std::{collections::BTreeSet, sync::Arc};
+mod told;
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use proxy_model::{Capability, NodePortSelection};
 
+use self::told::Told;
 use crate::{
+    events::Recorder,
     pipeline::{Advance, Layer, Pipeline, Repair},
     serving::{HealthChecks, InForce, LayerNow, Serving, Synced},
 };
@@ -16,11 +24,30 @@ pub struct Observer {
     /// Where health check node ports answer, if they do: load balancers are told by whoever serves
     /// what they send.
     pub node_ports: Option<NodePortSelection>,
+    /// What of it an operator should see on the Node object.
+    events: Recorder,
+    told: Told,
 }
 
 impl Observer {
+    /// Tells `serving`, and of what lasts for two sync periods also `events`. `node_ports`: where
+    /// health check node ports answer, if they do.
+    pub fn new(
+        serving: Arc<Serving>,
+        node_ports: Option<NodePortSelection>,
+        events: Recorder,
+        sync_period: Duration,
+    ) -> Self {
+        Self {
+            serving,
+            node_ports,
+            events,
+            told: Told::new(sync_period.saturating_mul(2)),
+        }
+    }
+
     /// An advance is over.
-    pub fn advanced(&self, advance: &Advance, pipeline: &Pipeline) {
+    pub fn advanced(&mut self, advance: &Advance, pipeline: &Pipeline) {
         let serving = &self.serving;
         serving.metrics.events(
             advance.events,
@@ -54,10 +81,11 @@ impl Observer {
             serving.health_checks(HealthChecks::of(pipeline.state(), selection, &lacks));
         }
         self.counted(pipeline);
+        self.tell(pipeline);
     }
 
     /// A comparison is over.
-    pub fn repaired(&self, repair: &Repair, pipeline: &Pipeline) {
+    pub fn repaired(&mut self, repair: &Repair, pipeline: &Pipeline) {
         if !repair.differences.is_empty() {
             self.serving.compared(&repair.differences);
         }
@@ -66,6 +94,22 @@ impl Observer {
         }
         self.serving.health.in_force(in_force(pipeline));
         self.counted(pipeline);
+        self.tell(pipeline);
+    }
+
+    /// What people look at.
+    fn tell(&mut self, pipeline: &Pipeline) {
+        let behind = behind(pipeline);
+        let news = self.told.layers(behind.as_deref(), Instant::now());
+        self.serving.readiness.layers(behind);
+        let gaps = pipeline.gaps().filter(|(_, ports)| *ports != 0);
+        let gaps: Vec<_> = gaps.collect();
+        let what = gaps
+            .iter()
+            .map(|(what, ports)| format!("{}: {ports}", what.as_str()));
+        let what = what.collect::<Vec<_>>().join(", ");
+        let news = news.into_iter().chain(self.told.gaps(gaps.len(), &what));
+        news.for_each(|one| self.events.tell(one));
     }
 
     fn counted(&self, pipeline: &Pipeline) {
@@ -82,6 +126,17 @@ impl Observer {
         let layers: Vec<_> = pipeline.layers().map(now).collect();
         metrics.layers_now(&layers);
     }
+}
+
+/// Why the state is not in force in every layer; `None` if it is.
+fn behind(pipeline: &Pipeline) -> Option<String> {
+    let behind = pipeline.layers().filter(|layer| !layer.in_force());
+    let told = behind.map(|layer| {
+        let why = layer.failure().unwrap_or("its first sync is not over");
+        format!("layer {} is behind: {why}", layer.name())
+    });
+    let told: Vec<_> = told.collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// A layer that never had anything in force is not missed as long as the others can do all: nobody

@@ -192,7 +192,7 @@ impl Owner {
 
     fn synced(&mut self) {
         self.facts.synced = true;
-        self.observer.serving.metrics.source_synced();
+        self.observer.serving.source_synced();
     }
 
     /// Brings the state up to date with what was taken, and hands it to whoever listens: before

@@ -13,6 +13,7 @@ use crate::{
         Message, Update, brain, kube,
         manifests::{ManifestError, ManifestSource, ManifestWatch, watch},
     },
+    events::Recorder,
     own_node::Nodes,
     serving::Collector,
 };
@@ -67,6 +68,14 @@ impl Source {
                 format!("API server {}", servers.join(", "))
             }
             Self::Brain(source) => format!("brain {}", source.target()),
+        }
+    }
+
+    /// Takes news about the own node and Services, where somebody can be told.
+    pub fn recorder(&self) -> Recorder {
+        match self {
+            Self::Kube(source) => source.recorder(),
+            Self::Manifests(_) | Self::Brain(_) => Recorder::default(),
         }
     }
 

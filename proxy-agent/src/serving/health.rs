@@ -176,7 +176,8 @@ impl Health {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        // Each change is one assignment: a panic elsewhere leaves nothing half done.
+        // A change assigns values one by one, and nothing between two of them can panic: whatever
+        // panicked elsewhere leaves nothing half done.
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -20,7 +20,10 @@ use tower::ServiceExt as _;
 
 pub(super) use self::guests::Guests;
 use self::guests::Stay;
-use crate::kept::keep;
+use crate::{
+    events::{News, Recorder, Regarding},
+    kept::keep,
+};
 
 /// What a client may take up.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +92,10 @@ pub struct ServingError {
 pub(super) struct Server {
     /// What it serves, for the log.
     pub(super) what: &'static str,
+    /// What an event is called that says that it is not served, as kube-proxy's is.
+    pub(super) event: &'static str,
+    /// Where that goes.
+    pub(super) events: Recorder,
     /// The flag that sets its address.
     pub(super) flag: &'static str,
     /// Its address.
@@ -114,6 +121,13 @@ impl Server {
                 });
             }
             Err(error) => {
+                self.events.tell(News {
+                    regarding: Regarding::Node,
+                    warning: true,
+                    reason: self.event,
+                    action: "StartKubeProxy",
+                    note: format!("failed to serve {} on {}: {error}", self.what, self.address),
+                });
                 // Once: a port that somebody else holds would fill the log.
                 tracing::error!(
                     what = self.what,

@@ -2,16 +2,18 @@
 
 #[cfg(test)]
 mod tests;
+mod zpages;
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{
     Router,
-    extract::State,
-    http::{HeaderValue, StatusCode, header},
+    extract::{DefaultBodyLimit, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
     routing::any,
 };
@@ -24,7 +26,7 @@ use tokio::{
 };
 
 use super::{Moment, Probe, Serving, metrics};
-use crate::backend::choice;
+use crate::{backend::choice, logging};
 
 /// A question for the figures of each layer. Whoever owns the layers answers.
 pub type FiguresWanted = oneshot::Sender<Vec<Figures>>;
@@ -42,6 +44,10 @@ pub(super) struct Site {
     pub(super) serving: Arc<Serving>,
     /// What is in force of file and flags.
     pub(super) configuration: Value,
+    /// What this process was started with.
+    pub(super) flags: BTreeMap<String, String>,
+    /// When it was.
+    pub(super) started: Moment,
     pub(super) figures: mpsc::Sender<FiguresWanted>,
 }
 
@@ -50,20 +56,42 @@ pub(super) fn health(site: Arc<Site>) -> Router {
     Router::new()
         .route("/healthz", any(healthz))
         .route("/livez", any(livez))
+        .route("/readyz", any(readyz))
         .fallback(not_found)
         .with_state(site)
 }
 
-/// The pages of the metrics port.
-pub(super) fn metrics(site: Arc<Site>) -> Router {
-    Router::new()
+/// The pages of the metrics port that everybody may see, sorted.
+const PATHS: [&str; 9] = [
+    "/configz",
+    "/flagz",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/proxyMode",
+    "/readyz",
+    "/statusz",
+    "/version",
+];
+/// Bytes of a log level.
+const LARGEST_LEVEL: usize = 4096;
+
+/// The pages of the metrics port. With `profiling`, anybody who comes there may change the log.
+pub(super) fn metrics(site: Arc<Site>, profiling: bool) -> Router {
+    let level = any(set_verbosity).layer(DefaultBodyLimit::max(LARGEST_LEVEL));
+    let debug = Router::new().route("/debug/flags/v", level);
+    let pages = if profiling { debug } else { Router::new() };
+    pages
         .route("/metrics", any(scrape))
         // Whether this server answers, as in every component of Kubernetes; how the proxy is, the
         // health port tells.
         .route("/healthz", any(async || text("ok")))
         .route("/livez", any(async || text("ok")))
+        .route("/readyz", any(readyz))
         .route("/proxyMode", any(proxy_mode))
         .route("/configz", any(configz))
+        .route("/statusz", any(statusz))
+        .route("/flagz", any(flagz))
         .route("/version", any(version))
         .fallback(not_found)
         .with_state(site)
@@ -75,6 +103,18 @@ async fn healthz(State(site): State<Arc<Site>>) -> Response {
 
 async fn livez(State(site): State<Arc<Site>>) -> Response {
     site.probe(Probe::Livez)
+}
+
+/// In words: nobody but people reads why.
+async fn readyz(State(site): State<Arc<Site>>) -> Response {
+    let serving = &site.serving;
+    match serving
+        .readiness
+        .answer(serving.heart.last(), Instant::now())
+    {
+        Ok(()) => text("ok"),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, text(reason + "\n")).into_response(),
+    }
 }
 
 async fn scrape(State(site): State<Arc<Site>>) -> Response {
@@ -95,6 +135,33 @@ async fn proxy_mode(State(site): State<Arc<Site>>) -> Response {
 async fn configz(State(site): State<Arc<Site>>) -> Response {
     let all = json!({ "kubeproxy.config.k8s.io": site.configuration });
     with_type(JSON, all.to_string())
+}
+
+async fn statusz(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
+    let Moment { instant, wall } = site.started;
+    zpages::statusz(&headers, wall, instant.elapsed(), &PATHS)
+}
+
+async fn flagz(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
+    zpages::flagz(&headers, &site.flags)
+}
+
+/// In the words of Kubernetes' components; also takes what they do not: levels and directives.
+async fn set_verbosity(method: Method, body: String) -> Response {
+    if method != Method::PUT {
+        let answer = text("unsupported http method\n");
+        return (StatusCode::NOT_ACCEPTABLE, answer).into_response();
+    }
+    let level = body.trim();
+    match logging::level::change(level) {
+        Ok(()) => text(format!(
+            "successfully set klog.logging.verbosity to {level}\n"
+        )),
+        Err(error) => {
+            let answer = text(format!("failed set klog.logging.verbosity {error}\n"));
+            (StatusCode::BAD_REQUEST, answer).into_response()
+        }
+    }
 }
 
 async fn version() -> Response {

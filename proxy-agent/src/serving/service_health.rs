@@ -114,7 +114,7 @@ pub(super) async fn run(serving: Arc<Serving>) {
             port,
         }))
     };
-    let mut listeners = Listeners::new(pages, limits);
+    let mut listeners = Listeners::new(pages, limits, serving.events.clone());
     let (mut listening, mut failed) = (0, 0);
     loop {
         select! {

@@ -9,12 +9,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use hyper::{Method, Response, StatusCode, header};
 use tokio::sync::mpsc;
 
 use super::{
     body::{Body, Writer, whole},
     cluster::Cluster,
+    events::{self, Events},
     fault::{Armed, Fault},
     kind::Kind,
     list::{get, list},
@@ -38,6 +40,7 @@ pub(super) struct Responder {
 pub(super) struct State {
     pub(super) faults: Armed,
     pub(super) watches: Vec<(Kind, mpsc::UnboundedSender<Order>)>,
+    pub(super) events: Events,
     pub(super) transcripts: BTreeMap<Kind, Transcript>,
     /// Who is let in; `None` for everybody.
     pub(super) tokens: Option<BTreeSet<String>>,
@@ -111,7 +114,13 @@ pub(super) async fn answer<B>(
     responder: Arc<Responder>,
     peer: Peer,
     request: hyper::Request<B>,
-) -> io::Result<Response<Body>> {
+) -> io::Result<Response<Body>>
+where
+    B: hyper::body::Body,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    let (request, body) = request.into_parts();
+    let request = hyper::Request::from_parts(request, ());
     let path = request.uri().path();
     let text = request.uri().query().unwrap_or_default();
     let query = Query::parse(path, text);
@@ -134,6 +143,20 @@ pub(super) async fn answer<B>(
         sight.requests.len() - 1
     });
     let result = match query {
+        _ if let Some((namespace, name)) = events::place(path) => {
+            if allowed {
+                let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+                Ok(written(
+                    &responder,
+                    request.method(),
+                    namespace,
+                    name,
+                    &body,
+                ))
+            } else {
+                Ok(refusal(&Status::of(401)))
+            }
+        }
         _ if request.method() != Method::GET => Ok(plain(405, "method not allowed\n")),
         _ if matches!(path, "/healthz" | "/livez" | "/readyz") => Ok(plain(200, "ok")),
         _ if !allowed => Ok(refusal(&Status::of(401))),
@@ -148,6 +171,26 @@ pub(super) async fn answer<B>(
             .note(|sight| sight.requests[number].status = status);
     }
     result
+}
+
+/// What becomes of an event.
+fn written(
+    responder: &Responder,
+    method: &Method,
+    namespace: &str,
+    name: Option<&str>,
+    body: &[u8],
+) -> Response<Body> {
+    let events = &mut responder.state().events;
+    let (code, result) = match (method, name) {
+        (&Method::POST, None) => (201, events.create(namespace, body)),
+        (&Method::PATCH, Some(name)) => (200, events.patch(name, body)),
+        _ => return plain(405, "method not allowed\n"),
+    };
+    match result {
+        Ok(event) => respond(code, "application/json", whole(event.to_string().into())),
+        Err(status) => refusal(&status),
+    }
 }
 
 async fn objects(responder: &Arc<Responder>, query: Query) -> io::Result<Response<Body>> {

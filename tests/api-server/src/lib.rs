@@ -20,6 +20,7 @@ mod answer;
 mod body;
 mod cluster;
 mod credentials;
+mod events;
 mod fault;
 mod kind;
 mod list;
@@ -128,6 +129,16 @@ impl ApiServer {
             authority: options.authority,
             serving,
         })
+    }
+
+    /// All events that were written to this server, in the order in which they were.
+    pub fn events(&self) -> Vec<Value> {
+        self.responder.state().events.all.clone()
+    }
+
+    /// Refuses to take events with this status, or takes them.
+    pub fn refuse_events(&self, code: Option<u16>) {
+        self.responder.state().events.refused = code;
     }
 
     /// Where it listens.

@@ -18,8 +18,9 @@ use ::kube::{
 };
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
+use serde_json::Value;
 use tokio::time::timeout;
 use tower::{BoxError, ServiceBuilder};
 
@@ -129,21 +130,8 @@ impl Servers {
     pub(super) async fn get(&self, path: &Uri) -> Result<Reply, Failed> {
         let server = self.current();
         let failed = Failed::at(server);
-        let mut authorization = self.token.as_ref().map(TokenFile::header);
-        let mut response = self
-            .send(server, path, authorization.as_ref())
-            .await
-            .map_err(failed)?;
-        if response.status() == StatusCode::UNAUTHORIZED
-            && let (Some(token), Some(refused)) = (&self.token, &authorization)
-        {
-            // It has been replaced since it was read, perhaps.
-            if let Some(header) = token.instead_of(refused) {
-                authorization = Some(header);
-                let sent = self.send(server, path, authorization.as_ref()).await;
-                response = sent.map_err(failed)?;
-            }
-        }
+        let asked = self.ask(server, &|| get(path)).await;
+        let response = asked.map_err(failed)?;
         if response.status().is_success() {
             return Ok(Reply {
                 server,
@@ -155,20 +143,57 @@ impl Servers {
         Err(failed(self.refusal(response).await))
     }
 
+    /// Writes `object`: all of a new one, or by PATCH what changes of one. How that goes has no say in
+    /// which server is asked: what is read there matters more.
+    pub(super) async fn write(
+        &self,
+        method: &Method,
+        path: &Uri,
+        object: &Value,
+    ) -> Result<(), Failure> {
+        let request = || {
+            let content = if *method == Method::PATCH {
+                "application/merge-patch+json"
+            } else {
+                "application/json"
+            };
+            let mut request = request(method, path, object.to_string().into_bytes().into());
+            let content = HeaderValue::from_static(content);
+            request.headers_mut().insert(header::CONTENT_TYPE, content);
+            request
+        };
+        let response = self.ask(self.current(), &request).await?;
+        if response.status().is_success() {
+            // Answered with the object, which need not be read; its connection is not used again.
+            return Ok(());
+        }
+        Err(self.refusal(response).await)
+    }
+
+    /// Sends a request, and again where the token was refused and has been replaced.
+    async fn ask(
+        &self,
+        server: usize,
+        request: &(dyn Fn() -> Request<Body> + Sync),
+    ) -> Result<Response<Body>, Failure> {
+        let authorization = self.token.as_ref().map(TokenFile::header);
+        let response = self.send(server, request(), authorization.as_ref()).await?;
+        if response.status() == StatusCode::UNAUTHORIZED
+            && let (Some(token), Some(refused)) = (&self.token, &authorization)
+            // It has been replaced since it was read, perhaps.
+            && let Some(header) = token.instead_of(refused)
+        {
+            return self.send(server, request(), Some(&header)).await;
+        }
+        Ok(response)
+    }
+
     async fn send(
         &self,
         server: usize,
-        path: &Uri,
+        mut request: Request<Body>,
         authorization: Option<&HeaderValue>,
     ) -> Result<Response<Body>, Failure> {
-        let mut request = Request::get(path.clone())
-            .header(header::ACCEPT, "application/json")
-            .header(
-                header::USER_AGENT,
-                concat!("culvert/", env!("CARGO_PKG_VERSION")),
-            )
-            .body(Body::empty())
-            .expect("a URI and valid headers make a request");
         if let Some(authorization) = authorization {
             request
                 .headers_mut()
@@ -244,6 +269,21 @@ impl Servers {
         }
         self.untried()
     }
+}
+
+fn get(path: &Uri) -> Request<Body> {
+    request(&Method::GET, path, Body::empty())
+}
+
+fn request(method: &Method, path: &Uri, body: Body) -> Request<Body> {
+    let agent = concat!("culvert/", env!("CARGO_PKG_VERSION"));
+    Request::builder()
+        .method(method)
+        .uri(path.clone())
+        .header(header::ACCEPT, "application/json")
+        .header(header::USER_AGENT, agent)
+        .body(body)
+        .expect("a URI and valid headers make a request")
 }
 
 /// Connections to the server in `config`.

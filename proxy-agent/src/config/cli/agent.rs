@@ -1,6 +1,6 @@
 //! What the commands take that run as agents: `run`, `brain`.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::Args;
 
@@ -43,6 +43,11 @@ pub struct AgentArgs {
     /// The log.
     #[command(flatten)]
     pub log: LogArgs,
+
+    /// All flags of the command line, those that were not given with their defaults: for people who
+    /// ask the running agent. Known to whoever read it as a whole.
+    #[arg(skip)]
+    pub flags: BTreeMap<String, String>,
 }
 
 /// Arguments of `brain`.

@@ -21,6 +21,18 @@ pub struct InsteadArgs {
     pub write_config_to: Option<PathBuf>,
 }
 
+/// Flags of kube-proxy that decide nothing there either.
+#[derive(Debug, Clone, Default, Args)]
+pub struct IdleArgs {
+    /// Files that name the boot, and the machine
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub boot_id_file: Option<String>,
+
+    /// The same
+    #[arg(long, value_name = "FILES", hide = true)]
+    pub machine_id_file: Option<String>,
+}
+
 /// What a command line asks for in place of serving. kube-proxy looks in this order, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Instead {

@@ -36,6 +36,10 @@ pub const FLAGS: &[(&str, &[&str])] = &[
     ("--kube-api-content-type", &["clientConnection.contentType"]),
     ("--kube-api-qps", &["clientConnection.qps"]),
     ("--log-flush-frequency", &["logging.flushFrequency"]),
+    ("--log-json-info-buffer-size", &["logging.options"]),
+    ("--log-json-split-stream", &["logging.options"]),
+    ("--log-text-info-buffer-size", &["logging.options"]),
+    ("--log-text-split-stream", &["logging.options"]),
     ("--logging-format", &["logging.format"]),
     ("--oom-score-adj", &["oomScoreAdj"]),
     ("--profiling", &["enableProfiling"]),
@@ -43,6 +47,9 @@ pub const FLAGS: &[(&str, &[&str])] = &[
     ("--v", &["logging.verbosity"]),
     ("--vmodule", &["logging.vmodule"]),
 ];
+
+/// Switches that stand for a part of a field only.
+const SWITCHES: [&str; 2] = ["log-json-split-stream", "log-text-split-stream"];
 
 /// Those that were given.
 #[derive(Debug, Clone, Default)]
@@ -64,7 +71,8 @@ impl Args for OtherArgs {
             let switch = paths
                 .iter()
                 .filter_map(|path| fields::at(path))
-                .any(|field| field.kind == FieldKind::Switch);
+                .any(|field| field.kind == FieldKind::Switch)
+                || SWITCHES.contains(&name);
             match (switch, name) {
                 (true, _) => arg
                     .num_args(0..=1)

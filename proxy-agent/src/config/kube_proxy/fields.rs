@@ -64,7 +64,6 @@ pub enum Honoured {
     No(&'static str),
 }
 
-const NOT_YET: Honoured = Honoured::No("not yet");
 const OWN_CLIENT: Honoured = Honoured::No("Culvert reads JSON and makes a handful of requests");
 const OWN_LOG: Honoured = Honoured::No("`--log-format` and `--log-level` decide");
 const MARK: Honoured = Honoured::Yes(
@@ -133,7 +132,7 @@ pub const FIELDS: &[Field] = &[
     field("healthzBindAddress", FieldKind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` if `bindAddress` is IPv6")),
     field("metricsBindAddress", FieldKind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` if `bindAddress` is IPv6")),
     field("bindAddressHardFail", FieldKind::Switch, "false", Honoured::Yes("exit if one of these cannot be bound, instead of retrying")),
-    field("enableProfiling", FieldKind::Switch, "false", NOT_YET),
+    field("enableProfiling", FieldKind::Switch, "false", Honoured::Yes("whether `PUT /debug/flags/v` on the metrics port changes the log; there are no profiles")),
     field("showHiddenMetricsForVersion", FieldKind::Text, "", Honoured::No("no metric is hidden")),
     field("mode", FieldKind::Text, "", Honoured::Yes("which backends serve: `auto`, none, and every other mode of kube-proxy mean eBPF over the first packet backend that this host supports; `ebpf` means the same with eBPF required; `nftables` means nftables alone. Also which section is read, see above")),
     field("portRange", FieldKind::Text, "", Honoured::No("kube-proxy ignores it too")),

@@ -184,7 +184,6 @@ fn what_else_kube_proxy_takes_is_taken_and_told() {
     let named = [
         "featureGates",
         "logging.verbosity",
-        "enableProfiling",
         "ipvs.scheduler",
         "conntrack.min",
         "mode",

@@ -79,6 +79,8 @@ impl Running {
             metrics: None,
             hard_fail: false,
             configuration: serde_json::Value::Null,
+            flags: std::collections::BTreeMap::new(),
+            profiling: false,
             backends: Vec::new(),
         };
         let chosen = choice::fixtures::lacking(&[]);
@@ -87,7 +89,11 @@ impl Running {
             sync_period.unwrap_or(NEVER),
             &chosen,
             &serving::Conntrack::new(),
-            vec![],
+            serving::Cluster {
+                name: "a test".to_owned(),
+                figures: vec![],
+                events: crate::events::Recorder::default(),
+            },
             None,
             Arc::default(),
         )
@@ -95,10 +101,12 @@ impl Running {
         .unwrap();
         let (sink, published) = mpsc::unbounded_channel();
         let sinks = Sinks::new(vec![Box::new(Published(sink))]);
-        let observer = Observer {
-            serving: Arc::clone(&serving),
-            node_ports: None,
-        };
+        let observer = Observer::new(
+            Arc::clone(&serving),
+            None,
+            crate::events::Recorder::default(),
+            sync_period.unwrap_or(NEVER),
+        );
         let owner = Owner::new(pipeline, sinks, observer, chosen, origin);
         let (messages, messages_) = mpsc::channel(8);
         let (queries, queries_) = mpsc::channel(8);

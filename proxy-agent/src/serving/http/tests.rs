@@ -12,6 +12,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn server(address: SocketAddr, limits: Limits) -> Server {
     Server {
+        event: "Failed",
+        events: Recorder::default(),
         what: "a page",
         flag: "--page-bind-address",
         address,

@@ -20,7 +20,10 @@ use tokio::{
 };
 
 use super::HealthChecks;
-use crate::serving::http::{self, Guests, Limits};
+use crate::{
+    events::{News, Recorder, Regarding},
+    serving::http::{self, Guests, Limits},
+};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 128;
@@ -50,16 +53,19 @@ pub(super) struct Listeners<P> {
     /// Who is connected, on all ports together: anybody may be.
     guests: Arc<Guests>,
     places: BTreeMap<Place, Standing>,
+    /// Where it goes that one cannot be bound.
+    events: Recorder,
 }
 
 impl<P: Fn(&HealthCheckKey, u16) -> Router> Listeners<P> {
     /// None yet.
-    pub(super) fn new(pages: P, limits: Limits) -> Self {
+    pub(super) fn new(pages: P, limits: Limits, events: Recorder) -> Self {
         Self {
             pages,
             guests: limits.guests(),
             limits,
             places: BTreeMap::new(),
+            events,
         }
     }
 
@@ -120,6 +126,7 @@ impl<P: Fn(&HealthCheckKey, u16) -> Router> Listeners<P> {
             Err(error) if is_unneeded(&error, *address) => Standing::Unneeded,
             Err(error) => {
                 if !failed_before {
+                    self.events.tell(not_served(&place, &error));
                     tracing::warn!(
                         %service,
                         port,
@@ -156,6 +163,23 @@ impl<P> fmt::Debug for Listeners<P> {
         f.debug_struct("Listeners")
             .field("places", &self.places)
             .finish_non_exhaustive()
+    }
+}
+
+/// In kube-proxy's words.
+fn not_served(place: &Place, error: &io::Error) -> News {
+    let Place { key, address } = place;
+    News {
+        regarding: Regarding::Service(key.service.clone()),
+        warning: true,
+        reason: "FailedToStartServiceHealthcheck",
+        action: "Listen",
+        note: format!(
+            "failed to start healthcheck \"{}\" on port {}: {}: {error}",
+            key.service,
+            address.port(),
+            address.ip()
+        ),
     }
 }
 

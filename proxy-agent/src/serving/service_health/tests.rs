@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::{
     backend::choice,
-    serving::{Health, Metrics},
+    serving::{Health, Metrics, Readiness},
 };
 
 const PERIOD: Duration = Duration::from_secs(30);
@@ -29,6 +29,7 @@ fn lb_local() -> HealthCheckKey {
 fn serving(checks: HealthChecks) -> Arc<Serving> {
     let serving = Serving {
         health: Health::new(PERIOD),
+        readiness: Readiness::new("a test".to_owned()),
         metrics: Metrics::new(
             &choice::fixtures::lacking(&[]),
             &[],
@@ -36,6 +37,7 @@ fn serving(checks: HealthChecks) -> Arc<Serving> {
             Vec::new(),
         ),
         clients: None,
+        events: crate::events::Recorder::default(),
         heart: Arc::default(),
         service_health: ServiceHealth::default(),
     };

@@ -29,7 +29,7 @@ fn listeners() -> Listeners<impl Fn(&HealthCheckKey, u16) -> Router> {
         let text = format!("{} on {port}", key.service);
         Router::new().route("/", any(async || text))
     };
-    Listeners::new(pages, Limits::of_many_ports())
+    Listeners::new(pages, Limits::of_many_ports(), Recorder::default())
 }
 
 fn checks(services: &[(&str, u16)], addresses: &[IpAddr]) -> HealthChecks {

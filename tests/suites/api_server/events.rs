@@ -1,0 +1,115 @@
+//! What an agent writes on objects of the cluster, and how little of it.
+
+use std::net::{SocketAddr, TcpListener};
+
+use super::*;
+
+/// Ports that somebody else holds, each the health check node port of a Service.
+const PORTS: std::ops::Range<u16> = 31_900..31_940;
+
+/// Services that load balancers send traffic to, each of which needs what hooks cannot do.
+fn balanced(port: u16) -> Value {
+    let number = port - PORTS.start + 1;
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": format!("lb{number}"), "namespace": "shop"},
+        "spec": {
+            "type": "LoadBalancer",
+            "clusterIP": format!("10.96.9.{number}"),
+            "clusterIPs": [format!("10.96.9.{number}")],
+            "ipFamilies": ["IPv4"],
+            "externalTrafficPolicy": "Local",
+            "healthCheckNodePort": port,
+            "ports": [{"port": 80, "protocol": "TCP", "nodePort": port - 1_000}],
+        },
+    })
+}
+
+/// With all ports taken.
+fn crowded() -> (Cluster, Vec<TcpListener>) {
+    let cluster = Cluster::serving(&[1]);
+    let take = |port| TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port))).unwrap();
+    let netns = cluster.shop.world.node().netns();
+    let taken = netns.run(|| PORTS.map(take).collect()).unwrap();
+    (cluster, taken)
+}
+
+/// The first event of this kind, as soon as it is there.
+fn until_written(cluster: &Cluster, reason: &str) -> Value {
+    let written = |_: &proxy_tests::api_server::Sight| {
+        let mut events = cluster.server.events().into_iter();
+        events.find(|event| event["reason"] == reason)
+    };
+    cluster.server.wait(reason, written).unwrap()
+}
+
+fn until_told(agent: &mut Agent<'_>) {
+    for _ in PORTS {
+        agent.wait_for("health check node port not served").unwrap();
+    }
+}
+
+#[test]
+fn operators_see_on_services_and_the_node_what_is_wrong_and_a_storm_is_a_handful() {
+    if !requires::met("api_server", PRIVILEGED) {
+        return;
+    }
+    let (cluster, _taken) = crowded();
+    let mut agent = cluster.masters(&[]);
+    agent.launch().unwrap();
+    cluster.server.apply(&balanced(PORTS.start)).unwrap();
+    let event = until_written(&cluster, "FailedToStartServiceHealthcheck");
+    assert_eq!(
+        (&event["type"], &event["action"]),
+        (&json!("Warning"), &json!("Listen"))
+    );
+    let service =
+        json!({"apiVersion": "v1", "kind": "Service", "namespace": "shop", "name": "lb1"});
+    assert_eq!(event["regarding"], service);
+    let note = event["note"].as_str().unwrap();
+    let begins = "node node-a failed to start healthcheck \"shop/lb1\" on port 31900: ";
+    assert!(note.starts_with(begins), "{note}");
+    let event = until_written(&cluster, "ServicesNotServed");
+    assert_eq!(event["regarding"]["name"], "node-a");
+    assert!(
+        event["note"].as_str().unwrap().contains("external-traffic"),
+        "{event}"
+    );
+
+    // However many of them there are.
+    for port in PORTS.skip(1) {
+        cluster.server.apply(&balanced(port)).unwrap();
+    }
+    until_told(&mut agent);
+    let events = cluster.server.events();
+    assert!((3..=13).contains(&events.len()), "{events:#?}");
+    // What serves is not in the way of it, nor it of that.
+    until_http(&mut agent, &mut cluster.prober(), &[1]);
+}
+
+#[test]
+fn without_the_right_to_write_events_that_is_told_once_and_nothing_else_is_different() {
+    if !requires::met("api_server", PRIVILEGED) {
+        return;
+    }
+    let (cluster, taken) = crowded();
+    cluster.server.refuse_events(Some(403));
+    let mut agent = cluster.masters(&[]);
+    agent.launch().unwrap();
+    for port in PORTS {
+        cluster.server.apply(&balanced(port)).unwrap();
+    }
+    let told = agent.wait_for("events not written").unwrap();
+    assert!(told.text("reason").unwrap().contains("403"), "{told:?}");
+    let enough = |seen: &proxy_tests::api_server::Sight| {
+        let refused = |one: &&Request| one.method == "POST" && one.status == 403;
+        (seen.requests.iter().filter(refused).count() >= 5).then_some(())
+    };
+    cluster.server.wait("refused events", enough).unwrap();
+    until_http(&mut agent, &mut cluster.prober(), &[1]);
+    let told = agent.log().into_iter();
+    let told = told.filter(|line| line.message() == Some("events not written"));
+    assert_eq!(told.count(), 1);
+    assert_eq!(cluster.server.events(), Vec::<Value>::new());
+    drop(taken);
+}
