@@ -2,13 +2,18 @@
 //! capabilities that its pod names, a seccomp filter, and no way to more.
 //!
 //! `culvert-pod contain` is that runtime, as far as agents can tell: it stays in the namespaces of
-//! its caller but for mounts, and takes this host's file system for the image.
+//! its caller but for mounts, and takes this host's file system for the image unless a root is
+//! named.
 
 mod mounts;
+mod root;
 mod seccomp;
 
 use std::{
-    convert::Infallible, ffi::OsString, os::unix::process::CommandExt as _, path::PathBuf,
+    convert::Infallible,
+    ffi::OsString,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -18,7 +23,11 @@ use caps::{CapSet, CapsHashSet};
 use clap::Args;
 
 use crate::executable;
+pub use root::Mount;
 pub use seccomp::Profile;
+
+/// Where images have their programs.
+const PROGRAMS: &str = "/usr/local/bin";
 
 /// A container, as the security context and the volumes of a pod describe it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -32,6 +41,12 @@ pub struct Container {
     /// What may be written in spite of the read-only root: a mount of its own
     #[arg(long, value_name = "PATH")]
     pub writable: Vec<PathBuf>,
+    /// An image, unpacked in a directory: the program is what it has in /usr/local/bin by that name
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// What of the host is seen in it besides
+    #[arg(long = "mount", value_name = "FROM:TO")]
+    pub mounts: Vec<Mount>,
 }
 
 /// A capability by the name that pods use.
@@ -62,6 +77,13 @@ impl Container {
         for path in &self.writable {
             words.extend(["--writable".into(), path.into()]);
         }
+        if let Some(root) = &self.root {
+            words.extend(["--root".into(), root.into()]);
+        }
+        for Mount { from, to } in &self.mounts {
+            let mount = format!("{}:{}", from.display(), to.display());
+            words.extend(["--mount".into(), mount.into()]);
+        }
         words.push("--".into());
         Ok(words)
     }
@@ -70,11 +92,19 @@ impl Container {
     /// there in its place.
     pub fn execute(&self, command: &[OsString]) -> Result<Infallible> {
         let (program, arguments) = command.split_first().context("no command is given")?;
-        mounts::make_read_only_but(&self.writable)?;
+        let mut program = PathBuf::from(program);
+        match &self.root {
+            None => mounts::make_read_only_but(&self.writable)?,
+            Some(root) => {
+                root::enter(root, &self.mounts, &self.writable)?;
+                let name = program.file_name().context("a program has a name")?;
+                program = Path::new(PROGRAMS).join(name);
+            }
+        }
         self.keep_capabilities()?;
         // Last, because it denies much of the above.
         seccomp::apply(self.seccomp, &self.capabilities)?;
-        let error = Command::new(program).args(arguments).exec();
+        let error = Command::new(&program).args(arguments).exec();
         Err(error).with_context(|| format!("cannot execute {}", program.display()))
     }
 

@@ -34,13 +34,15 @@ impl Needs {
     pub(crate) const FUZZER: Self = Self(1 << 9);
     /// What makes a bare root.
     pub(crate) const FRESH: Self = Self(1 << 10);
+    /// A toolchain for the static program of an image.
+    pub(crate) const IMAGE: Self = Self(1 << 11);
 
     /// The real agent on throw-away nodes.
     pub(crate) const DEMO: Self = Self::TOOLCHAIN.and(Self::NODES);
     /// What most suites need on a kernel, whichever.
     pub(crate) const SUITES: Self = Self::DEMO.and(Self::LOOKING).and(Self::RULES);
     /// Everything that is done on this machine's own kernel.
-    pub(crate) const HOST: Self = Self::SUITES.and(Self::PYTHON);
+    pub(crate) const HOST: Self = Self::SUITES.and(Self::PYTHON).and(Self::IMAGE);
     /// Everything that CI needs.
     pub(crate) const ALL: Self = Self::HOST
         .and(Self::LINTER)
@@ -69,6 +71,7 @@ pub(crate) fn of_suite(suite: &str) -> Needs {
     match suite {
         // The one that speaks to the node API in another language.
         "outside" => Needs::TOOLCHAIN.and(Needs::PYTHON),
+        "image" => Needs::SUITES.and(Needs::IMAGE),
         "demo" => Needs::DEMO.and(Needs::LOOKING),
         "bench" => Needs::DEMO,
         _ => Needs::SUITES,

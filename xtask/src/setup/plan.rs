@@ -11,7 +11,6 @@ use xtask::toolchain::{BPF_LINKER_VERSION, Compiler, NIGHTLY, Places};
 use super::{apt, guests, linker};
 use crate::progress::{self, seconds};
 use crate::vm::kernels;
-use crate::windows::toolchain::TARGET;
 
 /// One thing to install.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +31,8 @@ pub(crate) enum Step {
     },
     /// A bpf-linker in the cache, with the LLVM of the compiler.
     Linker,
-    /// The standard library for Windows, for the toolchain in use.
-    WindowsTarget,
+    /// The standard library for this target, for the toolchain in use.
+    Target(&'static str),
     /// Kernels for virtual machines, in the cache.
     Kernels(Vec<kernels::Line>),
 }
@@ -55,7 +54,7 @@ impl Step {
                 "build bpf-linker {BPF_LINKER_VERSION} with the LLVM of that compiler into {cache} \
                  (a minute)"
             ),
-            Self::WindowsTarget => format!("install the standard library for {TARGET}"),
+            Self::Target(target) => format!("install the standard library for {target}"),
             Self::Kernels(lines) => {
                 let names: Vec<_> = lines.iter().map(ToString::to_string).collect();
                 format!("unpack Debian's kernels {} into {cache}", names.join(", "))
@@ -72,7 +71,7 @@ impl Step {
             Self::Packages { .. } | Self::Guests(_) if !apt::is_root() => {
                 Some("not running as root".to_owned())
             }
-            Self::Nightly { .. } | Self::WindowsTarget
+            Self::Nightly { .. } | Self::Target(_)
                 if paths::find_on_path("rustup").is_none() =>
             {
                 Some("there is no rustup".to_owned())
@@ -97,7 +96,7 @@ impl Step {
             Self::Linker => vec![format!(
                 "cargo xtask setup    # once more: builds bpf-linker {BPF_LINKER_VERSION}"
             )],
-            Self::WindowsTarget => vec![progress::shell_line(&windows_target())],
+            Self::Target(target) => vec![progress::shell_line(&add_target(target))],
             Self::Kernels(_) => {
                 vec!["cargo xtask setup --vm    # once more, on Debian".to_owned()]
             }
@@ -110,7 +109,7 @@ impl Step {
             Self::Packages { names, .. } => apt::install_now(names),
             Self::Guests(names) => guests::install_now(&cache, names),
             Self::Nightly { clippy } => progress::run(&mut nightly(*clippy)),
-            Self::WindowsTarget => progress::run(&mut windows_target()),
+            Self::Target(target) => progress::run(&mut add_target(target)),
             Self::Linker => linker::install_now(&cache, &present_compiler()?),
             Self::Kernels(lines) => kernels::install(&cache, lines),
         }
@@ -142,11 +141,11 @@ fn nightly(clippy: bool) -> Command {
     command
 }
 
-fn windows_target() -> Command {
+fn add_target(target: &str) -> Command {
     let mut command = Command::new("rustup");
     // In the workspace, so that it is for the toolchain which that names.
     command
-        .args(["target", "add", TARGET])
+        .args(["target", "add", target])
         .current_dir(paths::workspace_root());
     command
 }

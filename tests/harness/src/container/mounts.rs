@@ -8,20 +8,18 @@ use std::{
 use anyhow::{Context as _, Result};
 use nix::{
     mount::{MsFlags, mount},
-    sched::{CloneFlags, unshare},
+    sched::{self, CloneFlags},
 };
 
 /// What container runtimes let nobody write although `/proc` can be written.
-const READ_ONLY_IN_PROC: [&str; 4] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"];
+const READ_ONLY_IN_PROC: [&str; 4] = ["sys", "sysrq-trigger", "irq", "bus"];
 
 const NOTHING: Option<&str> = None;
 
 /// Moves this process into a mount namespace of its own, in which everything but `/proc` and
 /// `writable` is read-only.
 pub fn make_read_only_but(writable: &[PathBuf]) -> Result<()> {
-    unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace")?;
-    // What is mounted here must not come to the caller.
-    remount(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
+    unshare()?;
     for path in writable {
         bind(path)?;
     }
@@ -32,10 +30,22 @@ pub fn make_read_only_but(writable: &[PathBuf]) -> Result<()> {
             make_read_only(&mounted)?;
         }
     }
-    for path in READ_ONLY_IN_PROC.map(Path::new) {
+    protect_proc(Path::new("/proc"))
+}
+
+/// Moves this process into a mount namespace of its own.
+pub(super) fn unshare() -> Result<()> {
+    sched::unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace")?;
+    // What is mounted here must not come to the caller.
+    remount(Path::new("/"), MsFlags::MS_REC | MsFlags::MS_PRIVATE)
+}
+
+/// Makes read-only what is so in the `/proc` that is mounted here.
+pub(super) fn protect_proc(proc: &Path) -> Result<()> {
+    for path in READ_ONLY_IN_PROC.map(|name| proc.join(name)) {
         if path.exists() {
-            bind(path)?;
-            make_read_only(path)?;
+            bind(&path)?;
+            make_read_only(&path)?;
         }
     }
     Ok(())
@@ -47,7 +57,7 @@ fn bind(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot mount {} on itself", path.display()))
 }
 
-fn make_read_only(path: &Path) -> Result<()> {
+pub(super) fn make_read_only(path: &Path) -> Result<()> {
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
     remount(path, flags)
 }
@@ -58,7 +68,7 @@ fn remount(path: &Path, flags: MsFlags) -> Result<()> {
 }
 
 /// Where something is mounted.
-fn mounted() -> Result<Vec<PathBuf>> {
+pub(super) fn mounted() -> Result<Vec<PathBuf>> {
     let table =
         fs::read_to_string("/proc/self/mountinfo").context("cannot read the mount table")?;
     let points = table.lines().filter_map(|line| line.split(' ').nth(4));
