@@ -117,7 +117,10 @@ fn it_holds_the_agent_under_both_names_no_shell_and_little_else() {
         }
     }
     let files = image.files();
-    let executable: Vec<_> = files.iter().filter(|(_, mode)| *mode & 0o111 != 0).collect();
+    let executable: Vec<_> = files
+        .iter()
+        .filter(|(_, mode)| *mode & 0o111 != 0)
+        .collect();
     let names: Vec<_> = executable.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(
         names,
@@ -225,7 +228,10 @@ fn it_says_its_version_checks_the_host_and_serves_with_the_rights_of_the_chart()
 
     let shop = Shop::new().unwrap();
     let cgroup = shop.world.cgroup().path().display().to_string();
-    let done = run(&container, &["check", "--output=json", "--cgroup-path", &cgroup]);
+    let done = run(
+        &container,
+        &["check", "--output=json", "--cgroup-path", &cgroup],
+    );
     let check: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!(done.code, Some(0), "{check}");
     let requirements = check["backends"][0]["requirements"].as_array().unwrap();

@@ -218,7 +218,11 @@ fn base(program: &Path, licences: String, bill: &[u8]) -> Result<Root> {
         root.directory(dir);
     }
     root.add("tmp", Entry::Directory { mode: 0o1777 });
-    for name in ["LICENSE", "proxy-ebpf/LICENSE-GPL-2.0", "proxy-ebpf/LICENSE-BSD-2-Clause"] {
+    for name in [
+        "LICENSE",
+        "proxy-ebpf/LICENSE-GPL-2.0",
+        "proxy-ebpf/LICENSE-BSD-2-Clause",
+    ] {
         let in_image = name.rsplit('/').next().unwrap_or(name);
         root.file(&format!("{DOC}/{in_image}"), read(&workspace.join(name))?);
     }

@@ -45,7 +45,10 @@ fn the_bill_names_every_crate_that_is_linked_and_no_other() {
     let image = Image::unpack("");
     let bill = read(&image.root().join("usr/share/doc/culvert/sbom.cdx.json"));
     assert_eq!(bill, read(&file_of("", "cdx.json")), "the one beside it");
-    assert_eq!((&bill["bomFormat"], &bill["specVersion"]), (&"CycloneDX".into(), &"1.6".into()));
+    assert_eq!(
+        (&bill["bomFormat"], &bill["specVersion"]),
+        (&"CycloneDX".into(), &"1.6".into())
+    );
     let components = bill["components"].as_array().unwrap();
     let named: BTreeMap<(String, String), &Value> = components
         .iter()
@@ -62,7 +65,10 @@ fn the_bill_names_every_crate_that_is_linked_and_no_other() {
     }
     for one in components {
         let licence = &one["licenses"][0]["expression"];
-        assert!(licence.as_str().is_some_and(|text| !text.contains('/')), "{one}");
+        assert!(
+            licence.as_str().is_some_and(|text| !text.contains('/')),
+            "{one}"
+        );
     }
 }
 
@@ -90,9 +96,11 @@ fn packages_of_debian_are_in_the_bill_with_their_copyright() {
     let image = Image::unpack("-tools");
     let bill = read(&image.root().join("usr/share/doc/culvert/sbom.cdx.json"));
     let components = bill["components"].as_array().unwrap();
-    let packages = components
-        .iter()
-        .filter(|one| one["purl"].as_str().is_some_and(|purl| purl.starts_with("pkg:deb/")));
+    let packages = components.iter().filter(|one| {
+        one["purl"]
+            .as_str()
+            .is_some_and(|purl| purl.starts_with("pkg:deb/"))
+    });
     let packages: Vec<_> = packages.map(|one| text(&one["name"])).collect();
     for name in ["iptables", "libc6"] {
         assert!(packages.contains(&name.to_owned()), "{packages:?}");

@@ -4,6 +4,7 @@
 //! Four small documents. A crate for them would bring thirty others into every build of xtask.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -74,8 +75,9 @@ impl Layout {
             "layers": descriptors,
             "annotations": description.annotations,
         });
-        let mut manifest = layout.blob(MANIFEST, written(&manifest));
-        layout.digest = manifest["digest"].as_str().unwrap_or_default().to_owned();
+        let manifest = written(&manifest);
+        layout.digest = digest(&manifest);
+        let mut manifest = layout.blob(MANIFEST, manifest);
         manifest["platform"] = json!({ "architecture": description.architecture, "os": "linux" });
         manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": description.tag });
         let index = json!({
@@ -83,7 +85,9 @@ impl Layout {
             "mediaType": INDEX,
             "manifests": [manifest],
         });
-        layout.files.insert("index.json".to_owned(), written(&index));
+        layout
+            .files
+            .insert("index.json".to_owned(), written(&index));
         let mark = written(&json!({ "imageLayoutVersion": "1.0.0" }));
         layout.files.insert(MARK.to_owned(), mark);
         Ok(layout)
@@ -109,7 +113,9 @@ impl Layout {
 
     /// Writes it as a directory, in place of the image that was there.
     pub(crate) fn write_directory(&self, dir: &Path) -> Result<()> {
-        let taken = dir.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+        let taken = dir
+            .read_dir()
+            .is_ok_and(|mut entries| entries.next().is_some());
         ensure!(
             !taken || dir.join(MARK).is_file(),
             "writing the image to {}: something else is there; name an empty directory, or one that \
@@ -164,7 +170,11 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 
 /// Two digits for each byte.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        write!(digits, "{byte:02x}").expect("a String takes all text");
+    }
+    digits
 }
 
 /// Puts a file in place at once.
@@ -214,7 +224,10 @@ mod tests {
         assert!(new.join("index.json").is_file());
         fs::create_dir(&taken).unwrap();
         fs::write(taken.join("thesis.tex"), "").unwrap();
-        let said = layout(b"1").write_directory(&taken).unwrap_err().to_string();
+        let said = layout(b"1")
+            .write_directory(&taken)
+            .unwrap_err()
+            .to_string();
         assert!(said.contains("something else is there"), "{said}");
     }
 }

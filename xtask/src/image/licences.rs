@@ -11,7 +11,14 @@ use anyhow::{Context, Result, ensure};
 use super::parts::{Key, Part};
 
 /// How the names of files begin that hold licences, in capitals.
-const BEGINNINGS: &[&str] = &["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+const BEGINNINGS: &[&str] = &[
+    "LICENSE",
+    "LICENCE",
+    "COPYING",
+    "COPYRIGHT",
+    "NOTICE",
+    "UNLICENSE",
+];
 
 /// Something that is linked and no crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +164,10 @@ mod tests {
         ]);
         let page = page(&parts, &[], &apache).unwrap();
         assert_eq!(page.matches("may be used").count(), 1, "{page}");
-        assert!(page.contains("one 1.0.0 (MIT)\ntwo 1.0.0 (MIT)\n"), "{page}");
+        assert!(
+            page.contains("one 1.0.0 (MIT)\ntwo 1.0.0 (MIT)\n"),
+            "{page}"
+        );
         assert!(page.contains("three 1.0.0 (Apache-2.0)\n"), "{page}");
         let alone = BTreeMap::from([part(dir.path(), "two", "MIT", None)]);
         let said = super::page(&alone, &[], &apache).unwrap_err().to_string();

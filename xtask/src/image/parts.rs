@@ -53,7 +53,10 @@ pub(crate) fn of_program(architecture: Architecture) -> Result<BTreeMap<Key, Par
         linked.extend(tree(package, target, "normal,no-proc-macro")?);
         all.extend(tree(package, target, "normal")?);
     }
-    let metadata = ask(&["metadata", "--format-version", "1"])?;
+    // Of others there is no need to fetch anything.
+    let platform = |target: &'static str| ["--filter-platform", target];
+    let platforms = trees.map(|(_, target)| platform(target)).concat();
+    let metadata = ask(&[&["metadata", "--format-version", "1"], &platforms[..]].concat())?;
     let metadata: Value = serde_json::from_str(&metadata).context("reading cargo's metadata")?;
     let checksums = checksums()?;
     let mut parts = BTreeMap::new();
@@ -71,7 +74,11 @@ pub(crate) fn of_program(architecture: Architecture) -> Result<BTreeMap<Key, Par
         let linked = linked.contains(&key);
         parts.insert(key, Part { linked, ..part });
     }
-    for node in metadata["resolve"]["nodes"].as_array().into_iter().flatten() {
+    for node in metadata["resolve"]["nodes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
         let key = node["id"].as_str().and_then(|id| by_id.get(id));
         let Some(part) = key.and_then(|key| parts.get_mut(key)) else {
             continue;
@@ -113,7 +120,15 @@ fn part(package: &Value, key: Key, checksums: &BTreeMap<Key, String>) -> Option<
 /// What `cargo tree` lists.
 fn tree(package: &str, target: &str, edges: &str) -> Result<BTreeSet<Key>> {
     let printed = ask(&[
-        "tree", "--package", package, "--target", target, "--edges", edges, "--prefix", "none",
+        "tree",
+        "--package",
+        package,
+        "--target",
+        target,
+        "--edges",
+        edges,
+        "--prefix",
+        "none",
     ])?;
     Ok(printed.lines().filter_map(crate_in).collect())
 }
@@ -167,11 +182,23 @@ mod tests {
     fn a_program_holds_what_it_links_and_the_kernel_programs() {
         let parts = of_program(Architecture::Amd64).unwrap();
         let one = |name: &str| parts.values().find(|part| part.key.0 == name);
-        for (name, linked) in [("proxy-agent", true), ("aya-ebpf", true), ("serde_derive", false)] {
+        for (name, linked) in [
+            ("proxy-agent", true),
+            ("aya-ebpf", true),
+            ("serde_derive", false),
+        ] {
             assert_eq!(one(name).map(|part| part.linked), Some(linked), "{name}");
         }
         assert_eq!(one("proptest"), None);
-        assert_eq!(one("clap_builder").unwrap().checksum.as_ref().unwrap().len(), 64);
+        assert_eq!(
+            one("clap_builder")
+                .unwrap()
+                .checksum
+                .as_ref()
+                .unwrap()
+                .len(),
+            64
+        );
         let uses = &one("proxy-agent").unwrap().uses;
         assert!(uses.iter().any(|(name, _)| name == "kube"), "{uses:?}");
     }

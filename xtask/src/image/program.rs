@@ -43,8 +43,8 @@ pub(crate) fn build(toolchain: &ImageToolchain, dir: &Path) -> Result<Program> {
     part(toolchain, &cargo::the(PACKAGE, &built)?.path)
 }
 
-/// Parts a program from its debug information. The names of functions stay with neither: they are
-/// in the debug information, too.
+/// Parts a program from its debug information. The names of functions stay, because a backtrace in
+/// a log is of no use without them.
 fn part(toolchain: &ImageToolchain, whole: &Path) -> Result<Program> {
     let objcopy = toolchain.binutil("objcopy")?;
     let parted = Program {
@@ -64,6 +64,6 @@ fn part(toolchain: &ImageToolchain, whole: &Path) -> Result<Program> {
     let keep_debug = ["--only-keep-debug", "--compress-debug-sections=zlib"];
     copy(&keep_debug, whole, &parted.debug)?;
     let link = format!("--add-gnu-debuglink={}", parted.debug.display());
-    copy(&["--strip-all", &link], whole, &parted.stripped)?;
+    copy(&["--strip-debug", &link], whole, &parted.stripped)?;
     Ok(parted)
 }

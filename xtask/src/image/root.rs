@@ -126,7 +126,10 @@ mod tests {
                 (path, header.mode().unwrap(), header.size().unwrap())
             })
             .collect();
-        let seen: Vec<_> = seen.iter().map(|(path, m, s)| (path.as_str(), *m, *s)).collect();
+        let seen: Vec<_> = seen
+            .iter()
+            .map(|(path, m, s)| (path.as_str(), *m, *s))
+            .collect();
         assert_eq!(
             seen,
             [

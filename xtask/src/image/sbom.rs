@@ -1,5 +1,5 @@
-//! The bill of materials of an image, as CycloneDX 1.6 has it in JSON: what is in it, under which
-//! licences, and where each part is from.
+//! The bill of materials of an image, as `CycloneDX` 1.6 has it in JSON: what is in it, under
+//! which licences, and where each part is from.
 //!
 //! Only the order of keys and lists is ours: the same image has the same bill, to the byte.
 
@@ -139,14 +139,27 @@ fn of_package(package: &Package) -> Value {
 }
 
 fn dependencies(contents: &Contents<'_>) -> Vec<Value> {
-    let ours = contents.parts.keys().filter(|(name, _)| name == program::PACKAGE);
+    let ours = contents
+        .parts
+        .keys()
+        .filter(|(name, _)| name == program::PACKAGE);
     let mut in_image: Vec<_> = ours.map(reference).collect();
-    in_image.extend(contents.packages.iter().map(|package| format!("deb:{}", package.name)));
+    in_image.extend(
+        contents
+            .packages
+            .iter()
+            .map(|package| format!("deb:{}", package.name)),
+    );
     let mut all = vec![json!({ "ref": "image", "dependsOn": in_image })];
     for part in contents.parts.values() {
         let mut uses: Vec<_> = part.uses.iter().map(reference).collect();
         if part.key.0 == program::PACKAGE {
-            uses.extend(contents.libraries.iter().map(|library| library.name.to_owned()));
+            uses.extend(
+                contents
+                    .libraries
+                    .iter()
+                    .map(|library| library.name.to_owned()),
+            );
         }
         all.push(json!({ "ref": reference(&part.key), "dependsOn": uses }));
     }

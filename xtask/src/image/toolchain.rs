@@ -241,7 +241,12 @@ fn link_with_musl_of_debian(c: &Path, root: &Path, dir: &Path) -> Result<Vec<Str
     fs::write(&specs, SPECS.replace("{musl}", MUSL))
         .with_context(|| format!("writing {}", specs.display()))?;
     // Relative, as cargo links in the workspace: flags are a part of what symbols are named by.
-    let within = |path: &Path| path.strip_prefix(root).unwrap_or(path).display().to_string();
+    let within = |path: &Path| {
+        path.strip_prefix(root)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    };
     Ok(vec![
         "-Clink-self-contained=no".to_owned(),
         "-Clinker=gcc".to_owned(),

@@ -105,14 +105,21 @@ fn unpacked(dir: &Path) -> Result<Vec<Package>> {
     let mut packages = Vec::new();
     for archive in archives {
         let mut ask = Command::new("dpkg-deb");
-        ask.args(["--show", "--showformat=${Package}\t${Version}\t${Architecture}"]);
+        ask.args([
+            "--show",
+            "--showformat=${Package}\t${Version}\t${Architecture}",
+        ]);
         let said = output_of(ask.arg(&archive)).map_err(anyhow::Error::msg)?;
         let mut fields = said.split('\t').map(str::to_owned);
         let mut field = || fields.next().unwrap_or_default();
         let (name, version, architecture) = (field(), field(), field());
         let dir = all.join(&name);
         fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
-        progress::run(Command::new("dpkg-deb").arg("--extract").args([&archive, &dir]))?;
+        progress::run(
+            Command::new("dpkg-deb")
+                .arg("--extract")
+                .args([&archive, &dir]),
+        )?;
         packages.push(Package {
             name,
             version,
@@ -127,12 +134,21 @@ fn unpacked(dir: &Path) -> Result<Vec<Package>> {
 fn depended_on() -> Result<Vec<String>> {
     let mut ask = Command::new("apt-cache");
     ask.args(["depends", "--recurse"]);
-    for left_out in ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"] {
+    for left_out in [
+        "recommends",
+        "suggests",
+        "conflicts",
+        "breaks",
+        "replaces",
+        "enhances",
+    ] {
         ask.arg(format!("--no-{left_out}"));
     }
     let said = output_of(ask.arg(PACKAGE)).map_err(anyhow::Error::msg)?;
     // What is indented, or in brackets, says why.
-    let names = said.lines().filter(|line| !line.starts_with([' ', '<', '|']));
+    let names = said
+        .lines()
+        .filter(|line| !line.starts_with([' ', '<', '|']));
     Ok(names.map(str::to_owned).collect())
 }
 
@@ -141,7 +157,9 @@ fn newest(dir: &Path, names: &[String]) -> Result<Vec<PathBuf>> {
     let mut newest: BTreeMap<String, (std::time::SystemTime, PathBuf)> = BTreeMap::new();
     let entries = fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))?;
     for entry in entries {
-        let path = entry.with_context(|| format!("reading {}", dir.display()))?.path();
+        let path = entry
+            .with_context(|| format!("reading {}", dir.display()))?
+            .path();
         let file = path.file_name().unwrap_or_default().to_string_lossy();
         let Some((name, _)) = file.split_once('_') else {
             continue;
@@ -208,7 +226,11 @@ impl<'a> Taken<'a> {
         if let Some(path) = name.strip_prefix('/') {
             return Ok(path.to_owned());
         }
-        let dirs = ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"];
+        let dirs = [
+            "lib/x86_64-linux-gnu",
+            "usr/lib/x86_64-linux-gnu",
+            "lib/aarch64-linux-gnu",
+        ];
         let mut paths = dirs
             .into_iter()
             .chain(["usr/lib/aarch64-linux-gnu"])
@@ -223,12 +245,22 @@ impl<'a> Taken<'a> {
         let package = self.packages.iter().find(|package| package.name == PACKAGE);
         let package = package.context("there is no package of the programs")?;
         let mut found = Vec::new();
-        for dir in ["usr/lib/x86_64-linux-gnu/xtables", "usr/lib/aarch64-linux-gnu/xtables"] {
-            for entry in fs::read_dir(package.dir.join(dir)).into_iter().flatten().flatten() {
+        for dir in [
+            "usr/lib/x86_64-linux-gnu/xtables",
+            "usr/lib/aarch64-linux-gnu/xtables",
+        ] {
+            for entry in fs::read_dir(package.dir.join(dir))
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
                 found.push(format!("{dir}/{}", entry.file_name().to_string_lossy()));
             }
         }
-        ensure!(!found.is_empty(), "{PACKAGE} has no extensions where they were");
+        ensure!(
+            !found.is_empty(),
+            "{PACKAGE} has no extensions where they were"
+        );
         found.sort();
         Ok(found)
     }
@@ -261,8 +293,12 @@ fn needed_by(file: &Path) -> Result<Vec<String>> {
 
 fn needed_in(line: &str) -> Option<String> {
     let after = ["(NEEDED)", "[Requesting program interpreter: "];
-    let begin = after.iter().find_map(|mark| Some(line.find(mark)? + mark.len()))?;
-    let rest = line[begin..].trim_start().trim_start_matches("Shared library: [");
+    let begin = after
+        .iter()
+        .find_map(|mark| Some(line.find(mark)? + mark.len()))?;
+    let rest = line[begin..]
+        .trim_start()
+        .trim_start_matches("Shared library: [");
     Some(rest.trim_end().trim_end_matches(']').to_owned())
 }
 
@@ -288,8 +324,14 @@ mod tests {
         let needed = " 0x0000000000000001 (NEEDED)             Shared library: [libmnl.so.0]";
         assert_eq!(needed_in(needed).as_deref(), Some("libmnl.so.0"));
         let loader = "      [Requesting program interpreter: /lib64/ld-linux-x86-64.so.2]";
-        assert_eq!(needed_in(loader).as_deref(), Some("/lib64/ld-linux-x86-64.so.2"));
-        assert_eq!(needed_in(" 0x000000000000000e (SONAME) Library soname: [x]"), None);
+        assert_eq!(
+            needed_in(loader).as_deref(),
+            Some("/lib64/ld-linux-x86-64.so.2")
+        );
+        assert_eq!(
+            needed_in(" 0x000000000000000e (SONAME) Library soname: [x]"),
+            None
+        );
     }
 
     #[test]

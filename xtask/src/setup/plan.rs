@@ -71,9 +71,7 @@ impl Step {
             Self::Packages { .. } | Self::Guests(_) if !apt::is_root() => {
                 Some("not running as root".to_owned())
             }
-            Self::Nightly { .. } | Self::Target(_)
-                if paths::find_on_path("rustup").is_none() =>
-            {
+            Self::Nightly { .. } | Self::Target(_) if paths::find_on_path("rustup").is_none() => {
                 Some("there is no rustup".to_owned())
             }
             Self::Kernels(_) if !apt::is_debian() => {

@@ -1,7 +1,7 @@
 //! Which toolchain compiles for Windows: a compiler by one of two routes ([`Foreign`]), and
 //! mingw-w64, which links.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::{fmt, process};
 
 use xtask::paths;
@@ -46,10 +46,11 @@ impl std::error::Error for Missing {}
 impl WindowsToolchain {
     /// The toolchain to use on this machine.
     pub(crate) fn discover() -> Result<Self, Missing> {
-        Self::discover_in(&Places::of_this_machine(), paths::find_on_path(LINKER))
+        let linker = paths::find_on_path(LINKER);
+        Self::discover_in(&Places::of_this_machine(), linker.as_deref())
     }
 
-    fn discover_in(places: &Places, linker: Option<PathBuf>) -> Result<Self, Missing> {
+    fn discover_in(places: &Places, linker: Option<&Path>) -> Result<Self, Missing> {
         match Foreign::find(TARGET, places) {
             Ok(compiler) if linker.is_some() => Ok(Self(compiler)),
             found => Err(Missing {
