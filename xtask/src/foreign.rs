@@ -190,7 +190,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// What makes the compiler in `distribution` one that has the source.
-    const SOURCE: &str = "distribution/lib/rustlib/src/rust/library/std/Cargo.toml";
+    pub(crate) const SOURCE: &str = "distribution/lib/rustlib/src/rust/library/std/Cargo.toml";
     /// What makes the compiler in `present` one that has the library.
     pub(crate) const LIBRARY: &str = "present/libraries/libstd-1.rlib";
 

@@ -44,9 +44,6 @@ pub(crate) struct Args {
     /// Also what the command `windows` needs: a toolchain that compiles for it, and wine (1.3 GB)
     #[arg(long)]
     windows: bool,
-    /// Also what the command `image` needs: a toolchain for musl (included by default)
-    #[arg(long)]
-    image: bool,
 }
 
 impl Args {
@@ -55,7 +52,6 @@ impl Args {
         Needs::HOST
             .and_if(self.vm, Needs::GUESTS)
             .and_if(self.windows, Needs::WINDOWS)
-            .and_if(self.image, Needs::IMAGE)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fmt, fs};
+use std::{fmt, fs};
 
 use anyhow::{Context, Result};
 use xtask::paths;
@@ -112,7 +112,7 @@ impl fmt::Display for Missing {
             write!(f, "{separator}C compiler: no {names} on the PATH")?;
         }
         match self.architecture {
-            Architecture::Amd64 => write!(f, "): run `cargo xtask setup --image`"),
+            Architecture::Amd64 => write!(f, "): run `cargo xtask setup`"),
             // No packages of a distribution that is not installed on such a machine are known.
             Architecture::Arm64 => write!(
                 f,
@@ -200,7 +200,7 @@ impl ImageToolchain {
         let sysroot = self.compiler.sysroot().map_err(anyhow::Error::msg)?;
         let source = sysroot.join("lib/rustlib/src/rust");
         let mut places = vec![(root.to_owned(), "/culvert"), (source, "/rust")];
-        places.extend(cargo_home().map(|home| (home, "/cargo")));
+        places.extend(paths::cargo_home().map(|home| (home, "/cargo")));
         // The last that fits is taken.
         places.sort_by_key(|(from, _)| from.as_os_str().len());
         let flag =
@@ -213,13 +213,6 @@ impl fmt::Display for ImageToolchain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}", self.compiler, self.c.display())
     }
-}
-
-/// Where cargo keeps the sources of crates.
-fn cargo_home() -> Option<PathBuf> {
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-    let own = set("CARGO_HOME").map(PathBuf::from);
-    own.or_else(|| Some(Path::new(&set("HOME")?).join(".cargo")))
 }
 
 /// Makes in `dir` what Debian's musl lacks, and returns the flags that link with both.
@@ -253,4 +246,39 @@ fn link_with_musl_of_debian(c: &Path, root: &Path, dir: &Path) -> Result<Vec<Str
         format!("-Clink-arg=-specs={}", within(&specs)),
         format!("-Lnative={}", within(dir)),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::foreign::tests::{LIBRARY, SOURCE, add, places};
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_one_line_that_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        let said = ImageToolchain::discover_in(Architecture::Amd64, &places, None);
+        let said = said.unwrap_err().to_string();
+        for part in ["has no std for x86_64-unknown-linux-musl", "no musl-gcc or"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(said.ends_with("run `cargo xtask setup`"), "{said}");
+    }
+
+    #[test]
+    fn for_another_processor_there_is_rustup_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = places(dir.path());
+        add(dir.path().join(SOURCE));
+        let c = || Some(PathBuf::from("/usr/bin/cc"));
+        let own = ImageToolchain::discover_in(Architecture::Amd64, &places, c()).unwrap();
+        assert_eq!(own.compiler.route, Route::Distribution);
+        let other = |places| ImageToolchain::discover_in(Architecture::Arm64, places, c());
+        let said = other(&places).unwrap_err().to_string();
+        let remedy = "rustup target add aarch64-unknown-linux-musl";
+        assert!(said.contains(remedy), "{said}");
+        add(dir.path().join(LIBRARY));
+        assert_eq!(other(&places).unwrap().compiler.route, Route::Rustup);
+    }
 }
