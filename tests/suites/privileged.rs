@@ -10,6 +10,7 @@ mod capabilities;
 mod cleanup;
 mod conntrack;
 mod host;
+mod image;
 mod journey;
 mod layers;
 mod leftovers;

@@ -20,7 +20,7 @@ use crate::setup::{self, Needs};
 use crate::stop::Stopped;
 use crate::tally::Tally;
 use crate::test_programs::SMALLEST;
-use crate::{fuzz, test, tidy, windows};
+use crate::{fuzz, image, test, tidy, windows};
 
 /// How long each fuzz target runs, in seconds.
 const FUZZING: u32 = 20;
@@ -89,6 +89,7 @@ fn steps(full: bool) -> Vec<Step> {
         step("set-up", |_| setup::ensure(NEEDS).map(|()| true)),
         step("house rules", |_| tidy::check()),
         step("formatting", |_| done(&mut formatting())),
+        step("container image", |_| image::for_suites().map(|_| true)),
         step("tests", test::all),
     ];
     // Not beside the tests, which mind the time. Fuzzing has its seconds to itself again.
@@ -267,6 +268,7 @@ mod tests {
         assert_eq!(names[0], "set-up");
         let at = |name: &str| names.iter().position(|step| step == name).unwrap();
         let order = [
+            "container image",
             "tests",
             "Linux 5.10 begins",
             "Windows",

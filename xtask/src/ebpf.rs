@@ -76,17 +76,22 @@ pub fn build(root: &Path, arch: &str) -> Result<Built> {
 /// The compiler flags of the kernel programs, in the form of `CARGO_ENCODED_RUSTFLAGS`, which
 /// allows spaces in paths. They replace whatever flags the user set for the host.
 pub fn rustflags(toolchain: &BpfToolchain, root: &Path, arch: &str) -> String {
-    [
+    // The object holds source paths (BTF line information); where the checkout lies, and the sources
+    // of crates, must not change it. The last that fits is taken.
+    let home = paths::cargo_home().map(|home| remap(&home, "/cargo"));
+    let flags = [
         // BTF is made from debug information.
         "-Cdebuginfo=2".to_owned(),
         "-Clink-arg=--btf".to_owned(),
         format!("-Clinker={}", toolchain.linker.display()),
         format!("--cfg=bpf_target_arch=\"{arch}\""),
-        // The object holds source paths (BTF line information); where the checkout lies must not
-        // change it.
-        format!("--remap-path-prefix={}=.", root.display()),
-    ]
-    .join("\u{1f}")
+    ];
+    let all = flags.into_iter().chain(home).chain([remap(root, ".")]);
+    all.collect::<Vec<_>>().join("\u{1f}")
+}
+
+fn remap(from: &Path, to: &str) -> String {
+    format!("--remap-path-prefix={}={to}", from.display())
 }
 
 /// Names byte arrays in the compiled object and puts the result in place at once, so that nobody

@@ -18,9 +18,11 @@ mod choice;
 mod ci;
 mod docs;
 mod emulated;
+mod foreign;
 mod fresh;
 mod fuzz;
 mod guest;
+mod image;
 mod matrix;
 mod progress;
 mod setup;
@@ -63,6 +65,8 @@ enum Command {
     Fuzz(fuzz::Args),
     /// Build the model and the agent for Windows, and compare what they print under wine
     Windows,
+    /// Make the container image, without a container engine
+    Image(image::Args),
     /// Run the benchmarks, everything side by side
     Bench(workload::Args),
     /// Run everything that must pass before a change is merged
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Command::Fresh(args) => fresh::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Windows => windows::run(),
+        Command::Image(args) => image::run(&args),
         Command::Ci(args) => Ok(ci::run(&args)),
         Command::Tidy => tidy::run(),
         Command::Docs(args) => docs::run(&args),
@@ -119,6 +124,7 @@ mod tests {
             Command::Fresh(_) => fresh::NEEDS,
             Command::Fuzz(_) => fuzz::NEEDS,
             Command::Windows => windows::NEEDS,
+            Command::Image(args) => args.needs(),
             Command::Ci(_) => ci::NEEDS,
             Command::Tidy | Command::Docs(_) => Needs::NONE,
             Command::Vm(_) => guest::NEEDS,
@@ -164,6 +170,7 @@ mod tests {
             ("windows", &[]),
             ("tidy", &[]),
             ("docs", &[]),
+            ("image", &[]),
             ("fresh", &[&["debootstrap"]]),
             ("ci", &[&host, GUESTS, &["g++"]]),
         ];
@@ -175,7 +182,15 @@ mod tests {
 
     #[test]
     fn compilers_are_for_those_that_compile_with_them() {
-        for line in ["demo", "bench", "build-ebpf", "test", "test restart", "ci"] {
+        for line in [
+            "demo",
+            "bench",
+            "build-ebpf",
+            "test",
+            "test restart",
+            "image",
+            "ci",
+        ] {
             assert!(needs_of(line).has(Needs::TOOLCHAIN), "{line}");
         }
         for line in ["test --quick", "tidy", "docs", "fuzz", "fresh", "vm true"] {
@@ -185,6 +200,13 @@ mod tests {
             assert!(!needs_of(line).has(Needs::LINTER), "{line}");
         }
         assert!(needs_of("ci").has(Needs::LINTER.and(Needs::WINDOWS)));
+        for line in ["image", "test", "test image", "setup", "ci"] {
+            assert!(needs_of(line).has(Needs::IMAGE), "{line}");
+        }
+        // What that takes is not installed for a processor that is not this machine's.
+        for line in ["demo", "test restart", "image --target arm64"] {
+            assert!(!needs_of(line).has(Needs::IMAGE), "{line}");
+        }
     }
 
     #[test]
@@ -192,7 +214,7 @@ mod tests {
         let packages = suites::packages().unwrap();
         let programs = packages.iter().flat_map(|package| &package.programs);
         let names: Vec<_> = programs.flat_map(|program| &program.suites).collect();
-        for suite in ["outside", "demo", "bench", "chart"] {
+        for suite in ["outside", "demo", "bench", "chart", "image"] {
             assert!(
                 names.iter().any(|name| *name == suite),
                 "{suite} is no suite"

@@ -63,6 +63,13 @@ fn cache_dir_from(var: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     }
 }
 
+/// Where cargo keeps the sources of crates, if that can be told.
+pub fn cargo_home() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let own = set("CARGO_HOME").map(PathBuf::from);
+    own.or_else(|| Some(Path::new(&set("HOME")?).join(".cargo")))
+}
+
 /// Where `setup` installs the bpf-linker that understands bitcode of this LLVM major version.
 pub fn bpf_linker_root(cache: &Path, version: &str, llvm_major: u32) -> PathBuf {
     cache.join(format!("bpf-linker-{version}-llvm-{llvm_major}"))

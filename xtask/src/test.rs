@@ -10,11 +10,14 @@ use crate::beside;
 use crate::cargo::{self, Object, cargo};
 use crate::choice::Choice;
 use crate::emulated::{self, Wanted};
+use crate::image;
 use crate::progress::seconds;
 use crate::setup::{self, Needs, apt, needs};
 use crate::suites;
 use crate::tally::Tally;
-use crate::test_programs::{AGENT_ENV, build_agent, ensure_any, program, tests_of};
+use crate::test_programs::{
+    AGENT_ENV, IMAGES_ENV, OF_IMAGES, build_agent, ensure_any, program, tests_of,
+};
 use crate::vm::{self, kernels};
 
 /// Makes suites rewrite their expectations in place of comparing with them.
@@ -135,7 +138,12 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
     } else {
         Some(prepare_full_run(args.needs())?)
     };
-    let environment = args.environment();
+    let mut environment = args.environment();
+    let wants_images = |part: &suites::Part<'_>| OF_IMAGES.iter().any(|suite| part.suites.contains(suite));
+    if !args.quick && (args.suites.is_empty() || selection.parts.iter().any(wants_images)) {
+        let images = image::for_suites()?;
+        environment.push((IMAGES_ENV, images.display().to_string()));
+    }
     let command = || {
         let mut command = cargo("test", object);
         command.arg("--no-fail-fast");
@@ -186,13 +194,14 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
     Ok(passed)
 }
 
-/// All tests on this machine's kernel, for CI.
+/// All tests on this machine's kernel, for CI. Images have been made.
 pub(crate) fn all(tally: &mut Tally) -> Result<bool> {
     let agent = prepare_full_run(Needs::HOST)?;
     cargo::test(
         cargo("test", Object::Embedded)
             .arg("--no-fail-fast")
-            .env(AGENT_ENV, agent),
+            .env(AGENT_ENV, agent)
+            .env(IMAGES_ENV, image::dir()),
         tally,
     )
 }

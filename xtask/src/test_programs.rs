@@ -15,6 +15,12 @@ use crate::suites::Part;
 /// Names the agent that suites run.
 pub(crate) const AGENT_ENV: &str = "CULVERT_AGENT";
 
+/// Names the directory of images that suites look into.
+pub(crate) const IMAGES_ENV: &str = "CULVERT_IMAGES";
+
+/// The suite that does.
+pub(crate) const OF_IMAGES: [&str; 2] = ["image", "installed"];
+
 /// Set to 1, tells suites that the processors are emulated.
 pub(crate) const EMULATED_ENV: &str = "CULVERT_EMULATED";
 

@@ -81,7 +81,7 @@ fn target_dir() -> PathBuf {
 
 /// Builds both packages; a warning is an error. Returns the agent.
 fn build(toolchain: &WindowsToolchain) -> Result<PathBuf> {
-    let mut command = toolchain.cargo(paths::workspace_root());
+    let mut command = toolchain.cargo();
     command
         .args(["build", "--locked"])
         .args(["--package", "proxy-model", "--package", "proxy-agent"])

@@ -221,7 +221,7 @@ impl<'w> Agent<'w> {
         let rights = self.options.rights.launcher(&self.options.arguments)?;
         let launcher = self.options.launcher.iter().map(OsString::from);
         let mut words = launcher.chain(rights);
-        let agent = executable::agent()?;
+        let agent = self.options.rights.agent()?;
         let Some(first) = words.next() else {
             return Ok(Command::new(agent));
         };

@@ -91,7 +91,7 @@ pub(super) fn install_now(packages: &[String]) -> Result<()> {
 }
 
 /// Reads the package lists anew, if this process has not done so.
-pub(super) fn refresh() -> Result<()> {
+pub(crate) fn refresh() -> Result<()> {
     static READ: AtomicBool = AtomicBool::new(false);
     if !READ.load(Ordering::Relaxed) {
         progress::run_quietly("reading package lists", &mut update())?;

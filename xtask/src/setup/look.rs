@@ -8,8 +8,10 @@ use xtask::toolchain::{BpfToolchain, Compiler, Places, Route, Unfit};
 
 use super::plan::{Plan, Step};
 use super::{Needs, apt, chart, guests, provisions};
+use crate::foreign;
+use crate::image::toolchain::{Architecture, ImageToolchain};
 use crate::vm::{hypervisor, kernels};
-use crate::windows::toolchain::WindowsToolchain;
+use crate::windows::toolchain::{TARGET, WindowsToolchain};
 use crate::windows::wine;
 
 /// The compiler packages of the distribution route.
@@ -17,14 +19,6 @@ const COMPILER_PACKAGES: &[&str] = &["rustc-web", "cargo-web", "libstd-rust-web-
 
 /// The distribution's clippy.
 const CLIPPY_PACKAGE: &str = "rust-web-clippy";
-
-/// The distribution's packages that compile for Windows, the linker last.
-const WINDOWS_PACKAGES: &[&str] = &[
-    "rustc-web",
-    "cargo-web",
-    "rust-web-src",
-    WINDOWS_LINKER_PACKAGE,
-];
 
 /// What [`LINKER`](crate::windows::toolchain::LINKER) is in.
 const WINDOWS_LINKER_PACKAGE: &str = "gcc-mingw-w64-x86-64";
@@ -55,6 +49,9 @@ pub(crate) fn look(needs: Needs) -> Result<Plan> {
     }
     if needs.has(Needs::CHART) {
         steps.extend(chart::missing().map(Step::Chart));
+    }
+    if needs.has(Needs::IMAGE) {
+        plan_image(&mut steps);
     }
     Ok(Plan { steps, cache })
 }
@@ -134,21 +131,40 @@ fn plan_kernels(cache: &Path, steps: &mut Vec<Step>) {
 fn plan_windows(steps: &mut Vec<Step>) {
     let mut packages = Vec::new();
     if let Err(missing) = WindowsToolchain::discover() {
-        if missing.compiler.is_none() {
-            packages.push(WINDOWS_LINKER_PACKAGE.to_owned());
-        } else if apt::is_debian() {
-            packages.extend(WINDOWS_PACKAGES.iter().map(|name| (*name).to_owned()));
-            packages.retain(|package| !apt::is_installed(package));
-        } else {
-            steps.push(Step::WindowsTarget);
-            packages.extend(missing.linker.then(|| WINDOWS_LINKER_PACKAGE.to_owned()));
-        }
+        let compiler = missing.compiler.is_some();
+        packages = plan_foreign(TARGET, compiler, steps);
+        packages.extend(missing.linker.then(|| WINDOWS_LINKER_PACKAGE.to_owned()));
     }
     // Elsewhere the comparison is skipped without it, and says so.
     if wine::program().is_none() && apt::is_debian() {
         packages.push("wine64".to_owned());
     }
     plan_packages(packages, "compiling for Windows", steps);
+}
+
+/// The C compiler for what images hold, and musl.
+const MUSL_PACKAGE: &str = "musl-tools";
+
+fn plan_image(steps: &mut Vec<Step>) {
+    let architecture = Architecture::Amd64;
+    if let Err(missing) = ImageToolchain::discover(architecture) {
+        let compiler = missing.compiler.is_some();
+        let mut packages = plan_foreign(architecture.target(), compiler, steps);
+        packages.extend(missing.c.then(|| MUSL_PACKAGE.to_owned()));
+        plan_packages(packages, "compiling what images hold", steps);
+    }
+}
+
+/// A compiler for another target, if it is `missing`: the packages that are not there, or a step.
+fn plan_foreign(target: &'static str, missing: bool, steps: &mut Vec<Step>) -> Vec<String> {
+    let mut packages = Vec::new();
+    if missing && apt::is_debian() {
+        packages.extend(foreign::PACKAGES.iter().map(|name| (*name).to_owned()));
+        packages.retain(|package| !apt::is_installed(package));
+    } else if missing {
+        steps.push(Step::Target(target));
+    }
+    packages
 }
 
 #[cfg(test)]

@@ -36,13 +36,18 @@ impl Needs {
     pub(crate) const FRESH: Self = Self(1 << 10);
     /// What renders the chart, and what knows whether the result will do.
     pub(crate) const CHART: Self = Self(1 << 11);
+    /// A toolchain for the static program of an image.
+    pub(crate) const IMAGE: Self = Self(1 << 12);
 
     /// The real agent on throw-away nodes.
     pub(crate) const DEMO: Self = Self::TOOLCHAIN.and(Self::NODES);
     /// What most suites need on a kernel, whichever.
     pub(crate) const SUITES: Self = Self::DEMO.and(Self::LOOKING).and(Self::RULES);
     /// Everything that is done on this machine's own kernel.
-    pub(crate) const HOST: Self = Self::SUITES.and(Self::PYTHON).and(Self::CHART);
+    pub(crate) const HOST: Self = Self::SUITES
+        .and(Self::PYTHON)
+        .and(Self::CHART)
+        .and(Self::IMAGE);
     /// Everything that CI needs.
     pub(crate) const ALL: Self = Self::HOST
         .and(Self::LINTER)
@@ -73,6 +78,8 @@ pub(crate) fn of_suite(suite: &str) -> Needs {
         "outside" => Needs::TOOLCHAIN.and(Needs::PYTHON),
         // Command lines that the chart makes are given to the agent.
         "chart" => Needs::TOOLCHAIN.and(Needs::CHART),
+        "image" => Needs::SUITES.and(Needs::IMAGE),
+        "installed" => Needs::SUITES.and(Needs::CHART).and(Needs::IMAGE),
         "demo" => Needs::DEMO.and(Needs::LOOKING),
         "bench" => Needs::DEMO,
         _ => Needs::SUITES,

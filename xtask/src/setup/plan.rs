@@ -11,7 +11,6 @@ use xtask::toolchain::{BPF_LINKER_VERSION, Compiler, NIGHTLY, Places};
 use super::{apt, chart, guests, linker};
 use crate::progress::{self, seconds};
 use crate::vm::kernels;
-use crate::windows::toolchain::TARGET;
 
 /// One thing to install.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +31,8 @@ pub(crate) enum Step {
     },
     /// A bpf-linker in the cache, with the LLVM of the compiler.
     Linker,
-    /// The standard library for Windows, for the toolchain in use.
-    WindowsTarget,
+    /// The standard library for this target, for the toolchain in use.
+    Target(&'static str),
     /// Something that renders or checks the chart, in the cache.
     Chart(chart::Tool),
     /// Kernels for virtual machines, in the cache.
@@ -57,7 +56,7 @@ impl Step {
                 "build bpf-linker {BPF_LINKER_VERSION} with the LLVM of that compiler into {cache} \
                  (a minute)"
             ),
-            Self::WindowsTarget => format!("install the standard library for {TARGET}"),
+            Self::Target(target) => format!("install the standard library for {target}"),
             Self::Chart(tool) => format!("put {tool} into {cache}"),
             Self::Kernels(lines) => {
                 let names: Vec<_> = lines.iter().map(ToString::to_string).collect();
@@ -75,9 +74,7 @@ impl Step {
             Self::Packages { .. } | Self::Guests(_) if !apt::is_root() => {
                 Some("not running as root".to_owned())
             }
-            Self::Nightly { .. } | Self::WindowsTarget
-                if paths::find_on_path("rustup").is_none() =>
-            {
+            Self::Nightly { .. } | Self::Target(_) if paths::find_on_path("rustup").is_none() => {
                 Some("there is no rustup".to_owned())
             }
             Self::Kernels(_) if !apt::is_debian() => {
@@ -101,7 +98,7 @@ impl Step {
             Self::Linker => vec![format!(
                 "cargo xtask setup    # once more: builds bpf-linker {BPF_LINKER_VERSION}"
             )],
-            Self::WindowsTarget => vec![progress::shell_line(&windows_target())],
+            Self::Target(target) => vec![progress::shell_line(&add_target(target))],
             Self::Chart(tool) => vec![tool.remedy()],
             Self::Kernels(_) => {
                 vec!["cargo xtask setup --vm    # once more, on Debian".to_owned()]
@@ -115,7 +112,7 @@ impl Step {
             Self::Packages { names, .. } => apt::install_now(names),
             Self::Guests(names) => guests::install_now(&cache, names),
             Self::Nightly { clippy } => progress::run(&mut nightly(*clippy)),
-            Self::WindowsTarget => progress::run(&mut windows_target()),
+            Self::Target(target) => progress::run(&mut add_target(target)),
             Self::Linker => linker::install_now(&cache, &present_compiler()?),
             Self::Chart(tool) => tool.install(&cache),
             Self::Kernels(lines) => kernels::install(&cache, lines),
@@ -148,11 +145,11 @@ fn nightly(clippy: bool) -> Command {
     command
 }
 
-fn windows_target() -> Command {
+fn add_target(target: &str) -> Command {
     let mut command = Command::new("rustup");
     // In the workspace, so that it is for the toolchain which that names.
     command
-        .args(["target", "add", TARGET])
+        .args(["target", "add", target])
         .current_dir(paths::workspace_root());
     command
 }

@@ -134,6 +134,7 @@ pub(crate) const PROVISIONS: &[Provision] = &[
         "gcc-mingw-w64-x86-64",
         From::Toolchain,
     ),
+    program("musl-gcc", "musl-tools", From::Toolchain),
     program("bpf-linker", "", From::Toolchain),
     // Not installed, because it comes with a server that would be started: unpacked into the cache.
     program("promtool", "prometheus", From::Toolchain),
@@ -151,6 +152,8 @@ pub(crate) const PROVISIONS: &[Provision] = &[
     base("unshare", "util-linux"),
     base("dpkg-deb", "dpkg"),
     base("dpkg-query", "dpkg"),
+    base("dpkg", "dpkg"),
+    base("chroot", "coreutils"),
     // Not marked as essential, but each that dpkg unpacks has them, and set-up works with apt.
     base("mount", "mount"),
     base("umount", "mount"),
@@ -159,6 +162,8 @@ pub(crate) const PROVISIONS: &[Provision] = &[
     base("apt-config", "apt"),
     reader("git", "git"),
     reader("gcc", "gcc"),
+    reader("ar", "binutils"),
+    reader("readelf", "binutils"),
     reader("cargo", ""),
     reader("cargo-clippy", ""),
     reader("rustc", ""),

@@ -1,12 +1,20 @@
 //! What an agent under test may do on its host: no more than where it is installed.
 
-use std::{ffi::OsString, fs, path::Path};
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result};
 use caps::Capability;
 use nix::sys::utsname::uname;
 
-use crate::{bpffs, container::Container};
+use crate::{
+    bpffs,
+    container::{Container, Volume},
+    executable,
+};
 
 /// Rights of an agent.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +28,8 @@ pub enum Rights {
     Root,
 }
 
+/// Where images have the agent.
+const IN_IMAGE: &str = "/usr/local/bin/proxy-agent";
 /// Where agents make the sockets on which they are asked.
 const ASKED_IN: &str = "/run/culvert";
 /// Where the lock of iptables is, which `--take-over` calls.
@@ -41,9 +51,20 @@ impl Rights {
             Self::Root => return Ok(Vec::new()),
         };
         fs::create_dir_all(ASKED_IN).with_context(|| format!("cannot make {ASKED_IN}"))?;
-        let written = [ASKED_IN, bpffs::MOUNT_POINT].map(|path| Path::new(path).to_owned());
-        container.writable.extend(written);
+        let written = [ASKED_IN, bpffs::MOUNT_POINT].map(PathBuf::from);
+        match &mut container.image {
+            Some(image) => image.volumes.extend(written.map(Volume::shared)),
+            None => container.writable.extend(written),
+        }
         container.launcher()
+    }
+
+    /// Where the agent is that is started with these rights.
+    pub fn agent(&self) -> Result<&Path> {
+        match self {
+            Self::Exactly(container) if container.image.is_some() => Ok(Path::new(IN_IMAGE)),
+            _ => executable::agent(),
+        }
     }
 }
 

@@ -50,6 +50,28 @@ pub struct Volume {
     pub propagation: Propagation,
 }
 
+impl Volume {
+    /// The same path in the container, which may write it.
+    pub fn shared(path: PathBuf) -> Self {
+        Self {
+            at: path.clone(),
+            of_host: path,
+            read_only: false,
+            propagation: Propagation::None,
+        }
+    }
+
+    /// A path that the container may read at another.
+    pub fn to_read(of_host: PathBuf, at: impl Into<PathBuf>) -> Self {
+        Self {
+            of_host,
+            at: at.into(),
+            read_only: true,
+            propagation: Propagation::None,
+        }
+    }
+}
+
 /// `mountPropagation` of a pod's volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Propagation {
@@ -66,6 +88,17 @@ pub enum Propagation {
 const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
 
 impl Image {
+    /// One whose root nobody writes, without volumes.
+    pub fn unpacked_in(unpacked: PathBuf) -> Self {
+        Self {
+            unpacked,
+            read_only: true,
+            kernel_writable: false,
+            volumes: Vec::new(),
+            environment: BTreeMap::new(),
+        }
+    }
+
     /// Moves this process, which must have one thread, there.
     pub(super) fn enter(&self) -> Result<()> {
         unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWCGROUP)

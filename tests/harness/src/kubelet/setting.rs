@@ -74,12 +74,12 @@ pub fn of(
     let mounted = |at: &str, mounts: &[Volume]| mounts.iter().any(|one| one.at == Path::new(at));
     let of_account = volumes.named(SERVICE_ACCOUNT);
     if let Some(files) = of_account.filter(|_| !mounted(SERVICE_ACCOUNT, &mounts)) {
-        mounts.push(read_only(files, SERVICE_ACCOUNT));
+        mounts.push(Volume::to_read(files.to_owned(), SERVICE_ACCOUNT));
     }
     // Of the host, whose network it has.
     for file in ["/etc/hosts", "/etc/resolv.conf"] {
         if !mounted(file, &mounts) && Path::new(file).exists() {
-            mounts.push(read_only(Path::new(file), file));
+            mounts.push(Volume::to_read(PathBuf::from(file), file));
         }
     }
     let container = Container {
@@ -100,15 +100,6 @@ pub fn of(
         }),
     };
     Ok((container, command))
-}
-
-fn read_only(of_host: &Path, at: &str) -> Volume {
-    Volume {
-        of_host: of_host.to_owned(),
-        at: PathBuf::from(at),
-        read_only: true,
-        propagation: Propagation::None,
-    }
 }
 
 fn volume(mount: &VolumeMount, volumes: &Volumes) -> Result<Volume> {

@@ -10,11 +10,12 @@ use std::{
 
 use nix::{
     errno::Errno,
-    fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2},
+    fcntl::{AtFlags, OFlag, openat},
     sys::stat::{FileStat, Mode, fstat, fstatat},
     unistd::{UnlinkatFlags, geteuid, unlinkat},
 };
 use proxy_common::names::SOCKET_PROGRAMS;
+use rustix::fs::{RenameFlags, renameat_with};
 
 use super::super::syscalls;
 
@@ -73,7 +74,9 @@ pub fn put_aside(parent: &File, name: &Path, owner: u32) -> nix::Result<Option<P
         let mut aside = name.as_os_str().to_owned();
         aside.push(format!("-of-user-{owner}-{number}"));
         let aside = PathBuf::from(aside);
-        match renameat2(parent, name, parent, &aside, RenameFlags::RENAME_NOREPLACE) {
+        // By a call of its own: nix has it for glibc alone, and images hold musl.
+        let moved = renameat_with(parent, name, parent, &aside, RenameFlags::NOREPLACE);
+        match moved.map_err(|error| Errno::from_raw(error.raw_os_error())) {
             Err(Errno::EEXIST) => {}
             moved => return gone(moved).map(|()| Some(aside)),
         }
