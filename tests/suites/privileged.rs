@@ -11,6 +11,7 @@ mod cleanup;
 mod conntrack;
 mod host;
 mod image;
+mod installed;
 mod journey;
 mod layers;
 mod leftovers;

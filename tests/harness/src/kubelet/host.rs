@@ -24,15 +24,15 @@ pub struct HostFiles {
 impl HostFiles {
     /// A node whose root of cgroups is `cgroup`.
     pub fn new(cgroup: &Path, bpffs: Bpffs) -> Result<Self> {
-        let over_bpf = match bpffs {
-            Bpffs::Mounted => "bpf",
-            // As sysfs has it: nothing can be pinned there.
-            Bpffs::Absent => "tmpfs",
+        let mount_bpffs = match bpffs {
+            Bpffs::Mounted => "mount -t bpf bpf /sys/fs/bpf",
+            Bpffs::Absent => "",
         };
         // In this order: what is found by the old paths comes before what hides it.
         let cgroup = cgroup.display();
         let prepare = format!(
-            "mount -t {over_bpf} {over_bpf} /sys/fs/bpf\n\
+            "while mountpoint -q /sys/fs/bpf; do umount /sys/fs/bpf; done\n\
+             {mount_bpffs}\n\
              mount --bind {cgroup} /sys/fs/cgroup\n\
              mount -t tmpfs tmpfs /run\n\
              mount --make-rshared /"
