@@ -139,7 +139,8 @@ fn on_this_kernel(args: &Args, tally: &mut Tally) -> Result<bool> {
         Some(prepare_full_run(args.needs())?)
     };
     let mut environment = args.environment();
-    let wants_images = |part: &suites::Part<'_>| OF_IMAGES.iter().any(|suite| part.suites.contains(suite));
+    let wants_images =
+        |part: &suites::Part<'_>| OF_IMAGES.iter().any(|suite| part.suites.contains(suite));
     if !args.quick && (args.suites.is_empty() || selection.parts.iter().any(wants_images)) {
         let images = image::for_suites()?;
         environment.push((IMAGES_ENV, images.display().to_string()));

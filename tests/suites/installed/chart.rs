@@ -115,7 +115,11 @@ fn a_life_without_one_failed_connection() {
     let chosen = first.log().into_iter();
     let mut chosen = chosen.filter(|line| line.message() == Some("backend chosen"));
     let chosen = chosen.next().unwrap();
-    assert_eq!(chosen.text("backend"), Some("ebpf over nftables"), "{chosen:?}");
+    assert_eq!(
+        chosen.text("backend"),
+        Some("ebpf over nftables"),
+        "{chosen:?}"
+    );
     let mut traffic = cluster.traffic();
     traffic.goes_on("installed").unwrap();
 

@@ -79,7 +79,11 @@ impl Layout {
         layout.digest = digest(&manifest);
         let mut manifest = layout.blob(MANIFEST, manifest);
         manifest["platform"] = json!({ "architecture": description.architecture, "os": "linux" });
-        manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": description.tag });
+        manifest["annotations"] = json!({
+            "org.opencontainers.image.ref.name": description.tag,
+            // By which containerd knows what it imports: a name that nobody can be asked for.
+            "io.containerd.image.name": format!("localhost/culvert:{}", description.tag),
+        });
         let index = json!({
             "schemaVersion": 2,
             "mediaType": INDEX,
