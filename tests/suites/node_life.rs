@@ -8,6 +8,9 @@ use std::{
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use nix::sys::signal::Signal;
@@ -112,10 +115,13 @@ fn a_cleanup_that_holds_stays_until_it_is_told_to_end() {
     command.arg("--hold").stdout(Stdio::piped());
     let mut holds = Process::spawn("proxy-agent cleanup --hold", command).unwrap();
     let said = BufReader::new(holds.child().stdout.take().unwrap());
-    let clean =
-        |line: &std::io::Result<String>| line.as_ref().is_ok_and(|line| line.starts_with("clean;"));
-    assert!(said.lines().any(|line| clean(&line)));
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || said.lines().try_for_each(|line| sender.send(line.unwrap())));
+    while !lines.recv_timeout(LIMIT).unwrap().starts_with("clean;") {}
     assert!(!agent.pins().path().exists());
+    // Who ends closes what it writes to.
+    let more = lines.recv_timeout(Duration::from_millis(300));
+    assert_eq!(more, Err(mpsc::RecvTimeoutError::Timeout));
     holds.signal(Signal::SIGTERM).unwrap();
     assert!(holds.wait(LIMIT).unwrap().success());
 }

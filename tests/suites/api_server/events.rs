@@ -43,19 +43,16 @@ fn until_written(cluster: &Cluster, reason: &str) -> Value {
     cluster.server.wait(reason, written).unwrap()
 }
 
-fn until_told(agent: &mut Agent<'_>) {
-    for _ in PORTS {
-        agent.wait_for("health check node port not served").unwrap();
-    }
-}
-
 #[test]
 fn operators_see_on_services_and_the_node_what_is_wrong_and_a_storm_is_a_handful() {
     if !requires::met("api_server", PRIVILEGED) {
         return;
     }
     let (cluster, _taken) = crowded();
+    let level =
+        "--log-level=info,proxy_agent::pipeline=debug,proxy_agent::cluster::kube::events=debug";
     let mut agent = cluster.masters(&[]);
+    agent.options().arguments.push(level.to_owned());
     agent.launch().unwrap();
     cluster.server.apply(&balanced(PORTS.start)).unwrap();
     let event = until_written(&cluster, "FailedToStartServiceHealthcheck");
@@ -80,7 +77,9 @@ fn operators_see_on_services_and_the_node_what_is_wrong_and_a_storm_is_a_handful
     for port in PORTS.skip(1) {
         cluster.server.apply(&balanced(port)).unwrap();
     }
-    until_told(&mut agent);
+    for _ in 13..PORTS.len() {
+        agent.wait_for("event left out").unwrap();
+    }
     let events = cluster.server.events();
     assert!((3..=13).contains(&events.len()), "{events:#?}");
     // What serves is not in the way of it, nor it of that.

@@ -69,7 +69,10 @@ impl Writer {
     async fn write(&mut self, news: &News) {
         let now = Instant::now();
         let written = match self.limits.judge(news, now) {
-            Verdict::Leave => return,
+            Verdict::Leave => {
+                tracing::debug!(reason = news.reason, note = news.note, "event left out");
+                return;
+            }
             Verdict::First => self.create(news, now).await,
             Verdict::Again { name, count } => {
                 let series =

@@ -129,10 +129,10 @@ mod tests {
         let (mut limits, start) = (Limits::default(), Instant::now());
         assert_eq!(storm(&mut limits, 0, 10_000, start), 10);
         assert_eq!(
-            storm(&mut limits, 20_000, 10_000, start + Duration::from_secs(60)),
+            storm(&mut limits, 20_000, 10_000, start + Duration::from_mins(1)),
             3
         );
-        let rested = start + Duration::from_mins(60);
+        let rested = start + Duration::from_hours(1);
         assert_eq!(storm(&mut limits, 40_000, 10_000, rested), 10);
         assert!(limits.known.len() <= MOST);
     }
