@@ -10,6 +10,9 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: spec.nodeName
+  # For commands that are executed in this container, such as `check`.
+  - name: CULVERT_PIN_DIR
+    value: /host/bpf/culvert
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

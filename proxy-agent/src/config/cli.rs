@@ -93,7 +93,7 @@ pub enum Command {
     LogLevel(LogLevelArgs),
     /// Remove everything that agents left in the kernel; traffic to Services then fails
     Cleanup(CleanupArgs),
-    /// Mount the BPF file system for the host, if there is none yet; needs CAP_SYS_ADMIN. For an init
+    /// Mount the BPF file system for the host, if there is none yet; needs `CAP_SYS_ADMIN`. For an init
     /// container, say, so that the agent need not have that right
     MountBpffs(MountBpffsArgs),
     /// Print the version
@@ -119,8 +119,10 @@ pub struct NodeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = DATAPLANE)]
 pub struct PinArgs {
-    /// Directory on the BPF file system for maps and links; for one agent at a time
+    /// Directory on the BPF file system for maps and links; for one agent at a time. The environment
+    /// may name it, too: `CULVERT_PIN_DIR`
     #[arg(long, value_name = "DIR", default_value = DEFAULT_PIN_DIR)]
+    #[arg(env = "CULVERT_PIN_DIR", hide_env = true)]
     pub pin_dir: PathBuf,
 }
 
