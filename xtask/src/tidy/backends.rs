@@ -25,7 +25,7 @@ const WITHOUT: &[&str] = &[
 ];
 
 /// Among it: the list, what is kube-proxy's own, which calls its modes the same, the backend that test
-/// agents begin with, and what suites need of a kernel.
+/// agents begin with and the rights that theirs take, and what suites need of a kernel.
 const EXCEPT: &[&str] = &[
     "proxy-agent/src/backends.rs",
     "proxy-agent/src/config/cli/kube_proxy.rs",
@@ -36,6 +36,7 @@ const EXCEPT: &[&str] = &[
     "proxy-agent/src/leftovers.rs",
     "proxy-agent/src/leftovers/",
     "tests/harness/src/agent.rs",
+    "tests/harness/src/agent/rights.rs",
     "tests/harness/src/executable.rs",
     "tests/harness/src/requires.rs",
 ];
