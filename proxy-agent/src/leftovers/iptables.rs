@@ -100,7 +100,10 @@ fn look(family: IpFamily, name: &str, found: &mut Found) -> bool {
     };
     match printed(&to_save, &output) {
         Ok(saved) => add(family, name, &saved, found),
-        Err(failed) => found.problems.push(failed.to_string()),
+        Err(failed) => found.problems.push(format!(
+            "{failed}; whether chains of kube-proxy are left there is not known: the programs of \
+             iptables take CAP_NET_ADMIN, CAP_NET_RAW and a writable /run"
+        )),
     }
     true
 }
