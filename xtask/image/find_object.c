@@ -1,12 +1,17 @@
 /*
- * What GCC's unwinder asks the C library for, and musl lacks: where the unwinding tables of the
- * code at an address are. A static program has one object, whose program headers tell.
+ * What GCC's unwinder asks the C library for, and does not get of a static musl.
+ *
+ * First, where the unwinding tables of the code at an address are, which musl lacks. A static
+ * program has one object, whose program headers tell. Then functions for threads, to which the
+ * unwinder refers weakly, because with glibc they are always there: from an archive nothing is taken
+ * for a weak reference, and the first panic would call address 0.
  *
  * The structure is that of glibc 2.35 on 64-bit machines (its manual, "Dynamic Linker
  * Introspection"), which is what Debian's GCC is built with.
  */
 #define _GNU_SOURCE
 #include <link.h>
+#include <pthread.h>
 #include <stddef.h>
 
 struct dl_find_object {
@@ -59,3 +64,13 @@ int _dl_find_object(void *address, struct dl_find_object *result)
 
 	return dl_iterate_phdr(look, &search) ? 0 : -1;
 }
+
+/* Every one that it may call. */
+__attribute__((used)) static void *const linked[] = {
+	pthread_once,
+	pthread_mutex_lock,
+	pthread_mutex_unlock,
+	pthread_key_create,
+	pthread_getspecific,
+	pthread_setspecific,
+};

@@ -66,7 +66,14 @@ pub(crate) struct Executable {
 
 /// Runs a cargo command that builds, and returns the programs it made or found up to date.
 pub(crate) fn build(command: &mut Command) -> Result<Vec<Executable>> {
-    command.args(["--message-format", "json-render-diagnostics"]);
+    build_told(command.args(TELLING))
+}
+
+/// What has cargo tell what it built.
+pub(crate) const TELLING: [&str; 2] = ["--message-format", "json-render-diagnostics"];
+
+/// The same, of a command that has [`TELLING`] among its arguments.
+pub(crate) fn build_told(command: &mut Command) -> Result<Vec<Executable>> {
     let mut executables = Vec::new();
     let succeeded = each_line(command, |line| executables.extend(executable_in(line)))?;
     if !succeeded {

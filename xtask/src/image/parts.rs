@@ -55,7 +55,8 @@ pub(crate) fn of_program(architecture: Architecture) -> Result<BTreeMap<Key, Par
     }
     // Of others there is no need to fetch anything.
     let platform = |target: &'static str| ["--filter-platform", target];
-    let platforms = trees.map(|(_, target)| platform(target)).concat();
+    // Macros run here.
+    let platforms = [target, BPF_TARGET, "host-tuple"].map(platform).concat();
     let metadata = ask(&[&["metadata", "--format-version", "1"], &platforms[..]].concat())?;
     let metadata: Value = serde_json::from_str(&metadata).context("reading cargo's metadata")?;
     let checksums = checksums()?;

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use xtask::paths;
 
+use super::layout::digest;
 use super::toolchain::ImageToolchain;
 use crate::cargo;
 use crate::progress;
@@ -32,15 +33,31 @@ pub(crate) fn build(toolchain: &ImageToolchain, dir: &Path) -> Result<Program> {
     let native = dir.join("native");
     let mut command = toolchain.cargo(root, &native)?;
     command
-        .args(["build", "--locked", "--package", PACKAGE, "--bin", PACKAGE])
+        .args(["rustc", "--locked", "--package", PACKAGE, "--bin", PACKAGE])
         .args(["--profile", PROFILE])
         // A panic of one part of the agent must not end the others: see `run/life.rs`.
         .args(toolchain.compiler.target_args("panic_unwind"))
         .arg("--target-dir")
-        .arg(dir);
-    let built = cargo::build(&mut command)
+        .arg(dir)
+        // Cargo does not look into what flags name: so it links anew where that is another one.
+        .args(cargo::TELLING)
+        .args(["--", "--cfg"])
+        .arg(format!("linked_with=\"{}\"", digest_of(&native)?));
+    let built = cargo::build_told(&mut command)
         .with_context(|| format!("compiling the program of an image ({toolchain})"))?;
     part(toolchain, &cargo::the(PACKAGE, &built)?.path)
+}
+
+/// One digest for all files in a directory, which need not exist.
+fn digest_of(dir: &Path) -> Result<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+    files.sort();
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(fs::read(&file).with_context(|| format!("reading {}", file.display()))?);
+    }
+    Ok(digest(&all))
 }
 
 /// Parts a program from its debug information. The names of functions stay, because a backtrace in

@@ -266,6 +266,39 @@ mod tests {
         assert!(said.ends_with("run `cargo xtask setup`"), "{said}");
     }
 
+    /// What a panic does: it goes up the stack, and looks for tables at each step.
+    const UNWINDS: &str = "
+        #include <unwind.h>
+        static _Unwind_Reason_Code count(struct _Unwind_Context *at, void *frames)
+        { (void)at; ++*(int *)frames; return _URC_NO_REASON; }
+        int main(void)
+        { int frames = 0; _Unwind_Backtrace(count, &frames); return frames < 2; }";
+
+    #[test]
+    fn what_is_linked_with_musl_of_debian_unwinds() {
+        let Some(c) = paths::find_on_path("musl-gcc").filter(|_| Path::new(MUSL).is_dir()) else {
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let made = dir.path().join("native");
+        link_with_musl_of_debian(&c, paths::workspace_root(), &made).unwrap();
+        let source = dir.path().join("unwinds.c");
+        fs::write(&source, UNWINDS).unwrap();
+        let [object, program] = ["unwinds.o", "unwinds"].map(|name| dir.path().join(name));
+        let mut compile = Command::new(&c);
+        compile.args(["-fPIC", "-funwind-tables", "-c", "-o"]);
+        progress::run(compile.arg(&object).arg(&source)).unwrap();
+        let mut link = Command::new("gcc");
+        let specs = made.join("static-pie.specs");
+        link.arg(format!("-specs={}", specs.display()))
+            .args(["-static-pie", "-Wl,--eh-frame-hdr", "-o"])
+            .args([&program, &object])
+            .arg(format!("-L{}", made.display()))
+            .arg("-lunwind");
+        progress::run(&mut link).unwrap();
+        progress::run(&mut Command::new(&program)).unwrap();
+    }
+
     #[test]
     fn for_another_processor_there_is_rustup_alone() {
         let dir = tempfile::tempdir().unwrap();
