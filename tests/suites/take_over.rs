@@ -188,15 +188,7 @@ const RULES: &[&str] = &["--proxy-mode=nftables"];
 const HOOKS: &[&str] = &["--proxy-mode=ebpf", "--backend-order=ebpf"];
 
 fn there_and_back(rules: Rules, to: &[&str]) {
-    let options = AgentOptions {
-        // Programs of the second kind need CAP_NET_RAW, too, and a lock in /run.
-        rights: match rules {
-            Rules::Iptables("legacy") => Rights::Root,
-            Rules::Iptables(_) | Rules::Nftables => Rights::OfMode,
-        },
-        ..started_with(&[to, &["--take-over"]].concat())
-    };
-    there_and_back_with(rules, options);
+    there_and_back_with(rules, started_with(&[to, &["--take-over"]].concat()));
 }
 
 fn started_with(arguments: &[&str]) -> AgentOptions {
