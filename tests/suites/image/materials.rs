@@ -50,14 +50,14 @@ fn the_bill_names_every_crate_that_is_linked_and_no_other() {
         (&"CycloneDX".into(), &"1.6".into())
     );
     let components = bill["components"].as_array().unwrap();
-    let named: BTreeMap<(String, String), &Value> = components
+    let by_key: BTreeMap<(String, String), &Value> = components
         .iter()
         .filter(|one| one["bom-ref"].as_str().unwrap().starts_with("pkg:cargo/"))
         .map(|one| ((text(&one["name"]), text(&one["version"])), one))
         .collect();
-    let names: BTreeSet<_> = named.keys().cloned().collect();
+    let names: BTreeSet<_> = by_key.keys().cloned().collect();
     assert_eq!(names, of_program("normal"));
-    let linked = named.iter().filter(|(_, one)| one["scope"] == "required");
+    let linked = by_key.iter().filter(|(_, one)| one["scope"] == "required");
     let linked: BTreeSet<_> = linked.map(|(key, _)| key.clone()).collect();
     assert_eq!(linked, of_program("normal,no-proc-macro"));
     for name in ["std", "musl"] {

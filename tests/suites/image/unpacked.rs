@@ -43,7 +43,7 @@ pub fn file_of(variant: &str, end: &str) -> PathBuf {
 }
 
 impl Image {
-    /// Unpacks a variant: `` or `-tools`.
+    /// Unpacks a variant: `-tools`, or the plain one, which is nothing.
     pub fn unpack(variant: &str) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("culvert-image-")
