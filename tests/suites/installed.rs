@@ -16,6 +16,7 @@ use proxy_tests::{
     pod::Transport,
     requires::{self, NFTABLES, PRIVILEGED},
     shop::{LoadKind, loads, service},
+    world::NODE_ADDRESSES,
 };
 use serde::de::DeserializeOwned;
 
@@ -48,6 +49,7 @@ impl Cluster {
         })
         .unwrap();
         server.set_tokens(Some(&[TOKEN]));
+        server.apply_yaml(&node(false)).unwrap();
         server.apply_yaml(&service(1, &[1])).unwrap();
         Self {
             shop,
@@ -82,6 +84,17 @@ impl Cluster {
         let prober = Prober::start(&self.shop.client).unwrap();
         Traffic::of("a pod", prober, loads(1, &KINDS)).unwrap()
     }
+}
+
+/// The Node object, cordoned or not.
+fn node(cordoned: bool) -> String {
+    let [v4, v6] = NODE_ADDRESSES;
+    format!(
+        "apiVersion: v1\nkind: Node\nmetadata: {{name: {NODE}}}\n\
+         spec: {{unschedulable: {cordoned}}}\n\
+         status:\n  addresses:\n  - {{type: InternalIP, address: {v4}}}\n  \
+         - {{type: InternalIP, address: \"{v6}\"}}\n"
+    )
 }
 
 /// An object as a manifest has it.

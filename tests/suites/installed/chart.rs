@@ -19,7 +19,7 @@ use proxy_tests::{
     shop::service,
 };
 
-use super::{Cluster, NODE, possible};
+use super::{Cluster, possible};
 use crate::image::unpacked::Image;
 
 /// For how long the API server is away.
@@ -156,7 +156,9 @@ fn a_life_without_one_failed_connection() {
     assert!(node.kubelet.seen("/sys/fs/bpf/culvert").exists());
 
     // Until it is cleaned.
-    node.start(&["mode=cleanup"], &image).terminate().unwrap();
+    let mut cleans = node.start(&["mode=cleanup"], &image);
+    cleans.wait_for_words("clean;").unwrap();
+    cleans.terminate().unwrap();
     assert_eq!(node.on_node(&["nft", "list", "tables"]), "");
     assert!(!node.kubelet.seen("/sys/fs/bpf/culvert").exists());
     let left = fs::read_dir(node.kubelet.seen("/run/culvert")).unwrap();
@@ -165,19 +167,13 @@ fn a_life_without_one_failed_connection() {
 
 /// The node is cordoned, its pods go elsewhere, and it comes back.
 fn drained(node: &Installed<'_>, pod: &Pod<'_>, traffic: &mut Traffic) {
-    let cordoned = |cordoned: bool| {
-        let object = format!(
-            "apiVersion: v1\nkind: Node\nmetadata: {{name: {NODE}}}\n\
-             spec: {{unschedulable: {cordoned}}}\n"
-        );
-        node.cluster.server.apply_yaml(&object).unwrap();
-    };
-    cordoned(true);
+    let server = &node.cluster.server;
+    server.apply_yaml(&super::node(true)).unwrap();
     node.lead_to(5);
     node.until_led_to(5);
     traffic.goes_on("drained").unwrap();
     pod.is_well().unwrap();
-    cordoned(false);
+    server.apply_yaml(&super::node(false)).unwrap();
 }
 
 /// The API server is away for a minute, and something changes meanwhile.

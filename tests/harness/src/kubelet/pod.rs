@@ -1,6 +1,7 @@
 //! A pod that runs.
 
 use std::{
+    io,
     path::Path,
     process::Stdio,
     thread,
@@ -83,19 +84,19 @@ impl<'w> Pod<'w> {
             said.push(done.stdout + &done.stderr);
         }
         let mut command = command_of(container)?;
+        let (said_by_container, output) = io::pipe().context("cannot make a pipe")?;
         command
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut process = Process::spawn(&container.name, command)?;
-        let stderr = process.child().stderr.take().context("no stderr")?;
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        let process = Process::spawn(&container.name, command)?;
         let grace = spec.termination_grace_period_seconds.unwrap_or(30);
         Ok(Self {
             world,
             container: container.clone(),
             grace: Duration::from_secs(grace.try_into()?),
             process,
-            log: Log::follow(stderr),
+            log: Log::follow(said_by_container),
             said,
             _volumes: volumes,
             _cgroup: cgroup,
@@ -116,6 +117,12 @@ impl<'w> Pod<'w> {
     pub fn wait_for(&mut self, message: &str) -> Result<LogLine> {
         self.log
             .wait_for(message, |line| line.message() == Some(message), LIMIT)
+    }
+
+    /// Waits for the next line that begins so: of a program that keeps no log.
+    pub fn wait_for_words(&mut self, words: &str) -> Result<LogLine> {
+        let begins = |line: &LogLine| line.raw.starts_with(words);
+        self.log.wait_for(words, begins, LIMIT)
     }
 
     /// Asks as kubelet does until the pod has started and is ready. Each probe has the time that its
