@@ -32,7 +32,7 @@ pub(super) fn client(
     config: &Config,
     limit: Duration,
 ) -> Result<legacy::Client<impl Connect + Clone + use<>, Body>, ::kube::Error> {
-    let secure = config.rustls_https_connector_with_connector(tcp(limit))?;
+    let secure = trusting(config).rustls_https_connector_with_connector(tcp(limit))?;
     let mut connector = TimeoutConnector::new(secure);
     connector.set_connect_timeout(Some(limit));
     Ok(legacy::Client::builder(TokioExecutor::new())
@@ -40,6 +40,17 @@ pub(super) fn client(
         // without anybody having been told, and a new one costs little.
         .pool_max_idle_per_host(0)
         .build(connector))
+}
+
+/// The same, with no certificates of the system's where none will be looked at: a system without any,
+/// such as an image with nothing but the agent, is an error otherwise.
+fn trusting(config: &Config) -> Config {
+    let mut config = config.clone();
+    let verifies = config.cluster_url.scheme_str() == Some("https") && !config.accept_invalid_certs;
+    if config.root_cert.is_none() && !verifies {
+        config.root_cert = Some(Vec::new());
+    }
+    config
 }
 
 fn tcp(limit: Duration) -> HttpConnector {
@@ -61,6 +72,25 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
+
+    #[test]
+    fn certificates_of_the_system_are_for_servers_that_are_verified_and_name_no_other() {
+        let config = |url: &str, insecure, roots| {
+            let mut config = Config::new(url.parse().unwrap());
+            config.accept_invalid_certs = insecure;
+            config.root_cert = roots;
+            config
+        };
+        let own = || Some(vec![vec![1]]);
+        for (config, roots) in [
+            (config("https://10.0.0.1", false, None), None),
+            (config("https://10.0.0.1", true, None), Some(Vec::new())),
+            (config("http://10.0.0.1", false, None), Some(Vec::new())),
+            (config("https://10.0.0.1", false, own()), own()),
+        ] {
+            assert_eq!(trusting(&config).root_cert, roots, "{config:?}");
+        }
+    }
 
     #[tokio::test]
     async fn the_kernel_probes_what_is_quiet_and_gives_up_what_is_not_acknowledged() {
