@@ -21,7 +21,7 @@ use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
 use crate::executable;
-pub use image::{Image, Propagation, Volume};
+pub use image::{Image, PATH, Propagation, Volume};
 pub use seccomp::Profile;
 
 /// A container, as the security context and the volumes of a pod describe it.

@@ -205,16 +205,15 @@ fn the_image_is_the_one_that_is_meant() {
         Chart::with(&set).unwrap().agent().unwrap().image
     };
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(image(&[]), format!("culvert:{version}"));
-    assert_eq!(
-        image(&["takeOver=true"]),
-        format!("culvert:{version}-tools")
-    );
-    assert_eq!(
-        image(&["image.variant=tools"]),
-        format!("culvert:{version}-tools")
-    );
-    assert_eq!(image(&["takeOver=true", "image.tag=v1"]), "culvert:v1");
+    // As `cargo xtask image` names them.
+    let plain = format!("localhost/culvert:{version}");
+    let tools = format!("{plain}-tools");
+    assert_eq!(image(&[]), plain);
+    assert_eq!(image(&["takeOver=true"]), tools);
+    assert_eq!(image(&["image.variant=tools"]), tools);
+    let named = ["takeOver=true", "image.tag=v1"];
+    assert_eq!(image(&named), "localhost/culvert:v1");
+    assert_eq!(image(&["image.registry="]), format!("culvert:{version}"));
     let digest = format!("sha256:{}", "0".repeat(64));
     let by_digest = [
         "image.registry=r.example:5000",

@@ -84,6 +84,12 @@ pub enum Propagation {
     Bidirectional,
 }
 
+/// Where programs are looked for, unless the image or the pod says otherwise: as runtimes set it.
+pub const PATH: (&str, &str) = (
+    "PATH",
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+);
+
 /// The devices that every container has.
 const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
 
@@ -95,7 +101,7 @@ impl Image {
             read_only: true,
             kernel_writable: false,
             volumes: Vec::new(),
-            environment: BTreeMap::new(),
+            environment: BTreeMap::from([(PATH.0.to_owned(), PATH.1.to_owned())]),
         }
     }
 

@@ -16,7 +16,9 @@ use super::{
     volumes::{SERVICE_ACCOUNT, Volumes},
 };
 use crate::{
-    container::{Capability, Container, Image, Profile, Propagation, Volume, all_capabilities},
+    container::{
+        Capability, Container, Image, PATH, Profile, Propagation, Volume, all_capabilities,
+    },
     world::NODE_ADDRESSES,
 };
 
@@ -155,11 +157,7 @@ fn environment(specified: &Specified, around: &Surroundings) -> Result<BTreeMap<
         specified.env_from.is_none(),
         "envFrom is not supported here"
     );
-    let path = (
-        "PATH",
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    );
-    let given = API_SERVER.into_iter().chain([path]);
+    let given = API_SERVER.into_iter().chain([PATH]);
     let mut all: BTreeMap<_, _> = given.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     for one in specified.env.iter().flatten() {
         let value = match &one.value {
