@@ -14,6 +14,7 @@ use proxy_netlink::{
 
 use super::{
     error::RemoveError,
+    nftables::around,
     ruleset::{Rule, Table},
 };
 
@@ -171,12 +172,6 @@ pub(super) fn delete(deletion: &Deletion) -> Result<(), RemoveError> {
         chains,
         rules,
     } = deletion;
-    let around = |kind| Head {
-        kind,
-        flags: NLM_F_REQUEST,
-        resource: abi::NFNL_SUBSYS_NFTABLES,
-        ..Head::default()
-    };
     let mut requests = Messages::one(around(abi::NFNL_MSG_BATCH_BEGIN), |_| {});
     let delete_rules = head(*family, abi::NFT_MSG_DELRULE, 0);
     for chain in chains {

@@ -90,14 +90,18 @@ fn count(of: u16, table: Table) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Deletes a table with all that is in it. One that is gone already is no error.
-pub(super) fn delete(table: Table) -> Result<(), RemoveError> {
-    let around = |kind| Head {
+/// The head of what begins or ends a transaction.
+pub(super) fn around(kind: u16) -> Head {
+    Head {
         kind,
         flags: NLM_F_REQUEST,
         resource: abi::NFNL_SUBSYS_NFTABLES,
         ..Head::default()
-    };
+    }
+}
+
+/// Deletes a table with all that is in it. One that is gone already is no error.
+pub(super) fn delete(table: Table) -> Result<(), RemoveError> {
     let mut requests = Messages::one(around(abi::NFNL_MSG_BATCH_BEGIN), |_| {});
     requests.add(table.head(abi::NFT_MSG_DELTABLE, NLM_F_ACK), |attributes| {
         attributes.text(TABLE, NAME);
