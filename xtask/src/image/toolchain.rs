@@ -20,7 +20,7 @@ use crate::progress;
 const MUSL: &str = "/usr/lib/x86_64-linux-musl";
 
 /// What the C library lacks of what the unwinder needs.
-const FIND_OBJECT: &str = "xtask/image/find_object.c";
+const UNWINDING: &str = "xtask/image/unwinding.c";
 
 /// How GCC links a program that is static and may be loaded anywhere: that of Debian knows how to
 /// with glibc, and `musl-gcc` makes a dynamic one where both are asked for.
@@ -218,10 +218,10 @@ impl fmt::Display for ImageToolchain {
 /// Makes in `dir` what Debian's musl lacks, and returns the flags that link with both.
 fn link_with_musl_of_debian(c: &Path, root: &Path, dir: &Path) -> Result<Vec<String>> {
     fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
-    let compiled = dir.join("find_object.o");
+    let compiled = dir.join("unwinding.o");
     let mut compile = Command::new(c);
     compile.args(["-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-c", "-o"]);
-    progress::run(compile.arg(&compiled).arg(root.join(FIND_OBJECT)))?;
+    progress::run(compile.arg(&compiled).arg(root.join(UNWINDING)))?;
     // GCC's, because it is there; under the name that std asks for where it is static.
     let unwinder = dir.join("libunwind.a");
     let mut ask = Command::new(c);
