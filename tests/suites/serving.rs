@@ -37,41 +37,27 @@ spec:
 
 /// Status and body of a page, asked for on the node itself.
 fn get(shop: &Shop, address: &str, path: &str) -> (u16, String) {
-    let address: SocketAddr = address.parse().unwrap();
-    let ask = || {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"
-        )?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok::<_, std::io::Error>(answer)
-    };
-    let answer = shop.world.node().netns().run(ask).unwrap();
-    let answer = answer.unwrap_or_else(|error| panic!("{address}{path}: {error}"));
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, body.to_owned())
+    ask(shop, address, "GET", path, "")
 }
 
 /// The same with a method and a body.
-fn put(shop: &Shop, address: &str, path: &str, body: &str) -> (u16, String) {
+fn ask(shop: &Shop, address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     let address: SocketAddr = address.parse().unwrap();
-    let ask = || {
+    let length = body.len();
+    let exchange = || {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         write!(
             stream,
-            "PUT {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
+            "{method} {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
         )?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         Ok::<_, std::io::Error>(answer)
     };
-    let answer = shop.world.node().netns().run(ask).unwrap().unwrap();
+    let answer = shop.world.node().netns().run(exchange).unwrap();
+    let answer = answer.unwrap_or_else(|error| panic!("{address}{path}: {error}"));
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     (status, body.to_owned())
@@ -91,7 +77,7 @@ fn what_is_logged_changes_while_the_agent_runs() {
     };
     let mut agent = Agent::start(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
     let path = "/debug/flags/v";
-    let (status, answer) = put(&shop, METRICS, path, "4");
+    let (status, answer) = ask(&shop, METRICS, "PUT", path, "4");
     let done = "successfully set klog.logging.verbosity to 4\n";
     assert_eq!((status, &*answer), (200, done));
     let told = agent.wait_for("log level changed").unwrap();
@@ -101,7 +87,7 @@ fn what_is_logged_changes_while_the_agent_runs() {
     );
     // Individual syncs are told at level debug only.
     agent.apply_and_sync(FILE, &service(1, &[1, 2])).unwrap();
-    assert_eq!(put(&shop, METRICS, path, "loud").0, 400);
+    assert_eq!(ask(&shop, METRICS, "PUT", path, "loud").0, 400);
 
     let log_level = |arguments: &[&str]| {
         let mut command = agent.command("log-level").unwrap();

@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 pub use caps::Capability;
 use caps::{CapSet, CapsHashSet};
 use nix::sys::prctl;
@@ -92,6 +92,13 @@ impl Container {
         }
         Ok(())
     }
+}
+
+/// A capability by the name that pods use: `NET_ADMIN`.
+pub fn capability(name: &str) -> Result<Capability> {
+    let of_kernel = format!("CAP_{name}");
+    let known = of_kernel.parse();
+    known.map_err(|_| anyhow!("no capability is called {name}"))
 }
 
 /// What is left to a privileged container: all that this process may have.

@@ -27,6 +27,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use crate::world::World;
 use host::HostFiles;
 pub use pod::Pod;
+pub use setting::expanded;
 
 /// What else of a cluster a pod refers to.
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,6 @@
 //! A container of a pod, as a container runtime is told to run it: with what kubelet fills in.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::{
@@ -8,7 +8,10 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
-use crate::container::Capability;
+use crate::{
+    container::{Capability, capability},
+    kubelet::expanded,
+};
 
 /// A container.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,7 +125,7 @@ impl Part {
     pub fn environment(
         &self,
         field: impl Fn(&str) -> Option<String>,
-    ) -> Result<Vec<(String, String)>> {
+    ) -> Result<BTreeMap<String, String>> {
         let value = |(name, given): &(String, Given)| {
             let value = match given {
                 Given::Value(value) => value.clone(),
@@ -135,17 +138,10 @@ impl Part {
         self.env.iter().map(value).collect()
     }
 
-    /// The whole command line, with `$(NAME)` replaced by what is in the environment, as kubelet
-    /// does it.
-    pub fn command_line(&self, environment: &[(String, String)]) -> Vec<String> {
+    /// The whole command line, as kubelet fills it in.
+    pub fn command_line(&self, environment: &BTreeMap<String, String>) -> Vec<String> {
         let words = self.command.iter().chain(&self.args);
-        let filled = words.map(|word| {
-            let with = |word: String, (name, value): &(String, String)| {
-                word.replace(&format!("$({name})"), value)
-            };
-            environment.iter().fold(word.clone(), with)
-        });
-        filled.collect()
+        words.map(|word| expanded(word, environment)).collect()
     }
 
     /// What is left of root's rights, if the others are taken away.
@@ -158,12 +154,8 @@ impl Part {
                 self.name
             );
         }
-        let names = capabilities.add.unwrap_or_default().into_iter();
-        let known = names.map(|name| {
-            let parsed = format!("CAP_{name}").parse();
-            parsed.map_err(|_| anyhow::anyhow!("no capability is called {name}"))
-        });
-        known.collect()
+        let added = capabilities.add.unwrap_or_default();
+        added.iter().map(|name| capability(name)).collect()
     }
 }
 

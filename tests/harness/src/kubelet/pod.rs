@@ -31,8 +31,6 @@ pub struct Pod<'w> {
     grace: Duration,
     process: Process,
     log: Log,
-    /// What init containers said.
-    said: Vec<String>,
     /// Kept for as long as the process has them mounted.
     _volumes: Volumes,
     _cgroup: Cgroup,
@@ -73,7 +71,6 @@ impl<'w> Pod<'w> {
             )?;
             Ok(command)
         };
-        let mut said = Vec::new();
         for one in spec.init_containers.iter().flatten() {
             let done = Process::run(&one.name, command_of(one)?, LIMIT)?;
             ensure!(
@@ -81,7 +78,6 @@ impl<'w> Pod<'w> {
                 "the init container {} failed: {done:?}",
                 one.name
             );
-            said.push(done.stdout + &done.stderr);
         }
         let mut command = command_of(container)?;
         let (said_by_container, output) = io::pipe().context("cannot make a pipe")?;
@@ -97,15 +93,9 @@ impl<'w> Pod<'w> {
             grace: Duration::from_secs(grace.try_into()?),
             process,
             log: Log::follow(said_by_container),
-            said,
             _volumes: volumes,
             _cgroup: cgroup,
         })
-    }
-
-    /// What the init containers said, one after the other.
-    pub fn said_by_init(&self) -> &[String] {
-        &self.said
     }
 
     /// All lines of the log so far.

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     container::{
         Capability, Container, Image, PATH, Profile, Propagation, Volume, all_capabilities,
+        capability,
     },
     world::NODE_ADDRESSES,
 };
@@ -134,20 +135,18 @@ fn capabilities(asked: &SecurityContext) -> Result<Vec<Capability>> {
         asked.drop.unwrap_or_default(),
         asked.add.unwrap_or_default(),
     );
-    let named = |name: &String| {
-        let name = format!("CAP_{name}");
-        name.parse::<Capability>()
-            .map_err(|_| anyhow::anyhow!("no capability is called {name}"))
-    };
     let mut kept: Vec<_> = USUAL.into();
     if drop.iter().any(|one| one == "ALL") {
         kept.clear();
     } else {
-        let drop: Vec<_> = drop.iter().map(named).collect::<Result<_>>()?;
+        let drop: Vec<_> = drop
+            .iter()
+            .map(|one| capability(one))
+            .collect::<Result<_>>()?;
         kept.retain(|one| !drop.contains(one));
     }
     for one in &add {
-        kept.push(named(one)?);
+        kept.push(capability(one)?);
     }
     Ok(kept)
 }
@@ -198,7 +197,7 @@ fn command(specified: &Specified, environment: &BTreeMap<String, String>) -> Res
 }
 
 /// With `$(NAME)` replaced where the name is known, as Kubernetes does; `$$` is a dollar sign.
-fn expanded(text: &str, environment: &BTreeMap<String, String>) -> String {
+pub fn expanded(text: &str, environment: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
