@@ -26,7 +26,7 @@ pub enum AskError {
     /// Nobody listens.
     #[error(
         "no agent answers on {}: {error}; check that one runs with this --pin-dir or \
-         --admin-socket, and that you are its user, or give --manifests to compute the answer without an agent",
+         --admin-socket, and that you are its user; `state` and `explain` need no agent with --manifests",
         .socket.display()
     )]
     NoAgent {

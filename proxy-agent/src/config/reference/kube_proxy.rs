@@ -10,8 +10,8 @@ use super::{
 
 const HEAD: &str = "\
 `proxy-agent run --config FILE` takes kube-proxy's configuration file: a `KubeProxyConfiguration` \
-of `kubeproxy.config.k8s.io/v1alpha1`. The DaemonSet that kubeadm creates works after changing its \
-image and its command: `--config=/var/lib/kube-proxy/config.conf --hostname-override=$(NODE_NAME)`. \
+of `kubeproxy.config.k8s.io/v1alpha1`. The DaemonSet that kubeadm creates works with only its \
+image exchanged: its command line is taken as it is. \
 Version `v1alpha2` is refused: it is not supported yet.
 
 - All mistakes are reported at once, each with its field, and the agent does not start (exit code \
