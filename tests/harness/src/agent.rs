@@ -3,6 +3,7 @@
 //! Knows its command line and its log messages, which are interfaces; never its code. Events are
 //! awaited in the log, so nothing here sleeps.
 
+mod asked_in;
 mod brain_process;
 mod log;
 mod rights;
@@ -26,6 +27,7 @@ use crate::{
     process::{Finished, Process},
     world::World,
 };
+pub use asked_in::AskedIn;
 pub use brain_process::BrainProcess;
 pub(crate) use log::Log;
 pub use log::LogLine;
@@ -78,6 +80,7 @@ pub struct Agent<'w> {
     options: AgentOptions,
     manifests: TempDir,
     pins: PinDir,
+    asked_in: AskedIn,
     running: Option<Running>,
 }
 
@@ -111,6 +114,7 @@ impl<'w> Agent<'w> {
             options,
             manifests,
             pins: PinDir::new()?,
+            asked_in: AskedIn::keep()?,
             running: None,
         };
         for (name, content) in files {
@@ -218,7 +222,10 @@ impl<'w> Agent<'w> {
 
     /// The agent, where and with the rights that are wanted, to add arguments to.
     fn program(&self) -> Result<Command> {
-        let rights = self.options.rights.launcher(&self.options.arguments)?;
+        let options = &self.options;
+        let rights = options
+            .rights
+            .launcher(&options.arguments, &self.asked_in)?;
         let launcher = self.options.launcher.iter().map(OsString::from);
         let mut words = launcher.chain(rights);
         let agent = self.options.rights.agent()?;

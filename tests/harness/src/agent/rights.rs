@@ -1,15 +1,12 @@
 //! What an agent under test may do on its host: no more than where it is installed.
 
-use std::{
-    ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, path::Path};
 
 use anyhow::{Context as _, Result};
 use caps::Capability;
 use nix::sys::utsname::uname;
 
+use super::AskedIn;
 use crate::{
     bpffs,
     container::{Container, Volume},
@@ -30,8 +27,6 @@ pub enum Rights {
 
 /// Where images have the agent.
 const IN_IMAGE: &str = "/usr/local/bin/proxy-agent";
-/// Where agents make the sockets on which they are asked.
-const ASKED_IN: &str = "/run/culvert";
 /// Where the lock of iptables is, which `--take-over` calls.
 const LOCKED_IN: &str = "/run";
 
@@ -44,14 +39,13 @@ const FOR_PROGRAMS: [Capability; 3] = [
 
 impl Rights {
     /// The start of a command line that gives an agent with these `arguments` its rights.
-    pub fn launcher(&self, arguments: &[String]) -> Result<Vec<OsString>> {
+    pub fn launcher(&self, arguments: &[String], asked_in: &AskedIn) -> Result<Vec<OsString>> {
         let mut container = match self {
             Self::OfMode => of_mode(arguments)?,
             Self::Exactly(container) => container.clone(),
             Self::Root => return Ok(Vec::new()),
         };
-        fs::create_dir_all(ASKED_IN).with_context(|| format!("cannot make {ASKED_IN}"))?;
-        let written = [ASKED_IN, bpffs::MOUNT_POINT].map(PathBuf::from);
+        let written = [asked_in.path(), Path::new(bpffs::MOUNT_POINT)].map(Path::to_owned);
         match &mut container.image {
             Some(image) => image.volumes.extend(written.map(Volume::shared)),
             None => container.writable.extend(written),
