@@ -12,7 +12,7 @@ mod lost_rights;
 mod rig;
 
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
+    io::Write as _,
     os::fd::AsFd as _,
     process::{Command, Stdio},
 };
@@ -24,6 +24,7 @@ use proxy_tests::{
     process::{self, Finished, Process},
     requires::{self, NFTABLES, PRIVILEGED},
     shop::{answers, dns, frontend, frontend6, http, service},
+    table_owner::TableOwner,
 };
 
 const SUITE: &str = "nftables";
@@ -238,18 +239,7 @@ fn a_holder_that_ends_while_an_agent_starts_is_waited_for() {
         return;
     }
     let shop = Shop::routed().unwrap();
-    let mut command = Command::new("nft");
-    command
-        .arg("-i")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut holder = shop.world.node().spawn(command).unwrap();
-    let mut stdin = holder.child().stdin.take().unwrap();
-    let script = "add table ip culvert-lock { flags owner; }\nlist tables\n";
-    stdin.write_all(script.as_bytes()).unwrap();
-    let stdout = BufReader::new(holder.child().stdout.take().unwrap());
-    let mut lines = stdout.lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("table ip culvert-lock")));
+    let holder = TableOwner::of(shop.world.node(), "ip culvert-lock").unwrap();
 
     let mut options = nftables();
     options.arguments.push("--log-level=debug".to_owned());
@@ -257,7 +247,7 @@ fn a_holder_that_ends_while_an_agent_starts_is_waited_for() {
     let mut agent = Agent::prepare(&shop.world, options, &files).unwrap();
     agent.spawn().unwrap();
     agent.wait_for("waiting for another agent to end").unwrap();
-    drop((stdin, holder));
+    holder.release().unwrap();
     agent.wait_for("serving").unwrap();
 }
 

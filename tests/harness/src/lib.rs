@@ -39,6 +39,7 @@ pub mod process;
 pub mod requires;
 pub mod scenario;
 pub mod shop;
+pub mod table_owner;
 pub mod traffic;
 pub mod world;
 

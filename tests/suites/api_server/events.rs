@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, TcpListener};
 
+use proxy_tests::{requires::NFTABLES, table_owner::TableOwner};
+
 use super::*;
 
 /// Ports that somebody else holds, each the health check node port of a Service.
@@ -84,6 +86,58 @@ fn operators_see_on_services_and_the_node_what_is_wrong_and_a_storm_is_a_handful
     assert!((3..=13).contains(&events.len()), "{events:#?}");
     // What serves is not in the way of it, nor it of that.
     until_http(&mut agent, &mut cluster.prober(), &[1]);
+}
+
+/// By those names kube-proxy's operators know them.
+#[test]
+fn operators_see_on_the_node_which_server_has_no_address() {
+    if !requires::met("api_server", PRIVILEGED) {
+        return;
+    }
+    let cluster = Cluster::serving(&[1]);
+    let take = |port| TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port))).unwrap();
+    let netns = cluster.shop.world.node().netns();
+    let taken: Vec<_> = netns.run(|| [10_249, 10_256].map(take)).unwrap().into();
+    let (mut agent, mut prober) = cluster.launch();
+    for (reason, address) in [
+        ("FailedToStartProxierHealthcheck", "0.0.0.0:10256"),
+        ("FailedToStartMetricServer", "127.0.0.1:10249"),
+    ] {
+        let event = until_written(&cluster, reason);
+        assert_eq!(event["type"], "Warning");
+        assert_eq!(event["regarding"]["kind"], "Node");
+        assert_eq!(event["regarding"]["name"], "node-a");
+        let note = event["note"].as_str().unwrap();
+        assert!(note.contains(address), "{note}");
+    }
+    until_http(&mut agent, &mut prober, &[1]);
+    drop(taken);
+    for _ in 0..2 {
+        agent.wait_for("address bound").unwrap();
+    }
+    assert_eq!(cluster.get(10_256, "/healthz").0, 200);
+}
+
+#[test]
+fn operators_see_on_the_node_that_changes_are_not_in_force_and_when_they_are() {
+    if !requires::met("api_server", PRIVILEGED) || !requires::met("api_server", NFTABLES) {
+        return;
+    }
+    let cluster = Cluster::serving(&[1]);
+    let mut agent = cluster.masters(&[]);
+    let further = ["--proxy-mode=nftables", "--sync-period=200ms"];
+    let further = further.map(str::to_owned);
+    agent.options().arguments.extend(further);
+    agent.launch().unwrap();
+    let other = TableOwner::of(cluster.shop.world.node(), "ip6 culvert").unwrap();
+    let event = until_written(&cluster, "ServiceProxyDegraded");
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["regarding"]["name"], "node-a");
+    let note = event["note"].as_str().unwrap();
+    assert!(note.contains("nftables"), "{note}");
+    other.release().unwrap();
+    let event = until_written(&cluster, "ServiceProxyRecovered");
+    assert_eq!(event["type"], "Normal");
 }
 
 #[test]

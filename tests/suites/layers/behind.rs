@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::{
     SUITE,
     rig::{
-        ABOVE, BENEATH, Holder, answer, assert_whole, can_run, in_force, layer, options, prober,
-        serving, told,
+        ABOVE, BENEATH, answer, assert_whole, can_run, in_force, layer, options, prober, serving,
+        take_table, told,
     },
 };
 
@@ -90,7 +90,7 @@ fn a_thousand_changes_are_in_force_above_while_the_layer_beneath_fails() {
     assert_round(&mut pod, 0);
     assert_round(&mut unseen, 0);
 
-    let holder = Holder::take(&shop);
+    let holder = take_table(&shop);
     let failed = agent.wait_for("sync failed").unwrap();
     assert_eq!(failed.text("layer"), Some(BENEATH));
     a_thousand_changes(&shop, &mut agent, BENEATH, ABOVE, &mut pod);
@@ -103,7 +103,7 @@ fn a_thousand_changes_are_in_force_above_while_the_layer_beneath_fails() {
         (&true.into(), &Value::Array(vec![]))
     );
 
-    drop(holder);
+    holder.release().unwrap();
     agent
         .wait_for_line("nftables has all", |line| {
             line.message() == Some("synced") && line.text("layer") == Some(BENEATH)

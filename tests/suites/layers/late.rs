@@ -11,8 +11,8 @@ use proxy_tests::{
 use super::{
     lost::services,
     rig::{
-        ABOVE, BENEATH, Holder, answer, assert_whole, can_run, excused, from_the_node,
-        from_the_pod, in_force, is_translated, layer, options, over_ipv4, prober, serving, told,
+        ABOVE, BENEATH, answer, assert_whole, can_run, excused, from_the_node, from_the_pod,
+        in_force, is_translated, layer, options, over_ipv4, prober, serving, take_table, told,
     },
 };
 
@@ -28,7 +28,7 @@ fn what_only_packets_can_do_is_told_as_lacking_until_the_layer_beneath_comes() {
         .replace("spec:\n", "spec:\n  type: NodePort\n")
         .replace("{name: http, ", "{name: http, nodePort: 30080, ");
     let files = [(FILE, &*[services(1), open].concat())];
-    let holder = Holder::take(&shop);
+    let holder = take_table(&shop);
     let mut agent = Agent::start(&shop.world, options(&[]), &files).unwrap();
     let gap = agent.wait_for("capability gap").unwrap();
     assert_eq!(gap.text("service"), Some("shop/s2:http/TCP/IPv4"));
@@ -75,7 +75,7 @@ fn what_only_packets_can_do_is_told_as_lacking_until_the_layer_beneath_comes() {
     let attempt = unseen.send(Transport::Tcp, node_port, 1).unwrap().remove(0);
     assert_eq!(attempt.errno(), Some("ECONNREFUSED"));
 
-    drop(holder);
+    holder.release().unwrap();
     serving(&mut agent, BENEATH);
     let closed = agent.wait_for("capability gap closed").unwrap();
     assert_eq!(closed.text("service"), gap.text("service"));
@@ -96,7 +96,7 @@ fn cluster_ips_are_handed_over_to_be_masqueraded_once_the_layer_beneath_serves()
     let shop = Shop::routed().unwrap();
     let files = [(FILE, &*services(6))];
     let masqueraded = options(&["--masquerade-all"]);
-    let holder = Holder::take(&shop);
+    let holder = take_table(&shop);
     let mut agent = Agent::start(&shop.world, masqueraded, &files).unwrap();
     let traffic = |of, host| {
         Traffic::start(of, host, over_ipv4())
@@ -108,7 +108,7 @@ fn cluster_ips_are_handed_over_to_be_masqueraded_once_the_layer_beneath_serves()
     let mut single = Prober::start(&shop.client).unwrap();
     assert!(!is_translated(&shop, &mut single, frontend(2, 80)));
     pod.goes_on("before it serves").unwrap();
-    drop(holder);
+    holder.release().unwrap();
     serving(&mut agent, BENEATH);
     agent.wait_until_synced().unwrap();
     assert!(is_translated(&shop, &mut single, frontend(3, 80)));
@@ -118,10 +118,10 @@ fn cluster_ips_are_handed_over_to_be_masqueraded_once_the_layer_beneath_serves()
 
     // An agent that starts again while the table is another's: what was left there still serves.
     agent.kill().unwrap();
-    let holder = Holder::take(&shop);
+    let holder = take_table(&shop);
     agent.launch().unwrap();
     pod.goes_on("started again without it").unwrap();
-    drop(holder);
+    holder.release().unwrap();
     serving(&mut agent, BENEATH);
     agent.wait_until_synced().unwrap();
     assert!(is_translated(&shop, &mut single, frontend(5, 80)));

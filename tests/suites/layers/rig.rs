@@ -2,9 +2,9 @@
 //! and what the agent tells of each.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    process::{ChildStdin, Command, Stdio},
+    process::Command,
 };
 
 use proxy_tests::{
@@ -14,6 +14,7 @@ use proxy_tests::{
     process::Process,
     requires::{self, NFTABLES, Need, PRIVILEGED},
     shop::{LoadKind, loads},
+    table_owner::TableOwner,
     world::Place,
 };
 use serde_json::Value;
@@ -189,32 +190,7 @@ pub fn nft(shop: &Shop, arguments: &[&str]) {
     assert!(done.status.success(), "{arguments:?}: {done:?}");
 }
 
-/// Somebody else who owns a table of the layer beneath: the kernel lets nobody change it before that
-/// process ends.
-pub struct Holder {
-    _stdin: ChildStdin,
-    _process: Process,
-}
-
-impl Holder {
-    /// Takes `table ip6 culvert` away from whoever has it.
-    pub fn take(shop: &Shop) -> Self {
-        let mut command = Command::new("nft");
-        command
-            .arg("-i")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut process = shop.world.node().spawn(command).unwrap();
-        let mut stdin = process.child().stdin.take().unwrap();
-        let script = "add table ip6 culvert\ndelete table ip6 culvert\n\
-                      add table ip6 culvert { flags owner; }\nlist tables\n";
-        stdin.write_all(script.as_bytes()).unwrap();
-        let stdout = BufReader::new(process.child().stdout.take().unwrap());
-        let mut lines = stdout.lines().map_while(Result::ok);
-        assert!(lines.any(|line| line.contains("table ip6 culvert")));
-        Self {
-            _stdin: stdin,
-            _process: process,
-        }
-    }
+/// Somebody else takes a table of the layer beneath.
+pub fn take_table(shop: &Shop) -> TableOwner {
+    TableOwner::of(shop.world.node(), "ip6 culvert").unwrap()
 }

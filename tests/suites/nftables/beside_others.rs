@@ -2,8 +2,6 @@
 //! and whoever holds what is to be deleted.
 
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
-    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -11,6 +9,7 @@ use std::{
 use proxy_backend::OpenError;
 use proxy_backend_nftables::{self as nftables, Duty, NftablesBackend, NftablesOptions};
 use proxy_model::{Backend as _, NodeState, SyncError};
+use proxy_tests::table_owner::TableOwner;
 
 use super::rig::{LIMIT, has_chain, in_namespace, nft, nft_done, open, services};
 
@@ -146,19 +145,7 @@ fn a_table_that_another_process_owns_is_waited_for_and_named() {
         let mut backend = open();
         let state = services(1, false, 8080);
         backend.sync(&state, &state.as_change_set()).unwrap();
-        let mut other = Command::new("nft")
-            .arg("-i")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = other.stdin.take().unwrap();
-        let script = "delete table ip6 culvert\nadd table ip6 culvert { flags owner; }\n\
-                      list tables\n";
-        stdin.write_all(script.as_bytes()).unwrap();
-        let lines = BufReader::new(other.stdout.take().unwrap()).lines();
-        let mut lines = lines.map_while(Result::ok);
-        assert!(lines.any(|line| line.contains("table ip6 culvert")));
+        let other = TableOwner::here("ip6 culvert").unwrap();
 
         let named = "table ip6 culvert belongs to another process";
         for error in [
@@ -172,8 +159,7 @@ fn a_table_that_another_process_owns_is_waited_for_and_named() {
         let refused = nftables::cleanup().unwrap_err().to_string();
         assert!(refused.contains(named), "{refused}");
 
-        drop(stdin);
-        other.wait().unwrap();
+        other.release().unwrap();
         let mut backend = open();
         backend.sync(&state, &state.as_change_set()).unwrap();
         assert_eq!(backend.differences(&state), Ok(vec![]));
