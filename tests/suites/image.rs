@@ -2,6 +2,8 @@
 //! pod and nothing else. Needs root, BPF and `nf_tables`; `cargo xtask test image` makes the images.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "image/cgroups.rs"]
+mod cgroups;
 #[path = "image/materials.rs"]
 mod materials;
 #[path = "image/names.rs"]
