@@ -4,6 +4,8 @@
 
 #[path = "installed/chart.rs"]
 mod chart;
+#[path = "installed/documents.rs"]
+mod documents;
 #[path = "installed/kubeadm.rs"]
 mod kubeadm;
 

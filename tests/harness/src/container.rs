@@ -38,6 +38,9 @@ pub struct Container {
     pub writable: Vec<PathBuf>,
     /// The file system, if it is not this host's.
     pub image: Option<Image>,
+    /// The process of a container of this image that runs already, and whose files this one is to
+    /// share: as what `kubectl exec` starts.
+    pub beside: Option<i32>,
 }
 
 impl Container {
@@ -63,12 +66,13 @@ impl Container {
         let (program, arguments) = command.split_first().context("no command is given")?;
         let mut command = Command::new(program);
         command.args(arguments);
-        match &self.image {
-            Some(image) => {
-                image.enter()?;
-                command.env_clear().envs(&image.environment);
-            }
-            None => mounts::make_read_only_but(&self.writable)?,
+        match (&self.image, self.beside) {
+            (Some(image), None) => image.enter()?,
+            (_, Some(process)) => mounts::share_with(process)?,
+            (None, None) => mounts::make_read_only_but(&self.writable)?,
+        }
+        if let Some(image) = &self.image {
+            command.env_clear().envs(&image.environment);
         }
         self.keep_capabilities()?;
         if !self.may_gain_rights {

@@ -29,13 +29,13 @@ const CHANGES: u8 = 200;
 const NAMESPACE: &str = "kube-system";
 
 /// The node on which the chart's pods run.
-struct Installed<'w> {
+pub(super) struct Installed<'w> {
     cluster: &'w Cluster,
-    kubelet: Kubelet<'w>,
+    pub(super) kubelet: Kubelet<'w>,
 }
 
 impl<'w> Installed<'w> {
-    fn new(cluster: &'w Cluster, bpffs: Bpffs) -> Self {
+    pub(super) fn new(cluster: &'w Cluster, bpffs: Bpffs) -> Self {
         let kubelet = Kubelet::new(&cluster.shop.world, bpffs).unwrap();
         Self { cluster, kubelet }
     }
@@ -57,16 +57,21 @@ impl<'w> Installed<'w> {
     }
 
     /// Starts its pod from this image and waits until it is ready.
-    fn start(&self, values: &[&str], image: &Path) -> Pod<'w> {
+    pub(super) fn start(&self, values: &[&str], image: &Path) -> Pod<'w> {
         let (pod, around) = self.render(values);
         let running = self.kubelet.start(&pod, image, &around).unwrap();
         running.wait_until_ready().unwrap();
         running
     }
 
-    /// A program of this machine on the node; what it prints.
+    /// A program of this machine on the node.
+    pub(super) fn command(&self, program: &str) -> Command {
+        self.kubelet.on_node(Path::new(program)).unwrap()
+    }
+
+    /// The same; what it prints.
     fn on_node(&self, words: &[&str]) -> String {
-        let mut command: Command = self.kubelet.on_node(Path::new(words[0])).unwrap();
+        let mut command = self.command(words[0]);
         command.args(&words[1..]);
         let done = Process::run(words[0], command, LIMIT).unwrap();
         assert_eq!(done.code, Some(0), "{words:?}: {done:?}");

@@ -8,7 +8,8 @@ use std::{
 use anyhow::{Context as _, Result};
 use nix::{
     mount::{MsFlags, mount},
-    sched::{CloneFlags, unshare},
+    sched::{CloneFlags, setns, unshare},
+    unistd::{chroot, fchdir},
 };
 
 /// What container runtimes let nobody write although `/proc` can be written.
@@ -34,6 +35,19 @@ pub fn make_read_only_but(writable: &[PathBuf]) -> Result<()> {
         }
     }
     protect_proc(Path::new("/"))
+}
+
+/// Moves this process, which must have one thread, to the files of another one.
+pub fn share_with(process: i32) -> Result<()> {
+    let of = |what: &str| {
+        let path = format!("/proc/{process}/{what}");
+        fs::File::open(&path).with_context(|| format!("cannot open {path}"))
+    };
+    let (namespace, root) = (of("ns/mnt")?, of("root")?);
+    setns(namespace, CloneFlags::CLONE_NEWNS).context("cannot enter a mount namespace")?;
+    // A namespace has no root of its own; this one may be the host's still.
+    fchdir(root).context("cannot go to the root")?;
+    chroot(".").context("cannot stay in the root")
 }
 
 /// Makes of `/proc` below `root` read-only what runtimes do.

@@ -2,8 +2,9 @@
 
 use std::{
     io,
+    os::fd::AsFd as _,
     path::Path,
-    process::Stdio,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -16,6 +17,7 @@ use super::{Surroundings, host::HostFiles, probes::Question, setting, volumes::V
 use crate::{
     agent::{LIMIT, Log, LogLine},
     cgroup::Cgroup,
+    container::Container,
     process::{self, Process},
     world::World,
 };
@@ -27,13 +29,14 @@ const BETWEEN_PROBES: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Pod<'w> {
     world: &'w World,
-    container: Specified,
+    specified: Specified,
+    container: Container,
     grace: Duration,
     process: Process,
     log: Log,
     /// Kept for as long as the process has them mounted.
     _volumes: Volumes,
-    _cgroup: Cgroup,
+    cgroup: Cgroup,
 }
 
 impl<'w> Pod<'w> {
@@ -48,54 +51,65 @@ impl<'w> Pod<'w> {
             spec.host_network == Some(true),
             "the pod does not ask for the host's network"
         );
-        let [container] = spec.containers.as_slice() else {
+        let [specified] = spec.containers.as_slice() else {
             bail!("the pod has {} containers", spec.containers.len());
         };
         ensure!(
-            container.lifecycle.is_none(),
+            specified.lifecycle.is_none(),
             "lifecycle hooks are not supported here"
         );
         let volumes = spec.volumes.as_deref().unwrap_or_default();
         let volumes = Volumes::of(volumes, host, around)?;
         let cgroup = world.cgroup().child("pod-culvert")?;
-        let command_of = |one: &Specified| -> Result<std::process::Command> {
-            let (setting, words) = setting::of(one, spec, image, &volumes, around)?;
-            let launcher = setting.launcher()?;
+        let command_of = |one: &Specified| -> Result<(Container, Command)> {
+            let (container, words) = setting::of(one, spec, image, &volumes, around)?;
+            let launcher = container.launcher()?;
             let mut command = host.command(&launcher[0]);
             command.args(&launcher[1..]).args(words);
-            let netns = std::os::fd::AsFd::as_fd(world.node().netns());
-            process::enter(
-                &mut command,
-                Some(netns),
-                Some(std::os::fd::AsFd::as_fd(&cgroup)),
-            )?;
-            Ok(command)
+            let netns = world.node().netns().as_fd();
+            process::enter(&mut command, Some(netns), Some(cgroup.as_fd()))?;
+            Ok((container, command))
         };
         for one in spec.init_containers.iter().flatten() {
-            let done = Process::run(&one.name, command_of(one)?, LIMIT)?;
+            let done = Process::run(&one.name, command_of(one)?.1, LIMIT)?;
             ensure!(
                 done.code == Some(0),
                 "the init container {} failed: {done:?}",
                 one.name
             );
         }
-        let mut command = command_of(container)?;
+        let (container, mut command) = command_of(specified)?;
         let (said_by_container, output) = io::pipe().context("cannot make a pipe")?;
         command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output);
-        let process = Process::spawn(&container.name, command)?;
+        let process = Process::spawn(&specified.name, command)?;
         let grace = spec.termination_grace_period_seconds.unwrap_or(30);
         Ok(Self {
             world,
-            container: container.clone(),
+            specified: specified.clone(),
+            container,
             grace: Duration::from_secs(grace.try_into()?),
             process,
             log: Log::follow(said_by_container),
             _volumes: volumes,
-            _cgroup: cgroup,
+            cgroup,
         })
+    }
+
+    /// A program in the container, as `kubectl exec` starts it.
+    pub fn command(&self, words: &[&str]) -> Result<Command> {
+        let container = Container {
+            beside: Some(self.process.pid().as_raw()),
+            ..self.container.clone()
+        };
+        let launcher = container.launcher()?;
+        let mut command = Command::new(&launcher[0]);
+        command.args(&launcher[1..]).args(words);
+        let netns = self.world.node().netns().as_fd();
+        process::enter(&mut command, Some(netns), Some(self.cgroup.as_fd()))?;
+        Ok(command)
     }
 
     /// All lines of the log so far.
@@ -119,11 +133,11 @@ impl<'w> Pod<'w> {
     /// specification allows.
     pub fn wait_until_ready(&self) -> Result<()> {
         let probes = [
-            &self.container.startup_probe,
-            &self.container.readiness_probe,
+            &self.specified.startup_probe,
+            &self.specified.readiness_probe,
         ];
         for probe in probes.into_iter().flatten() {
-            let question = Question::of(probe, &self.container)?;
+            let question = Question::of(probe, &self.specified)?;
             let deadline = Instant::now() + question.budget;
             while let Err(why) = question.ask(self.world.node().netns()) {
                 if Instant::now() > deadline {
@@ -138,11 +152,11 @@ impl<'w> Pod<'w> {
     /// What is wrong with the pod by its liveness and readiness probes, each asked once.
     pub fn is_well(&self) -> Result<(), String> {
         let probes = [
-            &self.container.liveness_probe,
-            &self.container.readiness_probe,
+            &self.specified.liveness_probe,
+            &self.specified.readiness_probe,
         ];
         probes.into_iter().flatten().try_for_each(|probe| {
-            let question = Question::of(probe, &self.container);
+            let question = Question::of(probe, &self.specified);
             let question = question.map_err(|error| format!("{error:#}"))?;
             question.ask(self.world.node().netns())
         })

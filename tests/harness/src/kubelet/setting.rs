@@ -101,6 +101,7 @@ pub fn of(
             volumes: mounts,
             environment,
         }),
+        beside: None,
     };
     Ok((container, command))
 }
