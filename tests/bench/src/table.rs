@@ -15,10 +15,10 @@ pub(super) fn render(figures: &[Figure]) -> String {
         table.add_row([
             String::new(),
             figure.metric.clone(),
-            number(figure.median, figure.unit),
-            number(figure.min, figure.unit),
-            number(figure.max, figure.unit),
-            figure.unit.to_owned(),
+            number(figure.median, &figure.unit),
+            number(figure.min, &figure.unit),
+            number(figure.max, &figure.unit),
+            figure.unit.to_string(),
             figure.runs.to_string(),
             goal(figure),
         ]);
@@ -41,7 +41,7 @@ pub(super) fn render(figures: &[Figure]) -> String {
         if let Some(figure) = figure {
             let same_bench = last.is_some_and(|last| last.bench == figure.bench);
             if !same_bench {
-                text.extend(["\n", figure.bench, "\n"]);
+                text.extend(["\n", &figure.bench, "\n"]);
             }
             if !same_bench || last.is_some_and(|last| last.case != figure.case) {
                 text.extend([" ", &figure.case, "\n"]);
@@ -85,10 +85,10 @@ mod tests {
     #[test]
     fn goals_are_judged_by_the_median() {
         let mut figure = Figure {
-            bench: "tcp-connect",
+            bench: "tcp-connect".into(),
             case: "10 services".to_owned(),
             metric: "ratio to direct".to_owned(),
-            unit: "ratio",
+            unit: "ratio".into(),
             median: 0.99,
             min: 0.5,
             max: 1.5,
