@@ -1,12 +1,13 @@
 //! The bench: that it measures, says so in its JSON, and leaves nothing behind. What the figures
-//! are is no test's business: this machine is busy with other tests. Needs root and BPF.
+//! are is no test's business: this machine is busy with other tests. Needs root and BPF, except to
+//! draw what was measured before.
 
 use std::{
     collections::BTreeSet,
     fs,
     io::{BufRead as _, BufReader},
     path::Path,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     time::Duration,
 };
 
@@ -177,6 +178,114 @@ fn a_file_that_cannot_be_written_is_told_at_once() {
     assert!(
         done.stderr
             .contains("cannot write /nonexistent/figures.json"),
+        "{done:?}"
+    );
+    assert_eq!(done.stdout, "", "before anything was measured");
+}
+
+/// A file with made-up figures of each chart, of one backend at one size.
+fn figures_of_an_earlier_run(path: &Path) {
+    let figure = |(metric, unit): (&str, &str)| {
+        serde_json::json!({
+            "bench": "backends", "case": "1,000 services, toy", "metric": metric, "unit": unit,
+            "median": 2.5, "min": 1.0, "max": 4.0, "runs": 4
+        })
+    };
+    let figures = [
+        ("change to first connection, p50", "ms"),
+        ("cold start, from first request to programmed", "ms"),
+        ("agent resident", "MiB"),
+        ("connect, p50 to Service", "µs"),
+    ]
+    .map(figure);
+    let text = serde_json::to_vec(&figures).expect("plain values");
+    fs::write(path, text).expect("a file in a directory of our own");
+}
+
+/// The bench where it measures nothing, and so needs neither an agent nor rights.
+fn without_measuring(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_bench"))
+        .args(arguments)
+        .output()
+        .expect("it starts")
+}
+
+#[test]
+fn charts_are_drawn_of_an_earlier_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, charts] = ["figures.json", "new/charts"].map(|name| dir.path().join(name));
+    figures_of_an_earlier_run(&file);
+    let [from, plot] = [&file, &charts].map(|path| path.to_str().unwrap());
+    let done = without_measuring(&["--plot", plot, "--from", from]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let said = String::from_utf8(done.stdout).unwrap();
+    for chart in ["one-change", "full-sync", "memory", "connects"] {
+        let path = charts.join(format!("{chart}.svg"));
+        assert!(
+            said.contains(&format!("wrote {}\n", path.display())),
+            "{said}"
+        );
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.contains("toy alone"), "{text}");
+    }
+
+    for (content, expected) in [
+        (Some(""), "not the figures of a run"),
+        (Some("[]"), "no figures of the bench `backends`"),
+        (None, "cannot read it"),
+    ] {
+        match content {
+            Some(text) => fs::write(&file, text).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        let done = without_measuring(&["--plot", plot, "--from", from]);
+        assert_eq!(done.status.code(), Some(1), "{done:?}");
+        let said = String::from_utf8(done.stderr).unwrap();
+        for part in [from, expected, "cargo xtask bench backends --json FILE"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}
+
+#[test]
+fn charts_of_nothing_are_bad_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    let charts = dir.path().join("charts");
+    let plot = ["--plot", charts.to_str().unwrap()];
+    let from = [plot[0], plot[1], "--from", "figures.json"];
+    for (arguments, expected) in [
+        ([&plot[..], &["sync"]].concat(), "name it, too"),
+        (from[2..].to_vec(), "--plot <DIR>"),
+        ([&from[..], &["backends"]].concat(), "cannot be used with"),
+        (
+            [&from[..], &["--runs", "3"]].concat(),
+            "cannot be used with",
+        ),
+        ([&from[..], &["--quick"]].concat(), "cannot be used with"),
+        (
+            [&from[..], &["--json", "g"]].concat(),
+            "cannot be used with",
+        ),
+    ] {
+        let done = without_measuring(&arguments);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}: {done:?}");
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert!(!charts.exists());
+    }
+}
+
+#[test]
+fn a_directory_that_takes_no_charts_is_told_at_once() {
+    if !requires::met("bench", PRIVILEGED) {
+        return;
+    }
+    // Not even root makes files there.
+    let command = bench(&["backends", "--plot", "/proc"]);
+    let done = Process::run("bench", command, LIMIT).unwrap();
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stderr.contains("cannot write charts to /proc"),
         "{done:?}"
     );
     assert_eq!(done.stdout, "", "before anything was measured");

@@ -3,7 +3,7 @@
 //! ```text
 //! paired, program_time ──> rig (world, two agents, sender) ──> worker, task (in the world)
 //! held ──> agents with other maps, the rig's sender
-//! sync, api ──> agents of their own               figures ──> table, JSON
+//! sync, api ──> agents of their own               figures ──> table, JSON, plots
 //! node_api ──> orders (a brain, and its clients)
 //! backends ──> api (an agent for each backend)    connect (one process for each place)
 //! ```
@@ -19,6 +19,7 @@ mod kernel_time;
 mod node_api;
 mod orders;
 mod paired;
+mod plots;
 mod program_time;
 mod rig;
 mod sizes;
@@ -38,9 +39,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum, error::ErrorKind};
 
 use figures::{Collected, Figure};
+use plots::Folder;
 use proxy_harness::{
     World,
     interrupt::Interrupts,
@@ -68,6 +70,15 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
+    /// Draw charts of `backends` into this directory too, as SVG
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+
+    /// Measure nothing, and draw the charts of what an earlier run wrote with --json
+    #[arg(long, value_name = "FILE", requires = "plot",
+          conflicts_with_all = ["names", "json", "runs", "quick"])]
+    from: Option<PathBuf>,
+
     /// How many runs the median is taken of
     #[arg(long, value_name = "N", default_value_t = 15,
           value_parser = runs)]
@@ -83,7 +94,7 @@ pub struct Options {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    measured; goals that are not met are told, and are no failure
+  0    measured, or drawn; goals that are not met are told, and are no failure
   1    something failed
   2    bad usage
   3    this host or this user cannot: no root, no BPF, no cgroup v2, no ip command
@@ -186,12 +197,37 @@ pub fn main(options: &Options) -> ExitCode {
             udp,
             sinks: sink,
         }),
-        None => return run_if_possible(options),
+        None => match (&options.from, &options.plot) {
+            (Some(file), Some(folder)) => plots::from_file(file, folder),
+            _ => return run_if_possible(options),
+        },
     };
     ended(outcome)
 }
 
+impl Options {
+    /// Whether this bench is among those to run.
+    fn wants(&self, name: Name) -> bool {
+        self.names.is_empty() || self.names.contains(&name)
+    }
+
+    /// What is wrong with them that their parser does not see.
+    fn misused(&self) -> Option<clap::Error> {
+        let charts_of_nothing = self.plot.is_some() && !self.wants(Name::Backends);
+        charts_of_nothing.then(|| {
+            let text = "--plot DIR draws what `backends` measures, which is not among the benches \
+                        to run: name it, too";
+            Self::command().error(ErrorKind::MissingRequiredArgument, text)
+        })
+    }
+}
+
 fn run_if_possible(options: &Options) -> ExitCode {
+    if let Some(error) = options.misused() {
+        // Nobody may be there to read it; the exit code says it, too.
+        error.print().ok();
+        return ExitCode::from(2);
+    }
     if let Some((_, reason)) = requires::unmet(PRIVILEGED) {
         eprintln!("error: the bench cannot run here: {reason}");
         return ExitCode::from(3);
@@ -276,6 +312,7 @@ impl Session {
 fn run(session: &Session, options: &Options) -> Result<()> {
     // Before anything is measured: a path that cannot be written to must not cost minutes.
     let json = options.json.as_deref().map(create).transpose()?;
+    let folder = options.plot.as_deref().map(Folder::prepare).transpose()?;
     let began = Instant::now();
     let machine = machine();
     let figures = measure(session, options)?;
@@ -293,7 +330,9 @@ fn run(session: &Session, options: &Options) -> Result<()> {
         table::render(&figures),
         began.elapsed().as_secs_f64()
     )
-    .context("cannot print the figures")
+    .context("cannot print the figures")?;
+    // Last: the figures are there, whatever becomes of their charts.
+    folder.map_or(Ok(()), |folder| folder.fill(&figures, &mut out))
 }
 
 /// A bench that needs the rig.
@@ -305,7 +344,7 @@ fn create(path: &Path) -> Result<fs::File> {
 
 /// Runs the chosen benches, one after the other.
 fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
-    let wanted = |name| options.names.is_empty() || options.names.contains(&name);
+    let wanted = |name| options.wants(name);
     let world = World::new()?;
     let mut figures = Vec::new();
     if [Name::TcpConnect, Name::UdpRequest, Name::ProgramTime]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// So many Services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Size(pub(super) u32);
 
 /// What others are compared with.
@@ -25,6 +25,14 @@ impl fmt::Display for Size {
     }
 }
 
+impl Size {
+    /// What `text` says, if it is a size as it is shown.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let size = Self(text.replace(',', "").parse().ok()?);
+        (size.to_string() == text).then_some(size)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +41,15 @@ mod tests {
     fn numbers_are_grouped_as_people_read_them() {
         let shown = [10, 999, 1_000, 10_050].map(|size| Size(size).to_string());
         assert_eq!(shown, ["10", "999", "1,000", "10,050"]);
+    }
+
+    #[test]
+    fn what_is_shown_is_read() {
+        for size in [1, 10, 999, 1_000, 10_050].map(Size) {
+            assert_eq!(Size::read(&size.to_string()), Some(size));
+        }
+        for text in ["", "ten", "1000", "-1", " 10", "10,00", "99,999,999,999"] {
+            assert_eq!(Size::read(text), None, "{text:?}");
+        }
     }
 }
