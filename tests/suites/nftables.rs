@@ -8,6 +8,8 @@ mod beside_others;
 mod lost_answers;
 #[path = "nftables/lost_rights.rs"]
 mod lost_rights;
+#[path = "nftables/owner.rs"]
+pub mod owner;
 #[path = "nftables/rig.rs"]
 mod rig;
 
@@ -24,8 +26,9 @@ use proxy_tests::{
     process::{self, Finished, Process},
     requires::{self, NFTABLES, PRIVILEGED},
     shop::{answers, dns, frontend, frontend6, http, service},
-    table_owner::TableOwner,
 };
+
+use self::owner::TableOwner;
 
 const SUITE: &str = "nftables";
 const FILE: &str = "cluster.yaml";

@@ -39,7 +39,6 @@ pub mod process;
 pub mod requires;
 pub mod scenario;
 pub mod shop;
-pub mod table_owner;
 pub mod traffic;
 pub mod world;
 

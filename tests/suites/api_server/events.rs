@@ -2,9 +2,10 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use proxy_tests::{requires::NFTABLES, table_owner::TableOwner};
+use proxy_tests::requires::NFTABLES;
 
 use super::*;
+use crate::nftables::owner::TableOwner;
 
 /// Ports that somebody else holds, each the health check node port of a Service.
 const PORTS: std::ops::Range<u16> = 31_900..31_940;

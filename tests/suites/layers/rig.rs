@@ -14,12 +14,12 @@ use proxy_tests::{
     process::Process,
     requires::{self, NFTABLES, Need, PRIVILEGED},
     shop::{LoadKind, loads},
-    table_owner::TableOwner,
     world::Place,
 };
 use serde_json::Value;
 
 use super::{LIMIT, SUITE, tracked::flows};
+use crate::nftables::owner::TableOwner;
 
 /// The layer that decides first.
 pub const ABOVE: &str = "ebpf";

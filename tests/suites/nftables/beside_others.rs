@@ -9,8 +9,8 @@ use std::{
 use proxy_backend::OpenError;
 use proxy_backend_nftables::{self as nftables, Duty, NftablesBackend, NftablesOptions};
 use proxy_model::{Backend as _, NodeState, SyncError};
-use proxy_tests::table_owner::TableOwner;
 
+use super::owner::TableOwner;
 use super::rig::{LIMIT, has_chain, in_namespace, nft, nft_done, open, services};
 
 fn holder() -> Option<String> {

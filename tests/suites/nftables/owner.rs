@@ -9,8 +9,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-
-use crate::{
+use proxy_tests::{
+    agent::LIMIT,
     process::{self, Process},
     world::Host,
 };
@@ -60,7 +60,7 @@ impl TableOwner {
     /// Lets it go; the table is gone when this returns.
     pub fn release(mut self) -> Result<()> {
         self.stdin = None;
-        self.process.wait(crate::agent::LIMIT).map(drop)
+        self.process.wait(LIMIT).map(drop)
     }
 }
 
