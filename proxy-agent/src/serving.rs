@@ -200,6 +200,11 @@ impl Serving {
         self.metrics.failed(layers);
     }
 
+    /// Every layer has all that it should, found by a comparison or because nothing changed.
+    pub fn settled(&self) {
+        self.metrics.settled(Moment::now().wall);
+    }
+
     /// The kernel was compared with the state, and this was mended, by layer.
     pub fn compared(&self, repaired: &[(&'static str, Vec<Difference>)]) {
         self.metrics.compared(repaired, Moment::now().wall);

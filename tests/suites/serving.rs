@@ -119,6 +119,8 @@ fn what_is_logged_changes_while_the_agent_runs() {
     assert_eq!(get(&shop, METRICS, "/statusz").0, 200);
 }
 
+const LAST_SYNC: &str = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"}";
+
 /// The value of one sample of `/metrics`.
 fn metric(shop: &Shop, sample: &str) -> f64 {
     let (status, text) = get(shop, METRICS, "/metrics");
@@ -178,11 +180,15 @@ fn an_agent_that_serves_is_healthy_and_counts_what_it_does() {
         0.0
     );
 
+    // What alerts on kube-proxy go by: it programs everything again once in a sync period.
+    let last = || metric(&shop, LAST_SYNC);
+    let before = last();
     // The signal may still be on its way to that loop.
     kill(Pid::from_raw(agent.pid().unwrap()), Signal::SIGHUP).unwrap();
     await_that("a comparison is counted", || {
         metric(&shop, "culvert_comparisons_total") == 1.0
     });
+    assert!(last() > before, "a comparison is as good as a sync");
 
     // No sync comes of this: nothing in the kernel depends on it.
     agent.apply("node.yaml", LEAVING).unwrap();
@@ -190,6 +196,8 @@ fn an_agent_that_serves_is_healthy_and_counts_what_it_does() {
         get(&shop, HEALTH, "/healthz").0 == 503
     });
     assert_eq!(get(&shop, HEALTH, "/livez").0, 200);
+    let queued = LAST_SYNC.replace("last_timestamp", "last_queued_timestamp");
+    assert!(last() >= metric(&shop, &queued), "nothing waits");
     agent.delete("node.yaml").unwrap();
     await_that("the node is eligible", || {
         get(&shop, HEALTH, "/healthz").0 == 200

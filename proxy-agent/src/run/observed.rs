@@ -71,7 +71,7 @@ impl Observer {
         let in_force = in_force(pipeline);
         serving.health.in_force(in_force);
         if pipeline.in_force() {
-            serving.metrics.settled();
+            serving.settled();
         }
         // Without a sync too: a health check node port that changed is nothing for the kernel.
         if in_force.outside
@@ -88,6 +88,10 @@ impl Observer {
     pub fn repaired(&mut self, repair: &Repair, pipeline: &Pipeline) {
         if !repair.differences.is_empty() {
             self.serving.compared(&repair.differences);
+            // As kube-proxy, which programs everything again once in a sync period.
+            if repair.failed.is_empty() && pipeline.in_force() {
+                self.serving.settled();
+            }
         }
         if !repair.failed.is_empty() {
             self.serving.failed(&repair.failed);

@@ -279,15 +279,19 @@ impl Metrics {
         }
     }
 
-    /// Nothing waits any more.
-    pub fn settled(&self) {
+    /// The kernel has all that it should: nothing waits any more.
+    pub fn settled(&self, now: SystemTime) {
         self.service_changes.settled();
         self.endpoint_changes.settled();
+        for family in FAMILIES.map(IpFamily::as_str) {
+            let last = self.last_sync.with_label_values(&[family]);
+            last.set(seconds(now));
+        }
     }
 
     /// A sync succeeded.
     pub fn synced(&self, sync: Synced<'_>, now: SystemTime) {
-        self.settled();
+        self.settled(now);
         self.revisions.inc();
         let which = if sync.whole {
             &self.full_sync
@@ -299,9 +303,6 @@ impl Metrics {
                 let histogram = histogram.with_label_values(&[family]);
                 histogram.observe(sync.took.as_secs_f64());
             }
-            self.last_sync
-                .with_label_values(&[family])
-                .set(seconds(now));
         }
         let recent = |(_, trigger): &&(IpFamily, SystemTime)| *trigger >= self.started;
         for (family, trigger) in sync.triggers.iter().filter(recent) {

@@ -63,7 +63,7 @@ define! {
     PARTIAL_SYNC_DURATION = Histogram "kubeproxy_sync_partial_proxy_rules_duration_seconds" ["ip_family"] true,
         "Time of syncs of what changed only";
     LAST_SYNC = Gauge "kubeproxy_sync_proxy_rules_last_timestamp_seconds" ["ip_family"] true,
-        "When the last sync succeeded";
+        "When the kernel was last known to have all that it should: after a sync, a comparison, or a change that needs no sync";
     LAST_QUEUED = Gauge "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds" ["ip_family"] true,
         "When a change was last queued for a sync";
     NETWORK_PROGRAMMING = Histogram "kubeproxy_network_programming_duration_seconds" ["ip_family"] true,
