@@ -101,9 +101,10 @@ enum Removal {
 pub struct Found {
     /// In the order in which it has to be removed.
     pub leftovers: Vec<Leftover>,
-    /// What could not be looked at, and what will stay because somebody else uses it, each with the
-    /// reason.
+    /// What could not be looked at, each with the reason.
     pub problems: Vec<String>,
+    /// Chains that stay for rules of others: empty, but for what has packets masqueraded.
+    pub kept: Vec<String>,
 }
 
 impl Found {

@@ -42,7 +42,7 @@ fn ask(family: IpFamily, name: &str, found: &mut Found) {
             let ipvs = is_ipvs(tables.iter().map(|one| &one.table));
             for one in tables {
                 let share = share(&one.table);
-                let deletion = one.deletion(family, &share.chains, &share.unhooked);
+                let deletion = one.deletion(family, &share);
                 let removal = |_| Removal::Chains(deletion);
                 add_share(
                     family,
@@ -138,10 +138,9 @@ fn add_share(
     removal: impl FnOnce(String) -> Removal,
     found: &mut Found,
 ) {
-    for rule in &share.kept_for {
-        found.problems.push(format!(
-            "another rule leads to a chain of kube-proxy, which therefore stays, in \
-             table `{}` of {name}: {rule}",
+    if let Some(kept) = told(&share.kept_for) {
+        found.kept.push(format!(
+            "table `{}` of {name}: rules of others lead to chains of kube-proxy: {kept}",
             table.name
         ));
     }
@@ -152,10 +151,23 @@ fn add_share(
         mode: if ipvs { Mode::Ipvs } else { Mode::Iptables },
         family: Some(family),
         what: format!("chains in table `{}` of {name}", table.name),
-        parts: share.chains.len(),
+        parts: share.chains.len() + share.emptied.len(),
         rules: share.rules,
         removal: removal(input),
     });
+}
+
+/// How many rules are told; others may have thousands.
+const TOLD: usize = 3;
+
+fn told(rules: &[String]) -> Option<String> {
+    let (first, rest) = rules.split_at(rules.len().min(TOLD));
+    let first = first.join("; ");
+    match rest.len() {
+        _ if first.is_empty() => None,
+        0 => Some(first),
+        more => Some(format!("{first}; and {more} more")),
+    }
 }
 
 /// Lets an `iptables-restore` change what its input names.

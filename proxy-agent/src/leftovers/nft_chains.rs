@@ -15,6 +15,7 @@ use proxy_netlink::{
 use super::{
     error::RemoveError,
     nftables::around,
+    removal::Share,
     ruleset::{Rule, Table},
 };
 
@@ -30,6 +31,8 @@ pub(super) struct Deletion {
     table: String,
     /// Chains, with all their rules.
     chains: Vec<String>,
+    /// Chains of which only the rules go.
+    emptied: Vec<String>,
     /// Rules elsewhere that lead to those: chain and number.
     rules: Vec<(String, u64)>,
 }
@@ -41,21 +44,17 @@ pub(super) struct Numbered {
 }
 
 impl Numbered {
-    /// Deletes these chains, and these rules, by their place in the table.
-    pub(super) fn deletion(
-        &self,
-        family: IpFamily,
-        chains: &[String],
-        rules: &[usize],
-    ) -> Deletion {
-        let rules = rules.iter().filter_map(|at| {
+    /// Deletes what is kube-proxy's share of this table.
+    pub(super) fn deletion(&self, family: IpFamily, share: &Share) -> Deletion {
+        let rules = share.unhooked.iter().filter_map(|at| {
             let chain = self.table.rules.get(*at)?.chain.clone();
             Some((chain, *self.handles.get(*at)?))
         });
         Deletion {
             family,
             table: self.table.name.clone(),
-            chains: chains.to_vec(),
+            chains: share.chains.clone(),
+            emptied: share.emptied.clone(),
             rules: rules.collect(),
         }
     }
@@ -164,17 +163,19 @@ fn target(expressions: &[u8]) -> Option<String> {
     })
 }
 
-/// Empties the chains, takes the rules away that lead there, and deletes them: one transaction.
+/// Empties the chains, takes the rules away that lead there, and deletes those that go: one
+/// transaction.
 pub(super) fn delete(deletion: &Deletion) -> Result<(), RemoveError> {
     let Deletion {
         family,
         table,
         chains,
+        emptied,
         rules,
     } = deletion;
     let mut requests = Messages::one(around(abi::NFNL_MSG_BATCH_BEGIN), |_| {});
     let delete_rules = head(*family, abi::NFT_MSG_DELRULE, 0);
-    for chain in chains {
+    for chain in emptied.iter().chain(chains) {
         requests.add(delete_rules, |attributes| {
             attributes.text(TABLE, table);
             attributes.text(abi::NFTA_RULE_CHAIN, chain);

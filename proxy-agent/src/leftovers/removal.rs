@@ -1,10 +1,7 @@
 //! What to tell `iptables-restore --noflush` so that kube-proxy's rules are gone, and nothing else
 //! is. Pure.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fmt::Write as _,
-};
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use super::{
     owned::{Role, role},
@@ -16,7 +13,9 @@ use super::{
 pub(super) struct Share {
     /// Chains that go.
     pub(super) chains: Vec<String>,
-    /// Rules in those, and rules elsewhere that lead to them.
+    /// Chains that rules of others lead to, and that are emptied: nothing becomes of those rules.
+    pub(super) emptied: Vec<String>,
+    /// Rules in those, and rules of kube-proxy elsewhere that lead to them.
     pub(super) rules: usize,
     /// Rules of others that lead to chains of kube-proxy. Those chains stay.
     pub(super) kept_for: Vec<String>,
@@ -26,42 +25,75 @@ pub(super) struct Share {
     pub(super) restore: Option<String>,
 }
 
+/// Rules of others jump here to have a packet masqueraded, …
+const MARKS: &str = "KUBE-MARK-MASQ";
+/// … which is done here.
+const MASQUERADES: &str = "KUBE-POSTROUTING";
+
 /// Finds what is kube-proxy's in a table, and how to remove it.
 ///
-/// Rules of others may lead to chains of kube-proxy, as those of CNI plugins that mark packets by
-/// `KUBE-MARK-MASQ` do. Such chains stay, with all that they lead to.
+/// Rules of others may lead to chains of kube-proxy. Packets that those of CNI plugins mark are
+/// masqueraded as before: [`MARKS`] and [`MASQUERADES`] stay. Any other such chain leads to endpoints
+/// as kube-proxy last saw them: it is emptied, and is there because a rule leads to it.
 pub(super) fn share(table: &Table) -> Share {
-    let kept = kept(table);
-    let goes = |chain: &str| role(&table.name, chain).is_some() && !kept.chains.contains(chain);
-    let chains: Vec<&String> = table.chains.iter().filter(|chain| goes(chain)).collect();
-    let leads_there = |rule: &Rule| !goes(&rule.chain) && rule.target.as_deref().is_some_and(goes);
-    let (places, unhooked): (Vec<usize>, Vec<&Rule>) = table
-        .rules
+    let made: BTreeSet<&str> = table.chains.iter().map(String::as_str).collect();
+    let role = |chain: &str| role(&table.name, chain).filter(|_| made.contains(chain));
+    let mut hooks: Vec<(usize, &Rule, &str)> = Vec::new();
+    let mut led_to = BTreeSet::new();
+    let mut kept_for = Vec::new();
+    for (at, rule) in table.rules.iter().enumerate() {
+        let led = rule.target.as_deref();
+        let Some((target, its_role)) = led.and_then(|to| Some((to, role(to)?))) else {
+            continue;
+        };
+        let from_built_in = !made.contains(rule.chain.as_str());
+        if from_built_in && its_role == Role::Entry {
+            hooks.push((at, rule, target));
+        } else if role(&rule.chain).is_none() {
+            kept_for.push(format!("-A {} {}", rule.chain, rule.text));
+            led_to.insert(target);
+        }
+    }
+    let masquerades = led_to.contains(MARKS);
+    let stays = |chain: &str| masquerades && [MARKS, MASQUERADES].contains(&chain);
+    hooks.retain(|(_, _, target)| !stays(target));
+    let cleared = |chain: &str| role(chain).is_some() && !stays(chain);
+    let (emptied, chains): (Vec<&str>, Vec<&str>) = table
+        .chains
         .iter()
-        .enumerate()
-        .filter(|(_, rule)| leads_there(rule))
-        .unzip();
-    let inside = table.rules.iter().filter(|rule| goes(&rule.chain)).count();
+        .map(String::as_str)
+        .filter(|chain| cleared(chain))
+        .partition(|chain| led_to.contains(chain));
+    let inside = table.rules.iter().filter(|rule| cleared(&rule.chain));
+    let rules = inside.count() + hooks.len();
+    let is_there = rules > 0 || !chains.is_empty();
+    let own = |chains: &[&str]| chains.iter().map(|chain| (*chain).to_owned()).collect();
     Share {
-        restore: (!chains.is_empty()).then(|| restore(table, &chains, &unhooked)),
-        rules: inside + unhooked.len(),
-        unhooked: places,
-        chains: chains.into_iter().cloned().collect(),
-        kept_for: kept.rules,
+        restore: is_there.then(|| restore(table, &emptied, &chains, &hooks)),
+        rules,
+        unhooked: hooks.iter().map(|(at, ..)| *at).collect(),
+        chains: own(&chains),
+        emptied: own(&emptied),
+        kept_for,
     }
 }
 
-/// Declares each chain, which empties it, takes the rules away that lead there, and deletes it: one
-/// transaction.
-fn restore(table: &Table, chains: &[&String], unhooked: &[&Rule]) -> String {
+/// Declares each chain, which empties it, takes the rules away that lead there, and deletes those
+/// that go: one transaction.
+fn restore(
+    table: &Table,
+    emptied: &[&str],
+    chains: &[&str],
+    hooks: &[(usize, &Rule, &str)],
+) -> String {
     let mut text = format!("*{}\n", table.name);
     let mut line = |line: std::fmt::Arguments<'_>| {
         writeln!(text, "{line}").expect("a String takes all that is written");
     };
-    for chain in chains {
+    for chain in emptied.iter().chain(chains) {
         line(format_args!(":{chain} - [0:0]"));
     }
-    for Rule { chain, text, .. } in unhooked {
+    for (_, Rule { chain, text, .. }, _) in hooks {
         line(format_args!("-D {chain} {text}"));
     }
     for chain in chains {
@@ -69,40 +101,6 @@ fn restore(table: &Table, chains: &[&String], unhooked: &[&Rule]) -> String {
     }
     line(format_args!("COMMIT"));
     text
-}
-
-#[derive(Default)]
-struct Kept {
-    chains: BTreeSet<String>,
-    rules: Vec<String>,
-}
-
-/// The chains of kube-proxy that rules of others lead to, directly or not, and those rules.
-fn kept(table: &Table) -> Kept {
-    let made: BTreeSet<&str> = table.chains.iter().map(String::as_str).collect();
-    let ours = |chain: &str| role(&table.name, chain).filter(|_| made.contains(chain));
-    let mut leads: HashMap<&str, Vec<&str>> = HashMap::new();
-    let mut kept = Kept::default();
-    let mut open = Vec::new();
-    for rule in &table.rules {
-        let Some((target, role)) = rule.target.as_deref().and_then(|to| Some((to, ours(to)?)))
-        else {
-            continue;
-        };
-        let from_built_in = !made.contains(rule.chain.as_str());
-        if ours(&rule.chain).is_some() {
-            leads.entry(&rule.chain).or_default().push(target);
-        } else if !(from_built_in && role == Role::Entry) {
-            kept.rules.push(format!("-A {} {}", rule.chain, rule.text));
-            open.push(target);
-        }
-    }
-    while let Some(chain) = open.pop() {
-        if kept.chains.insert(chain.to_owned()) {
-            open.extend(leads.get(chain).into_iter().flatten());
-        }
-    }
-    kept
 }
 
 #[cfg(test)]
@@ -136,26 +134,57 @@ mod tests {
         assert_eq!(share.kept_for, Vec::<String>::new());
     }
 
+    /// As with a CNI plugin that has kube-proxy masquerade what comes to a host port.
     #[test]
-    fn what_rules_of_others_lead_to_stays_with_all_that_it_leads_to() {
+    fn packets_that_others_mark_are_masqueraded_as_before() {
         let share = share_of(
             "*nat\n:CNI-HOSTPORT-SETMARK - [0:0]\n:KUBE-SERVICES - [0:0]\n\
-             :KUBE-SVC-25FJTMN2OLOPNGWS - [0:0]\n:KUBE-SEP-24ZTVYXXK2IRS5AA - [0:0]\n\
-             :KUBE-MARK-MASQ - [0:0]\n\
-             -A OUTPUT -j KUBE-SERVICES\n\
-             -A CNI-HOSTPORT-SETMARK -g KUBE-SVC-25FJTMN2OLOPNGWS\n\
-             -A KUBE-SERVICES -j KUBE-SVC-25FJTMN2OLOPNGWS\n\
-             -A KUBE-SVC-25FJTMN2OLOPNGWS -j KUBE-SEP-24ZTVYXXK2IRS5AA\n\
-             -A POSTROUTING -j KUBE-MARK-MASQ\nCOMMIT\n",
+             :KUBE-POSTROUTING - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n\
+             -A OUTPUT -j KUBE-SERVICES\n-A POSTROUTING -j KUBE-POSTROUTING\n\
+             -A CNI-HOSTPORT-SETMARK -j KUBE-MARK-MASQ\n\
+             -A KUBE-SERVICES -j KUBE-MARK-MASQ\n\
+             -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000\n\
+             -A KUBE-POSTROUTING -j MASQUERADE\nCOMMIT\n",
         );
-        assert_eq!(share.chains, ["KUBE-SERVICES"]);
-        assert_eq!(share.rules, 2);
+        assert_eq!(
+            share.restore.as_deref(),
+            Some(
+                "*nat\n:KUBE-SERVICES - [0:0]\n-D OUTPUT -j KUBE-SERVICES\n-X KUBE-SERVICES\nCOMMIT\n"
+            )
+        );
+        assert_eq!((share.rules, share.unhooked), (2, vec![0]));
         assert_eq!(
             share.kept_for,
-            [
-                "-A CNI-HOSTPORT-SETMARK -g KUBE-SVC-25FJTMN2OLOPNGWS",
-                "-A POSTROUTING -j KUBE-MARK-MASQ"
-            ]
+            ["-A CNI-HOSTPORT-SETMARK -j KUBE-MARK-MASQ"]
         );
+    }
+
+    #[test]
+    fn what_other_rules_of_others_lead_to_is_empty_and_nothing_behind_it_stays() {
+        let share = share_of(
+            "*nat\n:MINE - [0:0]\n:KUBE-SERVICES - [0:0]\n\
+             :KUBE-SVC-25FJTMN2OLOPNGWS - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n\
+             -A PREROUTING -j MINE\n-A PREROUTING -j KUBE-SERVICES\n\
+             -A MINE -p tcp -g KUBE-SERVICES\n\
+             -A KUBE-SERVICES -j KUBE-SVC-25FJTMN2OLOPNGWS\n\
+             -A KUBE-SVC-25FJTMN2OLOPNGWS -j KUBE-MARK-MASQ\nCOMMIT\n",
+        );
+        assert_eq!(
+            share.restore.as_deref(),
+            Some(
+                "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-25FJTMN2OLOPNGWS - [0:0]\n\
+                 :KUBE-MARK-MASQ - [0:0]\n-D PREROUTING -j KUBE-SERVICES\n\
+                 -X KUBE-SVC-25FJTMN2OLOPNGWS\n-X KUBE-MARK-MASQ\nCOMMIT\n"
+            )
+        );
+        assert_eq!(share.emptied, ["KUBE-SERVICES"]);
+        assert_eq!(share.kept_for, ["-A MINE -p tcp -g KUBE-SERVICES"]);
+
+        // What is left of that is nothing to remove.
+        let share = share_of(
+            "*nat\n:MINE - [0:0]\n:KUBE-SERVICES - [0:0]\n\
+             -A MINE -p tcp -g KUBE-SERVICES\nCOMMIT\n",
+        );
+        assert_eq!((share.restore, share.kept_for.len()), (None, 1));
     }
 }

@@ -168,6 +168,8 @@ pub fn cleanup_all(args: &PinArgs) -> Result<(), Error> {
     let lines = removed.removed.iter();
     let lines = lines.map(|leftover| format!("removed what kube-proxy left: {leftover}\n"));
     print(&lines.collect::<String>())?;
+    let kept = found.kept.iter().map(|kept| format!("left {kept}\n"));
+    print(&kept.collect::<String>())?;
     let waiting = removed.waiting.iter();
     let waiting = waiting.map(|left| format!("{left}: still leads connections; run this again"));
     let problems: Vec<String> = found

@@ -109,6 +109,14 @@ impl Steps {
                 tracing::debug!(problem, "kube-proxy's rules not looked for everywhere");
             }
         }
+        for kept in found.kept.iter().filter(|_| self.predecessors.take_over) {
+            tracing::warn!(
+                kept,
+                text = "these chains stay; only KUBE-MARK-MASQ and KUBE-POSTROUTING, which masquerade \
+                        what is marked, do anything",
+                "chains of kube-proxy stay for rules of others"
+            );
+        }
         let of_kube_proxy = !found.leftovers.is_empty();
         let settings = &self.predecessors.settings;
         let of_ours = self.others().any(|(_, host)| host.left_something(settings));
@@ -152,24 +160,39 @@ impl Steps {
         }
         // What was found a second ago may have changed since.
         let found = leftovers::find();
-        self.remove_leftovers(&found)
+        self.remove_leftovers(Step::Remove, &found)
     }
 
     fn remove_idle(&mut self) -> Next {
-        self.remove_leftovers(&leftovers::find_again())
+        self.remove_leftovers(Step::RemoveIdle, &leftovers::find_again())
     }
 
-    fn remove_leftovers(&mut self, found: &leftovers::Found) -> Next {
+    fn remove_leftovers(&mut self, step: Step, found: &leftovers::Found) -> Next {
         let removed = leftovers::remove(found);
         for leftover in &removed.removed {
             tracing::info!(what = %leftover, "removed what kube-proxy left");
         }
-        for problem in &removed.problems {
-            tracing::error!(problem, "what kube-proxy left is not removed");
+        if !removed.problems.is_empty() {
+            let told = removed.problems.join("; ");
+            if self.obstacle.as_ref() != Some(&told) {
+                for problem in &removed.problems {
+                    tracing::error!(
+                        problem,
+                        text = "it still leads connections to endpoints as kube-proxy last saw them; \
+                                tried again until it is gone",
+                        "what kube-proxy left is not removed"
+                    );
+                }
+                self.obstacle = Some(told);
+            }
+            return step.after(AGAIN);
         }
         let waiting = listed(&removed.waiting);
         if waiting.is_empty() {
-            tracing::info!("kube-proxy's place is taken");
+            // Rules that nobody could look for may still be there: the log has told of them.
+            if found.problems.is_empty() {
+                tracing::info!("kube-proxy's place is taken");
+            }
             return Step::LetGo.after(WATCH);
         }
         if self.obstacle.as_ref() != Some(&waiting) {
