@@ -44,7 +44,7 @@ fn no_request_fails_while_the_agent_is_killed_and_restarted() {
         if how == "SIGKILL" {
             agent.kill()
         } else {
-            agent.terminate()
+            agent.terminate().map(drop)
         }
         .unwrap();
         traffic

@@ -395,6 +395,27 @@ fn a_port_that_is_taken_stops_the_agent_only_if_wanted() {
 }
 
 #[test]
+fn a_signal_while_it_starts_ends_it_without_a_false_word() {
+    if !requires::met("serving", PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let files = [(FILE, &*service(1, &[1]))];
+    let mut agent = Agent::prepare(&shop.world, AgentOptions::default(), &files).unwrap();
+    // Where it is by then differs.
+    for _ in 0..20 {
+        agent.spawn().unwrap();
+        agent.wait_for("backend chosen").unwrap();
+        let log = agent.terminate().unwrap();
+        let errors: Vec<_> = log
+            .iter()
+            .filter(|line| matches!(line.level(), Some("ERROR" | "WARN")))
+            .collect();
+        assert!(errors.is_empty(), "{errors:?}");
+    }
+}
+
+#[test]
 fn kube_proxys_file_is_honoured_as_far_as_it_is_said() {
     if !requires::met("serving", PRIVILEGED) {
         return;

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     heart::{BEAT, Heart},
-    logging::said,
+    logging::{level, said},
     memory, open_files,
 };
 
@@ -81,6 +81,11 @@ where
         drop(happens.send(Happening::Ended(ended)));
     });
     let ended = until_the_end(&heart, &happening, GRACE);
+    if ended.is_ok() && !heart.is_live() {
+        // Parts that are just being started would report that the runtime refuses them, as errors.
+        // Where the level cannot be changed, they do.
+        level::change("off").ok();
+    }
     runtime.shutdown_timeout(LAST_TASKS);
     ended
 }

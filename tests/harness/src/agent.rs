@@ -351,8 +351,8 @@ impl<'w> Agent<'w> {
         self.world = world;
     }
 
-    /// Sends `SIGTERM` and waits for the end; the exit code must be 0.
-    pub fn terminate(&mut self) -> Result<()> {
+    /// Sends `SIGTERM` and waits for the end; the exit code must be 0. All that the agent said.
+    pub fn terminate(&mut self) -> Result<Vec<LogLine>> {
         let mut running = self.running.take().context("the agent is not running")?;
         running.process.signal(Signal::SIGTERM)?;
         let status = running.process.wait(LIMIT)?;
@@ -362,7 +362,8 @@ impl<'w> Agent<'w> {
                 running.log.tail()
             );
         }
-        Ok(())
+        running.log.wait_for_end();
+        Ok(running.log.so_far())
     }
 
     /// Sends `SIGKILL` and waits for the end.

@@ -203,7 +203,7 @@ impl<'w> Subject<'w> {
     /// Ends it as a user would.
     pub fn finish(self) -> Result<()> {
         match self {
-            Self::Agent(mut agent) | Self::OurBackend(mut agent, _) => agent.terminate(),
+            Self::Agent(mut agent) | Self::OurBackend(mut agent, _) => agent.terminate().map(drop),
             Self::Command(mut process, _brain) => {
                 process.signal(Signal::SIGTERM)?;
                 let status = process.wait(LIMIT)?;
