@@ -156,14 +156,22 @@ fn absolute_pin_dir(args: &PinArgs, mistakes: &mut Vec<String>) -> PathBuf {
 /// lower case.
 fn node_name(args: &NodeArgs, configured: Option<String>, mistakes: &mut Vec<String>) -> Arc<str> {
     let host_name = || gethostname::gethostname().into_string().ok();
-    let given = args.node_name.clone().or(configured);
-    let Some(name) = given.or_else(host_name) else {
+    // As in kube-proxy, nothing is no name.
+    let given = args.node_name.clone().into_iter().chain(configured);
+    let mut given = given.filter(|name| !name.is_empty());
+    let Some(typed) = given.next().or_else(host_name) else {
         mistakes.push("--node-name: the host has no usable name; give one".into());
         return "".into();
     };
-    let name = normal_node_name(&name);
+    let name = normal_node_name(&typed);
     if name.is_empty() {
-        mistakes.push("--node-name: must not be empty".into());
+        mistakes.push("--node-name, --hostname-override: must not be blank".into());
+    }
+    if name.contains("$(") {
+        mistakes.push(format!(
+            "--node-name, --hostname-override: {typed:?} names a variable that the container does \
+             not have; add it to the container's `env`, from the field spec.nodeName"
+        ));
     }
     name.into()
 }

@@ -45,6 +45,8 @@ pub const DEFAULT_PIN_DIR: &str = "/sys/fs/bpf/culvert";
 #[command(
     name = "proxy-agent",
     args_conflicts_with_subcommands = true,
+    // As with kube-proxy, the last one counts.
+    args_override_self = true,
     disable_version_flag = true
 )]
 #[command(after_help = EXIT_CODES)]

@@ -61,6 +61,8 @@ pub struct Settings {
     pub localhost_node_ports: bool,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
     pub oom_score_adj: i32,
+    /// What kube-proxy would log: zero for the least.
+    pub verbosity: i32,
     /// What the log should say.
     pub notices: Vec<Notice>,
     /// Everything, in the form of a file, for `/configz`.

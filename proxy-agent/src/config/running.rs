@@ -45,6 +45,8 @@ pub struct Agent {
     pub serving: serving::ServingOptions,
     /// -1000 (never) to 1000 (first): how the kernel chooses whom to end when memory runs out.
     pub oom_score_adj: i32,
+    /// kube-proxy's verbosity, where it is what decides what is logged.
+    pub verbosity: Option<i32>,
     /// What the log should say about the configuration.
     pub warnings: Vec<String>,
     /// What is worth knowing about it, although it is as usual.
@@ -138,6 +140,7 @@ struct Prepared {
     output: Option<Destination>,
     listen: Listen,
     flags: BTreeMap<String, String>,
+    verbosity: Option<i32>,
     warnings: Vec<String>,
 }
 
@@ -153,7 +156,8 @@ fn prepare(
     // A file that cannot be used may well name the source: that is one mistake, not two.
     let elsewhere = in_pod || !mistakes.is_empty();
     let node = node_name(&args.model.node, settings.node_name.clone(), mistakes);
-    let named = args.model.node.node_name.is_some() || settings.node_name.is_some();
+    let given = [&args.model.node.node_name, &settings.node_name];
+    let named = given.into_iter().flatten().any(|name| !name.is_empty());
     let wanted = named.then(|| Arc::clone(&node));
     let brain = node_api::brain(&args.target, name(&settings), wanted, mistakes);
     let kubeconfig = settings.kubeconfig.clone();
@@ -165,6 +169,12 @@ fn prepare(
         source: sources::choose(args, brain, kubeconfig, elsewhere, mistakes),
         node,
         flags: args.flags.clone(),
+        verbosity: args
+            .log
+            .log_level
+            .is_none()
+            .then_some(settings.verbosity)
+            .filter(|verbosity| *verbosity > 0),
         output: sinks::output(&args.sinks, mistakes),
         listen: node_api::listen(&args.sinks.api, mistakes),
     };
@@ -209,6 +219,7 @@ impl Prepared {
                 backends: backends::ALL.iter().map(|kind| kind.name()).collect(),
             },
             oom_score_adj: settings.oom_score_adj,
+            verbosity: self.verbosity,
             notes,
             warnings,
         })

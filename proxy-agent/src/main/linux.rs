@@ -34,6 +34,7 @@ pub fn run(args: RunArgs) -> ExitCode {
         run::serve(move |handle| async move {
             handle.heart.at(CONFIGURATION);
             let config = block_in_place(|| config::run(&args))?;
+            heed(config.agent.verbosity);
             Ok(run::run(config, handle).await?)
         })
     })
@@ -45,9 +46,21 @@ pub fn brain(args: BrainArgs) -> ExitCode {
         run::serve(move |handle| async move {
             handle.heart.at(CONFIGURATION);
             let config = block_in_place(|| config::brain(&args))?;
+            heed(config.verbosity);
             Ok(run::brain(config, handle).await?)
         })
     })
+}
+
+/// What is logged unless flags or the configuration say otherwise.
+const LEVEL: &str = "info";
+
+/// Logs as kube-proxy's verbosity says, which may stand in a file.
+fn heed(verbosity: Option<i32>) {
+    if let Some(verbosity) = verbosity {
+        // Only a log of somebody else's cannot be changed.
+        log_level::change(&verbosity.to_string()).ok();
+    }
 }
 
 /// What reading files may hang in.
@@ -55,7 +68,7 @@ const CONFIGURATION: &str = "reading the configuration";
 
 /// Starts the log, and says there why the agent ended.
 fn logging(args: &LogArgs, live: impl FnOnce() -> Result<(), Error>) -> ExitCode {
-    let log = match start_logging(args.log_format, &args.log_level) {
+    let log = match start_logging(args.log_format, args.log_level.as_deref().unwrap_or(LEVEL)) {
         Ok(log) => log,
         Err(error) => return end(Err(Error::from(error).context("--log-level"))),
     };

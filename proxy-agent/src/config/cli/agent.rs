@@ -93,7 +93,8 @@ pub struct LogArgs {
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "auto")]
     pub log_format: LogFormat,
 
-    /// Least severe level that is logged; also takes tracing filter directives
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub log_level: String,
+    /// Least severe level that is logged; also takes tracing filter directives [default: info, or
+    /// what kube-proxy's --v says: 4 and 5 for debug, more for trace]
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
 }

@@ -5,15 +5,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::kube_proxy::switch;
+
 /// kube-proxy's flags that make it do one thing and end.
 #[derive(Debug, Clone, Default, Args)]
 pub struct InsteadArgs {
     /// Remove what agents and kube-proxy left in the kernel
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide = true)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch, hide = true)]
     pub cleanup: Option<bool>,
 
     /// Do what needs more rights than serving does: nothing
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide = true)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch, hide = true)]
     pub init_only: Option<bool>,
 
     /// Write the configuration that file and flags make to this file

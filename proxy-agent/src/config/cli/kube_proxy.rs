@@ -23,6 +23,15 @@ pub struct ApiServerArgs {
     pub master: Vec<String>,
 }
 
+/// True or false, in all the words that kube-proxy takes for them: those of Go.
+pub(super) fn switch(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("write true or false"),
+    }
+}
+
 /// What is served over HTTP.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Health and metrics")]
@@ -36,7 +45,7 @@ pub struct ServingArgs {
     pub metrics_bind_address: Option<String>,
 
     /// Exit if one of these addresses cannot be bound, instead of retrying
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub bind_address_hard_fail: Option<bool>,
 }
 
@@ -84,7 +93,7 @@ pub struct ModelArgs {
 
     /// Masquerade all traffic to ClusterIPs: by a packet backend, to which socket hooks leave
     /// ClusterIPs then; eBPF alone never masquerades
-    #[arg(help_heading = TRAFFIC, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(help_heading = TRAFFIC, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub masquerade_all: Option<bool>,
 
     /// Addresses on which NodePorts answer: `primary` for the Node object's first address of each
@@ -97,7 +106,7 @@ pub struct ModelArgs {
 
     /// Whether processes of this node reach NodePorts through loopback addresses [default: `true`;
     /// never with `primary`, and never in the modes `ipvs` and `nftables`]
-    #[arg(help_heading = TRAFFIC, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(help_heading = TRAFFIC, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch)]
     pub iptables_localhost_nodeports: Option<bool>,
 }
 

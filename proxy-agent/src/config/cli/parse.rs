@@ -75,7 +75,7 @@ mod tests {
                 ("v", "2"),
                 ("nodeport-addresses", "10.0.0.0/8,primary"),
                 ("take-over", "true"),
-                ("log-level", "info"),
+                ("log-level", ""),
                 ("config", ""),
             ] {
                 assert_eq!(

@@ -93,6 +93,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         localhost_node_ports: section == Section::Iptables
             && complete.switch("iptables.localhostNodePorts"),
         oom_score_adj: complete.whole("oomScoreAdj"),
+        verbosity: complete.whole("logging.verbosity"),
         notices: Vec::new(),
         effective: complete.to_value(),
     }

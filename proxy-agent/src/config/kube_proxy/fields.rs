@@ -124,7 +124,7 @@ pub const FIELDS: &[Field] = &[
     field("clientConnection.burst", FieldKind::Whole, "10", OWN_CLIENT),
     field("logging.format", FieldKind::Text, "text", OWN_LOG),
     field("logging.flushFrequency", FieldKind::Any, "5s", OWN_LOG),
-    field("logging.verbosity", FieldKind::Whole, "0", OWN_LOG),
+    field("logging.verbosity", FieldKind::Whole, "0", Honoured::Yes("what is logged, unless `--log-level` is given: 0 to 3 for info, 4 and 5 for debug, more for trace")),
     field("logging.vmodule", FieldKind::Any, "", OWN_LOG),
     field("logging.options", FieldKind::Any, "", OWN_LOG),
     field("hostnameOverride", FieldKind::Text, "", Honoured::Yes("this node's name")),
