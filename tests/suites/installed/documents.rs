@@ -28,6 +28,8 @@ const ELSEWHERE: &[&str] = &[
     "sudo ctr ",
     "sudo kubeadm ",
     "sudo mount ",
+    "sudo skopeo ",
+    "tar ",
 ];
 
 /// What must fail on this node, and why.
