@@ -136,11 +136,14 @@ impl Probe {
         (!missing.is_empty()).then(|| format!("this host lacks: {}", missing.join(", ")))
     }
 
-    /// The same, with what to do about each.
+    /// The same, with what to do about each, or what was found where nobody knows.
     pub fn why_not_and_what_to_do(&self) -> Option<String> {
-        let remedy = |one: &Requirement| Some(format!("; {}: {}", one.name, one.remedy.as_ref()?));
-        let remedies: String = self.missing().filter_map(remedy).collect();
-        Some(self.why_not()? + &remedies)
+        let told = |one: &Requirement| {
+            let text = one.remedy.as_ref().unwrap_or(&one.found);
+            format!("; {}: {text}", one.name)
+        };
+        let all: String = self.missing().map(told).collect();
+        Some(self.why_not()? + &all)
     }
 
     fn missing(&self) -> impl Iterator<Item = &Requirement> {
@@ -175,4 +178,34 @@ pub struct Page {
     pub file: &'static str,
     /// Its content.
     pub text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_with_what_to_do_or_with_what_was_found() {
+        let missing = |name, remedy: Option<&str>| Requirement {
+            name,
+            required: true,
+            met: false,
+            found: format!("{name} fails"),
+            reason: "",
+            remedy: remedy.map(str::to_owned),
+        };
+        let probe = Probe {
+            requirements: vec![
+                missing("rights", Some("run as root")),
+                missing("programs", None),
+            ],
+            lacks: Vec::new(),
+        };
+        assert_eq!(
+            probe.why_not_and_what_to_do().as_deref(),
+            Some(
+                "this host lacks: rights, programs; rights: run as root; programs: programs fails"
+            )
+        );
+    }
 }
