@@ -5,6 +5,8 @@
 
 #[path = "chart/alerts.rs"]
 mod alerts;
+#[path = "chart/given.rs"]
+mod given;
 #[path = "chart/objects.rs"]
 mod objects;
 #[path = "chart/requests.rs"]

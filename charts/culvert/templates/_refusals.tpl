@@ -5,15 +5,17 @@ with the reason and what to do, instead of in a pod on every node.
 {{- define "culvert.refuse" -}}
 {{- $v := .Values }}
 {{- $cleans := include "culvert.cleans" . }}
+{{- include "culvert.refuseAddresses" . }}
+{{- include "culvert.refuseArguments" . }}
 
 {{- if not (or $cleans $v.apiServers) }}
-{{- $elsewhere := dig "clientConnection" "kubeconfig" "" $v.config }}
+{{- $elsewhere := dig "clientConnection" "kubeconfig" "" ($v.config | default dict) }}
 {{- range $v.env }}{{ if eq .name "KUBERNETES_SERVICE_HOST" }}{{ $elsewhere = "env" }}{{ end }}{{ end }}
 {{- range $v.extraArgs }}{{ if or (hasPrefix "--kubeconfig" .) (hasPrefix "--target" .) }}{{ $elsewhere = "flag" }}{{ end }}{{ end }}
 {{- if not $elsewhere }}
 {{- fail (join "\n" (list
   "\n\napiServers is required: the API servers' own addresses, or that of a load balancer in front of them."
-  "The Service `kubernetes` is no way to them, because its address works only while a service proxy serves it, and this is that proxy."
+  "These are not the name and not the ClusterIP of the Service `kubernetes`, such as 10.96.0.1: that works only while a service proxy serves it, and this is that proxy."
   "To find them, ask for what kubectl uses:"
   "  kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'"
   "or for the addresses behind that Service:"
@@ -83,13 +85,6 @@ with the reason and what to do, instead of in a pod on every node.
 {{- fail "config.hostnameOverride: the name of each node comes from its pod; one file serves all nodes" }}
 {{- end }}
 {{- end }}
-{{- $flags := dict "config" "config" "node-name" "(the node's own)" "hostname-override" "(the node's own)" "master" "apiServers" "pin-dir" "(fixed: see templates/_config.tpl)" "admin-socket" "(fixed: see templates/_config.tpl)" "proxy-mode" "mode" "take-over" "takeOver" "healthz-bind-address" "healthzBindAddress" "metrics-bind-address" "metricsBindAddress" "cluster-cidr" "clusterCIDR" "detect-local-mode" "detectLocalMode" "nodeport-addresses" "nodePortAddresses" "log-format" "log.format" "log-level" "log.level" "map-size" "mapSizes" }}
-{{- range $v.extraArgs }}
-{{- $flag := . | trimPrefix "--" | splitList "=" | first }}
-{{- with get $flags $flag }}
-{{- fail (printf "extraArgs: --%s is given by the chart: %s" $flag .) }}
-{{- end }}
-{{- end }}
 
 {{- if and (eq $v.detectLocalMode "BridgeInterface") (not $v.detectLocal.bridgeInterface) }}
 {{- fail "detectLocalMode: BridgeInterface needs detectLocal.bridgeInterface" }}
@@ -104,6 +99,9 @@ with the reason and what to do, instead of in a pod on every node.
 {{- fail "detectLocal.interfaceNamePrefix counts only with detectLocalMode: InterfaceNamePrefix" }}
 {{- end }}
 
+{{- if and $v.syncPeriod (not (regexMatch "[1-9]" $v.syncPeriod)) }}
+{{- fail (printf "syncPeriod: %s: must be longer than 0; leave it empty for 30 seconds" $v.syncPeriod) }}
+{{- end }}
 {{- if eq $v.dnsPolicy "ClusterFirstWithHostNet" }}
 {{- fail "dnsPolicy: ClusterFirstWithHostNet: the cluster's DNS is a Service, which this proxy serves; use Default, the node's own resolver, or None with dnsConfig" }}
 {{- end }}
@@ -115,7 +113,7 @@ with the reason and what to do, instead of in a pod on every node.
 {{- end }}
 
 {{- range $field := list "commonLabels" "podLabels" }}
-{{- range $label, $_ := get $v $field }}
+{{- range $label, $_ := get $v $field | default dict }}
 {{- if has $label (list "app.kubernetes.io/name" "app.kubernetes.io/instance") }}
 {{- fail (printf "%s: %s: the DaemonSet selects its pods by it; see nameOverride" $field $label) }}
 {{- end }}
@@ -125,6 +123,9 @@ with the reason and what to do, instead of in a pod on every node.
 {{- with get $v $profile }}
 {{- if and (eq (.type | default "") "Localhost") (not .localhostProfile) }}
 {{- fail (printf "%s.type: Localhost needs %s.localhostProfile" $profile $profile) }}
+{{- end }}
+{{- if and .localhostProfile (ne (.type | default "") "Localhost") }}
+{{- fail (printf "%s.localhostProfile counts only with %s.type: Localhost" $profile $profile) }}
 {{- end }}
 {{- end }}
 {{- end }}
