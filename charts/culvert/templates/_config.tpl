@@ -27,7 +27,7 @@ default, takes a right that it does not have. */}}
 {{- if eq $values.priorityClassName "system-node-critical" }}
 {{- $_ := set $config "oomScoreAdj" -997 }}
 {{- end }}
-{{- toYaml (mergeOverwrite $config (deepCopy $values.config)) }}
+{{- toYaml (mergeOverwrite $config (deepCopy ($values.config | default dict))) }}
 {{- end }}
 
 {{/* The agent's command line, after `run`. */}}
@@ -36,7 +36,7 @@ default, takes a right that it does not have. */}}
 - --config=/etc/culvert/config.conf
 - --hostname-override=$(NODE_NAME)
 {{- with .Values.apiServers }}
-- --master={{ join "," . }}
+- {{ printf "--master=%s" (join "," .) | quote }}
 {{- end }}
 {{- include "culvert.pinArgs" . }}
 {{- include "culvert.adminArgs" . }}
@@ -51,10 +51,10 @@ default, takes a right that it does not have. */}}
 - --metrics-bind-address=
 {{- end }}
 {{- range $name, $entries := .Values.mapSizes }}
-- --map-size={{ $name }}={{ int64 $entries }}
+- {{ printf "--map-size=%s=%d" $name (int64 $entries) | quote }}
 {{- end }}
-- --log-format={{ .Values.log.format }}
-- --log-level={{ .Values.log.level }}
+- {{ printf "--log-format=%s" .Values.log.format | quote }}
+- {{ printf "--log-level=%s" .Values.log.level | quote }}
 {{- range .Values.extraArgs }}
 - {{ . | quote }}
 {{- end }}

@@ -17,10 +17,20 @@
 {{- end }}
 {{- end }}
 
+{{/* The name of objects that have no namespace: releases in two namespaces may have one name. */}}
+{{- define "culvert.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "culvert.fullname" .) }}
+{{- end }}
+
+{{/* The name of the Service that Prometheus finds pods by: no more than 63 characters. */}}
+{{- define "culvert.metricsName" -}}
+{{- printf "%s-metrics" (include "culvert.fullname" . | trunc 55 | trimSuffix "-") }}
+{{- end }}
+
 {{/* What the DaemonSet selects its pods by. It cannot change while there is one. */}}
 {{- define "culvert.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "culvert.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "culvert.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "culvert.labels" -}}
@@ -36,8 +46,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* Name, namespace and labels of an object that has the chart's name; `annotations` is added. */}}
 {{- define "culvert.metadata" -}}
-name: {{ include "culvert.fullname" . }}
-namespace: {{ .Release.Namespace }}
+name: {{ include "culvert.fullname" . | quote }}
+namespace: {{ .Release.Namespace | quote }}
 labels:
   {{- include "culvert.labels" . | nindent 2 }}
 {{- end }}
@@ -52,7 +62,7 @@ labels:
 
 {{/* Which of the two images. */}}
 {{- define "culvert.variant" -}}
-{{- .Values.image.variant | default (ternary "tools" "plain" .Values.takeOver) }}
+{{- .Values.image.variant | default (ternary "tools" "plain" (default false .Values.takeOver)) }}
 {{- end }}
 
 {{- define "culvert.image" -}}

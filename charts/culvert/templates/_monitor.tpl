@@ -4,8 +4,8 @@
 apiVersion: monitoring.coreos.com/v1
 kind: {{ .kind }}
 metadata:
-  name: {{ include "culvert.fullname" .root }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "culvert.fullname" .root | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "culvert.labels" .root | nindent 4 }}
     {{- with .values.labels }}
@@ -17,7 +17,7 @@ metadata:
   {{- end }}
 spec:
   namespaceSelector:
-    matchNames: [{{ .root.Release.Namespace }}]
+    matchNames: [{{ .root.Release.Namespace | quote }}]
   selector:
     matchLabels:
       {{- include "culvert.selectorLabels" .root | nindent 6 }}
@@ -32,7 +32,7 @@ spec:
       relabelings:
         # One name, whichever monitor it is: rules and dashboard select by it.
         - targetLabel: job
-          replacement: {{ include "culvert.job" .root }}
+          replacement: {{ include "culvert.job" .root | quote }}
         - sourceLabels: [__meta_kubernetes_pod_node_name]
           targetLabel: node
         {{- with .values.relabelings }}

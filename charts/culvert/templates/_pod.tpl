@@ -1,7 +1,7 @@
 {{/* What every container of the pod has that touches the dataplane: image, rights, mounts. */}}
 {{- define "culvert.container" -}}
 {{- $cleans := include "culvert.cleans" . }}
-image: {{ include "culvert.image" . }}
+image: {{ include "culvert.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 command: [/usr/local/bin/proxy-agent]
 {{- if not $cleans }}
@@ -27,7 +27,7 @@ securityContext:
   capabilities:
     drop: [ALL]
     add: {{ include "culvert.capabilities" . }}
-  {{- if and .Values.appArmorProfile.type (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}
+  {{- if and (.Values.appArmorProfile).type (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}
   appArmorProfile:
     {{- toYaml .Values.appArmorProfile | nindent 4 }}
   {{- end }}
@@ -78,7 +78,7 @@ volumeMounts:
 {{- if not $cleans -}}
 - name: config
   configMap:
-    name: {{ include "culvert.fullname" . }}
+    name: {{ include "culvert.fullname" . | quote }}
 {{ end -}}
 # In every mode: what an agent in another mode pinned is removed from there.
 - name: bpffs

@@ -3,6 +3,10 @@
 
 use std::{collections::BTreeSet, fs};
 
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
 use proxy_tests::{
     chart::{self, Chart, Values},
     requires,
@@ -71,4 +75,67 @@ fn the_sizes_that_are_taken_are_those_of_maps_that_have_one() {
     let taken = taken.unwrap().as_array().unwrap();
     let taken: BTreeSet<_> = taken.iter().map(|name| name.as_str().unwrap()).collect();
     assert_eq!(taken, sizable);
+}
+
+/// Whatever YAML makes of such words without quotes.
+#[test]
+fn words_arrive_as_they_are_given() {
+    if !requires::met(SUITE, HELM) {
+        return;
+    }
+    let file = chart::directory().join("ci/quoted-values.yaml");
+    let chart = Chart::render(&Values::file(&file)).unwrap();
+    let agent = chart.agent().unwrap();
+    let level =
+        "--log-level=INFO, proxy_agent::pipeline=debug,hyper,proxy_api[span{a=\"#\"}]=trace";
+    assert!(
+        agent.args.iter().any(|arg| arg == level),
+        "{:?}",
+        agent.args
+    );
+    assert_eq!(
+        agent.image,
+        "[fd00::5]:5000/mirror/net.example/culvert__x:1.0"
+    );
+    let set: DaemonSet = chart.only().unwrap();
+    let labels = set.metadata.labels.unwrap();
+    assert_eq!(labels["app.kubernetes.io/name"], "123");
+    let pod = chart.pod().unwrap();
+    assert_eq!(pod.service_account_name.as_deref(), Some("1e3"));
+    assert_eq!(pod.priority_class_name.as_deref(), Some("null"));
+}
+
+/// Releases of one name in two namespaces, for two pools of nodes, do not share their rights.
+#[test]
+fn objects_without_a_namespace_are_named_after_that_of_the_release() {
+    if !requires::met(SUITE, HELM) {
+        return;
+    }
+    let chart = Chart::with(&[SERVERS]).unwrap();
+    let set: DaemonSet = chart.only().unwrap();
+    let name = [set.metadata.namespace, set.metadata.name].map(Option::unwrap);
+    let name = Some(name.join(":"));
+    let role: ClusterRole = chart.only().unwrap();
+    let binding: ClusterRoleBinding = chart.only().unwrap();
+    assert_eq!(role.metadata.name, name);
+    assert_eq!(binding.metadata.name, name);
+    assert_eq!(Some(binding.role_ref.name), name);
+}
+
+/// The longest name of a Service has 63 characters.
+#[test]
+fn long_names_are_not_too_long() {
+    if !requires::met(SUITE, HELM) {
+        return;
+    }
+    let name = format!("fullnameOverride={}", "a".repeat(63));
+    let monitored = [
+        "metricsBindAddress=0.0.0.0:10249",
+        "serviceMonitor.enabled=true",
+    ];
+    let chart = Chart::with(&[SERVERS, &name, monitored[0], monitored[1]]).unwrap();
+    for kind in ["Service", "DaemonSet", "ServiceAccount"] {
+        let name = chart.of_kind(kind)[0]["metadata"]["name"].as_str().unwrap();
+        assert_eq!(name.len(), 63, "{kind}: {name}");
+    }
 }
