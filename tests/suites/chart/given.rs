@@ -15,6 +15,81 @@ use serde_json::Value;
 
 use crate::{HELM, SERVERS, SUITE, files, root};
 
+/// The maps and lists that are the operator's as a whole: null empties them, as everywhere in Helm.
+const EMPTIED: [&str; 5] = [
+    "resources",
+    "nodeSelector",
+    "tolerations",
+    "updateStrategy.rollingUpdate",
+    "dashboard.labels",
+];
+
+fn defaults() -> Value {
+    let text = fs::read_to_string(chart::directory().join("values.yaml")).unwrap();
+    serde_saphyr::from_str(&text).unwrap()
+}
+
+/// Every value of `values.yaml` that the schema names, sections included.
+fn named() -> Vec<(String, Value)> {
+    fn add(all: &mut Vec<(String, Value)>, above: &str, schema: &Value, values: &Value) {
+        for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+            let Some(value) = values.get(name) else {
+                continue;
+            };
+            let path = format!("{above}{name}");
+            add(all, &format!("{path}."), schema, value);
+            all.push((path, value.clone()));
+        }
+    }
+    let mut all = Vec::new();
+    add(&mut all, "", &chart::values::schema().unwrap(), &defaults());
+    assert!(all.len() > 80, "{all:?}");
+    all
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(on) => !on,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(all) => all.is_empty(),
+        Value::Object(all) => all.is_empty(),
+    }
+}
+
+/// Helm takes null for a value that is not there. Where nothing is the default, it means the default;
+/// elsewhere the chart says which value is missing.
+#[test]
+fn null_means_the_default_or_is_refused_by_name() {
+    if !requires::met(SUITE, HELM) {
+        return;
+    }
+    let as_it_is = Values::set(&[SERVERS]);
+    let as_it_is = chart::render_text(&as_it_is).unwrap();
+    for (name, default) in named() {
+        let null = Values::set(&[SERVERS, &format!("{name}=null")]);
+        let of_operator = |one: &&str| name == **one || name.starts_with(&format!("{one}."));
+        if name == "apiServers" {
+            let refusal = chart::refusal(&Values::set(&[&format!("{name}=null")])).unwrap();
+            assert!(refusal.unwrap().contains("apiServers is required"));
+        } else if EMPTIED.iter().any(of_operator) {
+            assert_eq!(chart::refusal(&null).unwrap(), None, "{name}");
+        } else if is_empty(&default) {
+            let rendered = chart::render_text(&null).unwrap();
+            // Nothing, and zero, are the same to Kubernetes.
+            let rendered = rendered.replace("minReadySeconds: \n", "minReadySeconds: 0\n");
+            assert_eq!(rendered, as_it_is, "{name}");
+        } else {
+            let refusal = chart::refusal(&null).unwrap();
+            let refusal = refusal.unwrap_or_else(|| panic!("{name} is rendered"));
+            let last = name.rsplit('.').next().unwrap();
+            let says = format!("missing property '{last}'");
+            assert!(refusal.contains(&says), "{name}: {refusal}");
+        }
+    }
+}
+
 /// Of two entries of one name the last would count.
 #[test]
 fn no_variable_of_the_chart_is_given_twice() {
