@@ -27,6 +27,10 @@ securityContext:
   capabilities:
     drop: [ALL]
     add: {{ include "culvert.capabilities" . }}
+  {{- with .Values.seLinuxOptions }}
+  seLinuxOptions:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   {{- if and (.Values.appArmorProfile).type (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}
   appArmorProfile:
     {{- toYaml .Values.appArmorProfile | nindent 4 }}

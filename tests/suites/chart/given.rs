@@ -180,6 +180,45 @@ fn words_arrive_as_they_are_given() {
     assert_eq!(pod.priority_class_name.as_deref(), Some("null"));
 }
 
+#[test]
+fn every_container_has_the_label_of_selinux() {
+    if !requires::met(SUITE, HELM) {
+        return;
+    }
+    for mode in ["auto", "nftables", "cleanup"] {
+        let mode = format!("mode={mode}");
+        let label = ["seLinuxOptions.type=spc_t", "seLinuxOptions.level=s0"];
+        let chart = Chart::with(&[SERVERS, &mode, label[0], label[1]]).unwrap();
+        let mut parts = chart.init_parts().unwrap();
+        parts.push(chart.agent().unwrap());
+        for part in parts {
+            let given = part.security.se_linux_options.unwrap();
+            let given = (given.type_.as_deref(), given.level.as_deref(), given.user);
+            assert_eq!(given, (Some("spc_t"), Some("s0"), None), "{mode}");
+        }
+    }
+}
+
+#[test]
+fn further_init_containers_come_after_those_of_the_chart() {
+    if !requires::met(SUITE, HELM) {
+        return;
+    }
+    let names = |set: &str| {
+        let further = [
+            "extraInitContainers[0].name=wait",
+            "extraInitContainers[0].image=x",
+        ];
+        let chart = Chart::with(&[SERVERS, further[0], further[1], set]).unwrap();
+        let all = chart.pod().unwrap().init_containers.unwrap();
+        all.into_iter().map(|one| one.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("mode=auto"), ["mount-bpffs", "wait"]);
+    assert_eq!(names("mode=nftables"), ["wait"]);
+    // What prepares a node for the agent has no part in its end.
+    assert_eq!(names("mode=cleanup"), ["cleanup"]);
+}
+
 /// Releases of one name in two namespaces, for two pools of nodes, do not share their rights.
 #[test]
 fn objects_without_a_namespace_are_named_after_that_of_the_release() {
