@@ -253,3 +253,24 @@ fn long_names_are_not_too_long() {
         assert_eq!(name.len(), 63, "{kind}: {name}");
     }
 }
+
+/// `helm show values` shows no more than this file.
+#[test]
+fn every_value_has_a_comment_where_helm_shows_it() {
+    let text = fs::read_to_string(chart::directory().join("values.yaml")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    for (name, _) in named() {
+        let mut from = 0;
+        for (depth, part) in name.split('.').enumerate() {
+            let start = format!("{}{part}:", "  ".repeat(depth));
+            let below = lines[from..].iter();
+            from += below
+                .clone()
+                .position(|line| line.starts_with(&start))
+                .unwrap()
+                + 1;
+        }
+        let above = lines[..from - 1].last().unwrap_or(&"");
+        assert!(above.trim_start().starts_with("# "), "{name}");
+    }
+}
