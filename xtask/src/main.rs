@@ -132,7 +132,7 @@ mod tests {
     }
 
     const LOOKING: &[&str] = &["bpftool", "curl"];
-    const RULES: &[&str] = &["ipset", "iptables", "nftables"];
+    const RULES: &[&str] = &["ipset", "iptables", "nftables", "procps"];
     const PYTHON: &[&str] = &[
         "libprotobuf-dev",
         "protobuf-compiler",

@@ -37,6 +37,8 @@ pub enum Need {
     RightSocket,
     /// To be in the host's own pid namespace, from which every process is seen.
     EveryProcess,
+    /// To see the host's own root of cgroups, which a cgroup namespace hides.
+    RootOfCgroups,
     /// A kernel with a client of NFS, and what mounts with it.
     Nfs,
     /// A kernel that tells how many instructions its verifier went through (Linux 5.16).
@@ -67,6 +69,7 @@ impl fmt::Display for Need {
             Self::Nftables => f.pad("nftables"),
             Self::RightSocket => f.pad("right-socket"),
             Self::EveryProcess => f.pad("every-process"),
+            Self::RootOfCgroups => f.pad("root-of-cgroups"),
             Self::Nfs => f.pad("nfs"),
             Self::VerifiedInstructions => f.pad("verified-instructions"),
             Self::MemoryLimit => f.pad("memory-limit"),
@@ -135,6 +138,8 @@ fn missing(need: Need) -> Option<String> {
         Need::RightSocket => older_than((6, 7)),
         Need::EveryProcess if in_initial_pid_namespace() => None,
         Need::EveryProcess => Some("this is a pid namespace below the host's".to_owned()),
+        Need::RootOfCgroups if sees_root_of_cgroups() => None,
+        Need::RootOfCgroups => Some("this is a cgroup namespace below the host's".to_owned()),
         Need::Nfs if loads("nfsv4") => None,
         Need::Nfs => Some("this kernel has no module nfsv4".to_owned()),
         Need::VerifiedInstructions => older_than((5, 16)),
@@ -169,6 +174,14 @@ pub fn python_with_grpc() -> Option<&'static str> {
 /// Its number is the same on every host (`PROC_PID_INIT_INO`).
 fn in_initial_pid_namespace() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|file| file.ino() == 0xefff_fffc)
+}
+
+/// Its number is the same on every host.
+fn sees_root_of_cgroups() -> bool {
+    let root = cgroup::mount_point()
+        .ok()
+        .and_then(|root| fs::metadata(root).ok());
+    root.is_some_and(|root| root.ino() == 1)
 }
 
 fn loads(module: &str) -> bool {

@@ -8,14 +8,15 @@ use proxy_tests::{
     cgroup,
     container::Volume,
     process::{self, Process},
+    requires::{self, Need},
 };
 use serde_json::Value;
 
-use super::{CGROUP, OF_CHART, container, is_root_here, mount, unpacked::Image};
+use super::{CGROUP, OF_CHART, SUITE, container, is_root_here, mount, unpacked::Image};
 
 #[test]
 fn the_hosts_root_of_cgroups_is_found_by_its_mount() {
-    if !is_root_here() {
+    if !is_root_here() || !requires::met(SUITE, &[Need::RootOfCgroups]) {
         return;
     }
     let image = Image::unpack("");

@@ -102,6 +102,8 @@ pub(crate) const PROVISIONS: &[Provision] = &[
     rules("iptables", "iptables"),
     rules("ip6tables", "iptables"),
     rules("ipset", "ipset"),
+    // What documents tell users to type.
+    rules("sysctl", "procps"),
     program("protoc", "protobuf-compiler", PYTHON),
     program("grpc_python_plugin", "protobuf-compiler-grpc", PYTHON),
     Provision {
