@@ -167,20 +167,27 @@ fn a_signal_leaves_nothing() {
     assert!(!leaves_anything(pid));
 }
 
+/// Not even root makes files in `/proc`.
 #[test]
-fn a_file_that_cannot_be_written_is_told_at_once() {
+fn where_nothing_can_be_written_is_told_at_once() {
     if !requires::met("bench", PRIVILEGED) {
         return;
     }
-    let command = bench(&["sync", "--json", "/nonexistent/figures.json"]);
-    let done = Process::run("bench", command, LIMIT).unwrap();
-    assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(
-        done.stderr
-            .contains("cannot write /nonexistent/figures.json"),
-        "{done:?}"
-    );
-    assert_eq!(done.stdout, "", "before anything was measured");
+    for (arguments, says) in [
+        (
+            ["sync", "--json", "/nonexistent/figures.json"],
+            "cannot write /nonexistent/figures.json",
+        ),
+        (
+            ["backends", "--plot", "/proc"],
+            "cannot write charts to /proc",
+        ),
+    ] {
+        let done = Process::run("bench", bench(&arguments), LIMIT).unwrap();
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert!(done.stderr.contains(says), "{done:?}");
+        assert_eq!(done.stdout, "", "before anything was measured");
+    }
 }
 
 /// A file with made-up figures of each chart, of one backend at one size.
@@ -273,20 +280,4 @@ fn charts_of_nothing_are_bad_usage() {
         assert!(said.contains(expected), "{arguments:?}: {said}");
         assert!(!charts.exists());
     }
-}
-
-#[test]
-fn a_directory_that_takes_no_charts_is_told_at_once() {
-    if !requires::met("bench", PRIVILEGED) {
-        return;
-    }
-    // Not even root makes files there.
-    let command = bench(&["backends", "--plot", "/proc"]);
-    let done = Process::run("bench", command, LIMIT).unwrap();
-    assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(
-        done.stderr.contains("cannot write charts to /proc"),
-        "{done:?}"
-    );
-    assert_eq!(done.stdout, "", "before anything was measured");
 }

@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
-    agent::{AskedIn, LIMIT, Rights},
+    agent::{AdminDirectory, LIMIT, Rights},
     api_server::{ApiServer, Options},
     container::{self, Capability, Container, Volume},
     pod::Transport,
@@ -60,8 +60,8 @@ fn container(image: &Image, capabilities: &[Capability]) -> Container {
 /// Runs the program of the image to its end.
 fn run(container: &Container, arguments: &[&str]) -> Finished {
     let rights = Rights::Exactly(container.clone());
-    let asked_in = AskedIn::keep().unwrap();
-    let launcher = rights.launcher(&[], &asked_in).unwrap();
+    let admin_directory = AdminDirectory::keep().unwrap();
+    let launcher = rights.launcher(&[], &admin_directory).unwrap();
     let mut command = Command::new(&launcher[0]);
     command.args(&launcher[1..]).arg(rights.agent().unwrap());
     command.args(arguments);

@@ -8,7 +8,7 @@ use proxy_backend::OpenError;
 use proxy_backend_nftables as nftables;
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
-    agent::{self, AskedIn, LIMIT, Rights},
+    agent::{self, AdminDirectory, LIMIT, Rights},
     container::{Capability, Container, Profile},
     pod::Transport,
     process::{self, Finished, Process},
@@ -38,8 +38,8 @@ fn options(mode: &str, capabilities: &[Capability]) -> AgentOptions {
 }
 
 /// The agent's program, in such a container.
-fn contained(rights: &Rights, asked_in: &AskedIn) -> Command {
-    let launcher = rights.launcher(&[], asked_in).unwrap();
+fn contained(rights: &Rights, admin_directory: &AdminDirectory) -> Command {
+    let launcher = rights.launcher(&[], admin_directory).unwrap();
     let mut command = Command::new(&launcher[0]);
     command.args(&launcher[1..]).arg(agent::path().unwrap());
     command
@@ -47,9 +47,9 @@ fn contained(rights: &Rights, asked_in: &AskedIn) -> Command {
 
 /// `cleanup` on the node with these capabilities.
 fn cleanup(shop: &Shop, agent: &Agent<'_>, capabilities: &[Capability]) -> Finished {
-    let asked_in = AskedIn::keep().unwrap();
+    let admin_directory = AdminDirectory::keep().unwrap();
     let rights = Rights::Exactly(Container::with(capabilities));
-    let mut command = contained(&rights, &asked_in);
+    let mut command = contained(&rights, &admin_directory);
     command
         .args(["cleanup", "--pin-dir"])
         .arg(agent.pins().path());
@@ -91,8 +91,8 @@ fn a_backend_without_rights_says_which_and_waits_for_none() {
 
 /// What `check` found of the backend that is preferred, in a container like this one.
 fn checked(shop: &Shop, container: &Container) -> Value {
-    let asked_in = AskedIn::keep().unwrap();
-    let mut command = contained(&Rights::Exactly(container.clone()), &asked_in);
+    let admin_directory = AdminDirectory::keep().unwrap();
+    let mut command = contained(&Rights::Exactly(container.clone()), &admin_directory);
     command.args(["check", "--output=json", "--cgroup-path"]);
     command.arg(shop.world.cgroup().path());
     let done = Process::run("proxy-agent check", command, LIMIT).unwrap();

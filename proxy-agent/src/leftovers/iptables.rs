@@ -41,7 +41,7 @@ fn ask(family: IpFamily, name: &str, found: &mut Found) {
         Ok(tables) => {
             let ipvs = is_ipvs(tables.iter().map(|one| &one.table));
             for one in tables {
-                let share = share(&one.table);
+                let share = share(&one.table, ipvs);
                 let deletion = one.deletion(family, &share);
                 let removal = |_| Removal::Chains(deletion);
                 add_share(
@@ -117,7 +117,8 @@ pub(super) fn add(family: IpFamily, name: &str, saved: &str, found: &mut Found) 
             program: format!("{name}-restore"),
             input,
         };
-        add_share(family, name, table, ipvs, share(table), removal, found);
+        let share = share(table, ipvs);
+        add_share(family, name, table, ipvs, share, removal, found);
     }
 }
 

@@ -33,9 +33,10 @@ const MASQUERADES: &str = "KUBE-POSTROUTING";
 /// Finds what is kube-proxy's in a table, and how to remove it.
 ///
 /// Rules of others may lead to chains of kube-proxy. Packets that those of CNI plugins mark are
-/// masqueraded as before: [`MARKS`] and [`MASQUERADES`] stay. Any other such chain leads to endpoints
-/// as kube-proxy last saw them: it is emptied, and is there because a rule leads to it.
-pub(super) fn share(table: &Table) -> Share {
+/// masqueraded as before: [`MARKS`] and [`MASQUERADES`] stay; in IPVS mode (`ipvs`) only the first,
+/// because the second names a set, which could not go then. Any other such chain leads to endpoints as
+/// kube-proxy last saw them: it is emptied, and is there because a rule leads to it.
+pub(super) fn share(table: &Table, ipvs: bool) -> Share {
     let made: BTreeSet<&str> = table.chains.iter().map(String::as_str).collect();
     let role = |chain: &str| role(&table.name, chain).filter(|_| made.contains(chain));
     let mut hooks: Vec<(usize, &Rule, &str)> = Vec::new();
@@ -54,8 +55,8 @@ pub(super) fn share(table: &Table) -> Share {
             led_to.insert(target);
         }
     }
-    let masquerades = led_to.contains(MARKS);
-    let stays = |chain: &str| masquerades && [MARKS, MASQUERADES].contains(&chain);
+    let marked = led_to.contains(MARKS);
+    let stays = |chain: &str| marked && (chain == MARKS || chain == MASQUERADES && !ipvs);
     hooks.retain(|(_, _, target)| !stays(target));
     let cleared = |chain: &str| role(chain).is_some() && !stays(chain);
     let (emptied, chains): (Vec<&str>, Vec<&str>) = table
@@ -110,7 +111,7 @@ mod tests {
     fn share_of(table: &str) -> Share {
         let tables = ruleset::read(table);
         assert_eq!(tables.len(), 1);
-        share(&tables[0])
+        share(&tables[0], false)
     }
 
     #[test]
@@ -156,6 +157,25 @@ mod tests {
         assert_eq!(
             share.kept_for,
             ["-A CNI-HOSTPORT-SETMARK -j KUBE-MARK-MASQ"]
+        );
+    }
+
+    /// What masquerades names a set in this mode.
+    #[test]
+    fn with_sets_only_the_chain_that_others_lead_to_stays() {
+        let tables = ruleset::read(
+            "*nat\n:MINE - [0:0]\n:KUBE-POSTROUTING - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n\
+             -A POSTROUTING -j KUBE-POSTROUTING\n-A MINE -j KUBE-MARK-MASQ\n\
+             -A KUBE-MARK-MASQ -j MARK --or-mark 0x4000\n\
+             -A KUBE-POSTROUTING -m set --match-set KUBE-LOOP-BACK dst,dst,src -j MASQUERADE\n\
+             COMMIT\n",
+        );
+        assert_eq!(
+            share(&tables[0], true).restore.as_deref(),
+            Some(
+                "*nat\n:KUBE-POSTROUTING - [0:0]\n-D POSTROUTING -j KUBE-POSTROUTING\n\
+                 -X KUBE-POSTROUTING\nCOMMIT\n"
+            )
         );
     }
 

@@ -34,7 +34,7 @@ pub fn run(args: RunArgs) -> ExitCode {
         run::serve(move |handle| async move {
             handle.heart.at(CONFIGURATION);
             let config = block_in_place(|| config::run(&args))?;
-            heed(config.agent.verbosity);
+            log_as_kube_proxy(config.agent.verbosity);
             Ok(run::run(config, handle).await?)
         })
     })
@@ -46,7 +46,7 @@ pub fn brain(args: BrainArgs) -> ExitCode {
         run::serve(move |handle| async move {
             handle.heart.at(CONFIGURATION);
             let config = block_in_place(|| config::brain(&args))?;
-            heed(config.verbosity);
+            log_as_kube_proxy(config.verbosity);
             Ok(run::brain(config, handle).await?)
         })
     })
@@ -56,7 +56,7 @@ pub fn brain(args: BrainArgs) -> ExitCode {
 const LEVEL: &str = "info";
 
 /// Logs as kube-proxy's verbosity says, which may stand in a file.
-fn heed(verbosity: Option<i32>) {
+fn log_as_kube_proxy(verbosity: Option<i32>) {
     if let Some(verbosity) = verbosity {
         // Only a log of somebody else's cannot be changed.
         log_level::change(&verbosity.to_string()).ok();

@@ -3,7 +3,7 @@
 //! Knows its command line and its log messages, which are interfaces; never its code. Events are
 //! awaited in the log, so nothing here sleeps.
 
-mod asked_in;
+mod admin_directory;
 mod brain_process;
 mod log;
 mod rights;
@@ -27,7 +27,7 @@ use crate::{
     process::{Finished, Process},
     world::World,
 };
-pub use asked_in::AskedIn;
+pub use admin_directory::AdminDirectory;
 pub use brain_process::BrainProcess;
 pub(crate) use log::Log;
 pub use log::LogLine;
@@ -80,7 +80,7 @@ pub struct Agent<'w> {
     options: AgentOptions,
     manifests: TempDir,
     pins: PinDir,
-    asked_in: AskedIn,
+    admin_directory: AdminDirectory,
     running: Option<Running>,
 }
 
@@ -114,7 +114,7 @@ impl<'w> Agent<'w> {
             options,
             manifests,
             pins: PinDir::new()?,
-            asked_in: AskedIn::keep()?,
+            admin_directory: AdminDirectory::keep()?,
             running: None,
         };
         for (name, content) in files {
@@ -225,7 +225,7 @@ impl<'w> Agent<'w> {
         let options = &self.options;
         let rights = options
             .rights
-            .launcher(&options.arguments, &self.asked_in)?;
+            .launcher(&options.arguments, &self.admin_directory)?;
         let launcher = self.options.launcher.iter().map(OsString::from);
         let mut words = launcher.chain(rights);
         let agent = self.options.rights.agent()?;

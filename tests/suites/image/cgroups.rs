@@ -4,7 +4,7 @@ use std::{os::fd::AsFd as _, process::Command};
 
 use proxy_tests::{
     World,
-    agent::{AskedIn, LIMIT, Rights},
+    agent::{AdminDirectory, LIMIT, Rights},
     cgroup,
     container::Volume,
     process::{self, Process},
@@ -24,8 +24,10 @@ fn the_hosts_root_of_cgroups_is_found_by_its_mount() {
     let mut container = container(&image, &OF_CHART);
     let root = cgroup::mount_point().unwrap();
     mount(&mut container, Volume::to_read(root, CGROUP));
-    let asked_in = AskedIn::keep().unwrap();
-    let launcher = Rights::Exactly(container).launcher(&[], &asked_in).unwrap();
+    let admin_directory = AdminDirectory::keep().unwrap();
+    let launcher = Rights::Exactly(container)
+        .launcher(&[], &admin_directory)
+        .unwrap();
     let mut command = Command::new(&launcher[0]);
     command.args(&launcher[1..]);
     command.args(["proxy-agent", "check", "--output=json"]);

@@ -59,6 +59,8 @@ pub(super) struct Steps {
     serving: Vec<BackendKind>,
     /// What kept the last step from being done, as far as the log was told.
     obstacle: Option<String>,
+    /// Places that could not be searched may still hold rules of kube-proxy.
+    unseen: bool,
     keeper: Box<dyn Keeper>,
     /// The log was told of programs on the socket hooks.
     told_hooks: bool,
@@ -73,6 +75,7 @@ impl Steps {
             in_use,
             serving: Vec::new(),
             obstacle: None,
+            unseen: false,
             keeper: hosts()
                 .find_map(|(_, host)| host.keeper())
                 .unwrap_or_else(|| Box::new(NoHooks)),
@@ -160,6 +163,7 @@ impl Steps {
         }
         // What was found a second ago may have changed since.
         let found = leftovers::find();
+        self.unseen = !found.problems.is_empty();
         self.remove_leftovers(Step::Remove, &found)
     }
 
@@ -178,8 +182,8 @@ impl Steps {
                 for problem in &removed.problems {
                     tracing::error!(
                         problem,
-                        text = "it still leads connections to endpoints as kube-proxy last saw them; \
-                                tried again until it is gone",
+                        text = "it may still lead connections to endpoints as kube-proxy last saw \
+                                them; tried again until it is gone",
                         "what kube-proxy left is not removed"
                     );
                 }
@@ -189,8 +193,8 @@ impl Steps {
         }
         let waiting = listed(&removed.waiting);
         if waiting.is_empty() {
-            // Rules that nobody could look for may still be there: the log has told of them.
-            if found.problems.is_empty() {
+            // The log has told of them.
+            if !self.unseen {
                 tracing::info!("kube-proxy's place is taken");
             }
             return Step::LetGo.after(WATCH);

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use caps::Capability;
 use nix::sys::utsname::uname;
 
-use super::AskedIn;
+use super::AdminDirectory;
 use crate::{
     bpffs,
     container::{Container, Volume},
@@ -39,13 +39,17 @@ const FOR_PROGRAMS: [Capability; 3] = [
 
 impl Rights {
     /// The start of a command line that gives an agent with these `arguments` its rights.
-    pub fn launcher(&self, arguments: &[String], asked_in: &AskedIn) -> Result<Vec<OsString>> {
+    pub fn launcher(
+        &self,
+        arguments: &[String],
+        admin_directory: &AdminDirectory,
+    ) -> Result<Vec<OsString>> {
         let mut container = match self {
             Self::OfMode => of_mode(arguments)?,
             Self::Exactly(container) => container.clone(),
             Self::Root => return Ok(Vec::new()),
         };
-        let written = [asked_in.path(), Path::new(bpffs::MOUNT_POINT)].map(Path::to_owned);
+        let written = [admin_directory.path(), Path::new(bpffs::MOUNT_POINT)].map(Path::to_owned);
         match &mut container.image {
             Some(image) => image.volumes.extend(written.map(Volume::shared)),
             None => container.writable.extend(written),

@@ -12,11 +12,11 @@ use tempfile::NamedTempFile;
 /// Keeps the directory: `cleanup` removes it when it is empty, also from under an agent of another
 /// test that has just mounted it into its container.
 #[derive(Debug)]
-pub struct AskedIn {
+pub struct AdminDirectory {
     kept: Option<NamedTempFile>,
 }
 
-impl AskedIn {
+impl AdminDirectory {
     const PATH: &'static str = "/run/culvert";
 
     /// Makes the directory unless it is there.
@@ -33,10 +33,10 @@ impl AskedIn {
 
 fn make() -> io::Result<NamedTempFile> {
     loop {
-        fs::create_dir_all(AskedIn::PATH)?;
+        fs::create_dir_all(AdminDirectory::PATH)?;
         let named = tempfile::Builder::new()
             .prefix("culvert-test-")
-            .tempfile_in(AskedIn::PATH);
+            .tempfile_in(AdminDirectory::PATH);
         match named {
             // Removed in between.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -45,10 +45,10 @@ fn make() -> io::Result<NamedTempFile> {
     }
 }
 
-impl Drop for AskedIn {
+impl Drop for AdminDirectory {
     fn drop(&mut self) {
         self.kept = None;
         // Fails while somebody else keeps it.
-        fs::remove_dir(AskedIn::PATH).ok();
+        fs::remove_dir(AdminDirectory::PATH).ok();
     }
 }
