@@ -41,6 +41,11 @@ impl Attributes<'_> {
         self.bytes(kind, &value.to_be_bytes());
     }
 
+    /// A number as this machine writes it, as all of route netlink's.
+    pub fn native(&mut self, kind: u16, value: u32) {
+        self.bytes(kind, &value.to_ne_bytes());
+    }
+
     /// Attributes within one.
     pub fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Attributes<'_>)) {
         let start = self.0.len();
@@ -118,6 +123,11 @@ impl<'a> Read<'a> {
     /// A long number.
     pub fn long(self, kind: u16) -> Option<u64> {
         Some(u64::from_be_bytes(self.get(kind)?.try_into().ok()?))
+    }
+
+    /// A number as this machine writes it.
+    pub fn native(self, kind: u16) -> Option<u32> {
+        Some(u32::from_ne_bytes(self.get(kind)?.try_into().ok()?))
     }
 
     /// A string.

@@ -1,6 +1,7 @@
 //! Messages of netlink, one behind the other: put together, and taken apart. What they begin with is
 //! netfilter's (`struct nfgenmsg`, linux/netfilter/nfnetlink.h); a request to generic netlink begins
-//! the same, with the command for a family. Knows no meaning.
+//! the same, with the command for a family. Others, as route netlink, begin with bytes that are given.
+//! Knows no meaning.
 
 use std::io;
 
@@ -54,16 +55,29 @@ impl Messages {
     /// Adds a request with the attributes that `fill` writes. Returns its number among these,
     /// counted from 1, as [`Asked::which`] tells it.
     pub fn add(&mut self, head: Head, fill: impl FnOnce(&mut Attributes<'_>)) -> u32 {
+        let [high, low] = head.resource.to_be_bytes();
+        let begins = [head.family, 0, high, low];
+        self.add_beginning(head.kind, head.flags, &begins, fill)
+    }
+
+    /// Adds a request whose attributes come after `begins`, which is as long as the kernel's
+    /// structure for this type.
+    pub fn add_beginning(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        begins: &[u8],
+        fill: impl FnOnce(&mut Attributes<'_>),
+    ) -> u32 {
         let start = self.bytes.len();
         self.count += 1;
         self.last = start;
         self.bytes.extend([0; 4]);
-        self.bytes.extend(head.kind.to_ne_bytes());
-        self.bytes.extend(head.flags.to_ne_bytes());
+        self.bytes.extend(kind.to_ne_bytes());
+        self.bytes.extend(flags.to_ne_bytes());
         self.bytes.extend(self.count.to_ne_bytes());
         self.bytes.extend([0; 4]);
-        self.bytes.extend([head.family, 0]);
-        self.bytes.extend(head.resource.to_be_bytes());
+        self.bytes.extend(begins);
         fill(&mut Attributes::new(&mut self.bytes));
         let length = u32::try_from(self.bytes.len() - start).unwrap_or(u32::MAX);
         self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());

@@ -7,7 +7,8 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 
 use crate::{
     attributes::each,
-    message::{Messages, answers, attributes, end},
+    exchange,
+    message::{Messages, attributes},
     socket::Socket,
 };
 
@@ -33,19 +34,11 @@ pub fn exchange(
     requests: &[u8],
     mut answered: impl FnMut(u16, &[u8]),
 ) -> io::Result<()> {
-    let asked = socket.send(requests)?;
-    let mut datagram = Vec::new();
-    loop {
-        socket.receive(&mut datagram)?;
-        for message in answers(&datagram, asked) {
-            let (_, message) = message.map_err(io::Error::other)?;
-            if let Some(ended) = end(&message).map_err(io::Error::other)? {
-                return ended;
-            }
-            for attribute in each(attributes(&message)) {
-                let (kind, value) = attribute.map_err(io::Error::other)?;
-                answered(kind, value);
-            }
+    exchange::exchange(socket, requests, |message| {
+        for attribute in each(attributes(message)) {
+            let (kind, value) = attribute?;
+            answered(kind, value);
         }
-    }
+        Ok(())
+    })?
 }

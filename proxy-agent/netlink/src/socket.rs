@@ -58,6 +58,14 @@ impl Socket {
         Self::open_patient(protocol, PATIENCE)
     }
 
+    /// Opens one of which the kernel wants requests to be exactly right; it then lists what they ask
+    /// for, and no more.
+    pub fn open_strict(protocol: isize) -> io::Result<Self> {
+        let socket = Self::open(protocol)?;
+        socket.inner.set_netlink_get_strict_chk(true)?;
+        Ok(socket)
+    }
+
     fn open_patient(protocol: isize, patience: Duration) -> io::Result<Self> {
         let mut socket = netlink_sys::Socket::new(protocol)?;
         let port = socket.bind_auto()?.port_number();

@@ -5,11 +5,12 @@
 use std::{fs, io::ErrorKind, process::Command};
 
 use proxy_model::IpFamily;
+use proxy_netlink::ruleset::is_unknown;
 
 use super::{
     Found, Leftover, Mode, Removal,
     error::{RemoveError, printed},
-    nft_chains, nftables,
+    nft_chains,
     owned::is_of_ipvs,
     program,
     removal::{Share, share},
@@ -56,7 +57,7 @@ fn ask(family: IpFamily, name: &str, found: &mut Found) {
             }
         }
         // A kernel without nftables has none of them.
-        Err(error) if nftables::is_unknown(&error) => {}
+        Err(error) if is_unknown(&error) => {}
         Err(error) => found.problems.push(format!(
             "looking for kube-proxy's chains of {name}-nft over netlink: {error}; run as root, or \
              with CAP_NET_ADMIN"

@@ -7,9 +7,9 @@ use std::io;
 use proxy_model::IpFamily;
 use proxy_netlink::{
     attributes::{Read, text},
-    message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST},
-    netfilter::{ask, exchange, open},
-    nf_tables as abi,
+    message::{Head, Messages, NLM_F_ACK, NLM_F_REQUEST},
+    netfilter::ask,
+    nf_tables as abi, ruleset,
 };
 
 use super::{
@@ -19,8 +19,7 @@ use super::{
     ruleset::{Rule, Table},
 };
 
-/// The tables that kube-proxy has chains in. Each message about a chain or a rule begins with the
-/// name of its table.
+/// The tables that kube-proxy has chains in.
 const TABLES: [&str; 3] = ["mangle", "filter", "nat"];
 const TABLE: u16 = abi::NFTA_TABLE_NAME;
 
@@ -76,76 +75,38 @@ fn head(family: IpFamily, kind: u16, flags: u16) -> Head {
     }
 }
 
-/// The tables of iptables in this family, with all chains and rules.
+/// The tables of iptables in this family, with all chains and rules; none on a kernel without nftables.
 pub(super) fn read(family: IpFamily) -> io::Result<Vec<Numbered>> {
-    let mut tables: Vec<Numbered> = TABLES
-        .iter()
-        .map(|name| Numbered {
-            table: Table {
-                name: (*name).to_owned(),
-                ..Table::default()
-            },
-            handles: Vec::new(),
-        })
-        .collect();
-    for chain in dump(family, abi::NFT_MSG_GETCHAIN)? {
-        // A chain with a hook is a built-in one.
-        if let (Some(one), None, Some(name)) = (
-            of(&mut tables, &chain),
-            chain.get(abi::NFTA_CHAIN_HOOK),
-            chain.get(abi::NFTA_CHAIN_NAME),
-        ) {
-            one.table.chains.push(text(name));
-        }
-    }
-    for rule in dump(family, abi::NFT_MSG_GETRULE)? {
-        if let (Some(one), Some(chain), Some(handle)) = (
-            of(&mut tables, &rule),
-            rule.get(abi::NFTA_RULE_CHAIN),
-            rule.get(abi::NFTA_RULE_HANDLE),
-        ) && let Ok(handle) = handle.try_into().map(u64::from_be_bytes)
-        {
-            let target = rule.get(abi::NFTA_RULE_EXPRESSIONS).and_then(target);
-            one.table.rules.push(Rule {
-                chain: text(chain),
-                text: target
-                    .iter()
-                    .fold(String::from("…"), |text, to| text + " -j " + to),
+    let others = |table: &ruleset::Table| !TABLES.contains(&&*table.name);
+    let tables = ruleset::read(&[number(family)], others)?;
+    Ok(tables.into_iter().map(numbered).collect())
+}
+
+fn numbered((table, chains): (ruleset::Table, Vec<ruleset::Chain>)) -> Numbered {
+    let mut numbered = Numbered {
+        table: Table {
+            name: table.name,
+            ..Table::default()
+        },
+        handles: Vec::new(),
+    };
+    for chain in chains {
+        for rule in chain.rules {
+            let target = target(&rule.expressions);
+            let to = target.iter().map(|to| format!(" -j {to}"));
+            numbered.table.rules.push(Rule {
+                chain: chain.name.clone(),
+                text: std::iter::once("…".to_owned()).chain(to).collect(),
                 target,
             });
-            one.handles.push(handle);
+            numbered.handles.push(rule.handle);
+        }
+        // A chain with a hook is a built-in one.
+        if chain.hook.is_none() {
+            numbered.table.chains.push(chain.name);
         }
     }
-    Ok(tables)
-}
-
-/// A message, by its attributes.
-struct Answer(Vec<(u16, Vec<u8>)>);
-
-impl Answer {
-    fn get(&self, kind: u16) -> Option<&[u8]> {
-        let mut found = self.0.iter().filter(|(one, _)| *one == kind);
-        found.next().map(|(_, value)| value.as_slice())
-    }
-}
-
-fn of<'a>(tables: &'a mut [Numbered], answer: &Answer) -> Option<&'a mut Numbered> {
-    let name = text(answer.get(TABLE)?);
-    tables.iter_mut().find(|one| one.table.name == name)
-}
-
-fn dump(family: IpFamily, what: u16) -> io::Result<Vec<Answer>> {
-    let all = Messages::one(head(family, what, NLM_F_DUMP), |_| {});
-    let mut answers: Vec<Answer> = Vec::new();
-    exchange(&mut open()?, all.as_bytes(), |kind, value| {
-        if kind == TABLE {
-            answers.push(Answer(Vec::new()));
-        }
-        if let Some(answer) = answers.last_mut() {
-            answer.0.push((kind, value.to_vec()));
-        }
-    })?;
-    Ok(answers)
+    numbered
 }
 
 /// The chain that the verdict among these expressions leads to.

@@ -11,6 +11,7 @@ use proxy_netlink::{
     message::{Head, Messages, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST},
     netfilter::{ask, exchange, open},
     nf_tables as abi,
+    ruleset::is_unknown,
 };
 
 /// What kube-proxy calls its tables.
@@ -56,13 +57,6 @@ pub(super) fn find(found: &mut Found) {
             )),
         }
     }
-}
-
-pub(super) fn is_unknown(error: &io::Error) -> bool {
-    let unknown = [libc::EINVAL, libc::EOPNOTSUPP, libc::EPROTONOSUPPORT];
-    error
-        .raw_os_error()
-        .is_some_and(|code| unknown.contains(&code))
 }
 
 fn look(table: Table) -> io::Result<Option<Leftover>> {
