@@ -1,6 +1,7 @@
 //! The contract between the pipeline and a dataplane.
 
 mod boxed;
+mod device;
 mod difference;
 mod figure;
 #[cfg(test)]
@@ -11,6 +12,7 @@ use std::{fmt, time::Duration};
 use thiserror::Error;
 
 use crate::{Capability, ChangeSet, NodeState, ServicePortKey};
+pub use device::Device;
 pub use difference::{Difference, DifferenceKind, Problem, RepairReport};
 pub use figure::{Figure, FigureKind};
 
@@ -88,6 +90,14 @@ pub trait Backend: Send {
     /// The default ignores it: it is for a backend that leaves nothing to others.
     fn lies_over(&mut self, _serves: bool) -> bool {
         false
+    }
+
+    /// The devices of this node that packets from outside may come in by, and whether programs on them
+    /// serve clients outside.
+    ///
+    /// The default is none: it is for a backend that needs no device.
+    fn devices(&self) -> Vec<Device> {
+        Vec::new()
     }
 
     /// What is worth watching: sizes, memory, what the dataplane counted. Cheap enough to be asked

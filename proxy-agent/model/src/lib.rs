@@ -38,8 +38,8 @@ mod syncing;
 mod topology;
 
 pub use backend::{
-    Backend, CompareError, Difference, DifferenceKind, FatalCause, Figure, FigureKind, Problem,
-    RepairReport, ServiceFailure, SyncError, SyncReport,
+    Backend, CompareError, Device, Difference, DifferenceKind, FatalCause, Figure, FigureKind,
+    Problem, RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 pub use backoff::Backoff;
 pub use capability::Capability;

@@ -6,6 +6,7 @@
 //! computes the state.
 
 mod layered;
+mod outside;
 mod route;
 mod traffic;
 mod verdict;
@@ -14,6 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use self::{
     layered::{Beneath, Layered, layered},
+    outside::{PassedOn, taken_on_device},
     traffic::{Detector, Packet, Path, Traffic},
     verdict::{Masquerade, Outcome, Reason, Target, Verdict},
 };

@@ -1,6 +1,8 @@
 //! A backend in a box is a backend: whoever chooses one at run time need not be generic over it.
 
-use super::{Backend, CompareError, Difference, Figure, RepairReport, SyncError, SyncReport};
+use super::{
+    Backend, CompareError, Device, Difference, Figure, RepairReport, SyncError, SyncReport,
+};
 use crate::{Capability, ChangeSet, NodeState};
 
 // Every method is handed on, those with a default too: what the backend itself says counts.
@@ -35,6 +37,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn lies_over(&mut self, serves: bool) -> bool {
         (**self).lies_over(serves)
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        (**self).devices()
     }
 
     fn figures(&self) -> Vec<Figure> {

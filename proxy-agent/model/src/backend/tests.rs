@@ -145,6 +145,14 @@ impl Backend for Most {
         serves
     }
 
+    fn devices(&self) -> Vec<Device> {
+        vec![Device {
+            name: "eth0".to_owned(),
+            is_served: true,
+            reason: String::new(),
+        }]
+    }
+
     fn figures(&self) -> Vec<Figure> {
         vec![Figure {
             name: "places",
@@ -171,6 +179,7 @@ fn is_most(mut backend: impl Backend) {
     backend.tend(&state);
     assert!(backend.disturbed(), "tended");
     assert!(backend.lies_over(true) && !backend.lies_over(false));
+    assert_eq!(backend.devices().len(), 1);
     assert_eq!(backend.figures().len(), 1);
 }
 

@@ -3,6 +3,7 @@
 mod external;
 mod layered;
 mod node_ports;
+mod outside;
 mod refusals;
 
 use std::{net::IpAddr, sync::Arc};
