@@ -1,7 +1,8 @@
 //! AFFINITY: which endpoint a client used last, for Services with session affinity. What follows from
 //! it for a connection, `client` decides.
 //!
-//! A client is a network namespace: what a pod is to kube-proxy, which knows it by its address.
+//! To a socket's hook a client is a network namespace: what a pod is to kube-proxy, which knows it by
+//! its address. To a program on a device it is an address.
 //! An entry is worth something only while the endpoint it names is in the set that the client is
 //! led to; so nothing has to be removed when endpoints go.
 
@@ -9,7 +10,10 @@ pub mod client;
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::check;
+use crate::{
+    address::{self, Address},
+    check,
+};
 
 /// Key of AFFINITY.
 #[repr(C)]
@@ -31,7 +35,60 @@ pub const RECORD: u32 = 0;
 /// several that add one key, one succeeds.
 pub const CLAIM: u32 = 1;
 
-/// Value of AFFINITY.
+/// Key of CLIENTS.
+#[repr(C, align(4))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
+pub struct ClientKey {
+    /// The client's address.
+    pub address: Address,
+    /// Number of the Service port.
+    pub service: u32,
+    /// [`RECORD`] or [`CLAIM`].
+    pub claim: u32,
+}
+
+/// By what a client's endpoint is remembered.
+pub trait Client: Copy {
+    /// The key of a claim to the client's record.
+    fn claim(self) -> Self;
+
+    /// What proves that an entry for this endpoint is the key's.
+    fn seal(&self, endpoint: u32) -> u32;
+}
+
+impl Client for AffinityKey {
+    #[inline(always)]
+    fn claim(self) -> Self {
+        Self {
+            claim: CLAIM,
+            ..self
+        }
+    }
+
+    #[inline(always)]
+    fn seal(&self, endpoint: u32) -> u32 {
+        let (low, high) = (self.client as u32, (self.client >> 32) as u32);
+        check::check([low, high, self.service, endpoint])
+    }
+}
+
+impl Client for ClientKey {
+    #[inline(always)]
+    fn claim(self) -> Self {
+        Self {
+            claim: CLAIM,
+            ..self
+        }
+    }
+
+    #[inline(always)]
+    fn seal(&self, endpoint: u32) -> u32 {
+        let [a, b, c, d] = address::to_words(&self.address);
+        check::check([a, b, c, d, self.service, endpoint])
+    }
+}
+
+/// Value of AFFINITY and CLIENTS.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct AffinityValue {
@@ -47,22 +104,16 @@ pub struct AffinityValue {
 impl AffinityValue {
     /// The value of `key` from `now` on.
     #[inline(always)]
-    pub const fn new(key: &AffinityKey, endpoint: u32, now: u64) -> Self {
+    pub fn new<C: Client>(key: &C, endpoint: u32, now: u64) -> Self {
         Self {
             last_used: now,
             endpoint,
-            check: Self::seal(key, endpoint),
+            check: key.seal(endpoint),
         }
     }
 
     #[inline(always)]
-    pub(crate) const fn holds_for(&self, key: &AffinityKey) -> bool {
-        self.check == Self::seal(key, self.endpoint)
-    }
-
-    #[inline(always)]
-    const fn seal(key: &AffinityKey, endpoint: u32) -> u32 {
-        let (low, high) = (key.client as u32, (key.client >> 32) as u32);
-        check::check([low, high, key.service, endpoint])
+    pub(crate) fn holds_for<C: Client>(&self, key: &C) -> bool {
+        self.check == key.seal(self.endpoint)
     }
 }

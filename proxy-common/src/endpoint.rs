@@ -15,6 +15,9 @@ pub struct Endpoint {
     pub address: Address,
     /// Target port, host order.
     pub port: u16,
+    /// Zero. Without it these bytes are whatever a register holds when an endpoint is copied, and the
+    /// verifier lets no half of a pointer be stored.
+    pub padding: u16,
 }
 
 /// Key of SETS.
@@ -86,6 +89,7 @@ impl SlotValue {
             number,
             address,
             port,
+            ..
         } = *endpoint;
         let mut value = Self {
             endpoint: number,
@@ -110,6 +114,7 @@ impl SlotValue {
         Endpoint {
             number: self.endpoint,
             port: self.port,
+            padding: 0,
             address: self.address,
         }
     }

@@ -72,7 +72,7 @@ pub struct FrontendValue {
     pub cluster_set: u32,
     /// Endpoints of this node, 0 when the Service does not use that set.
     pub local_set: u32,
-    /// [`LEADS_TO_LOCAL`], [`ENDPOINTS_EXIST`], [`LEFT_ALONE`].
+    /// [`LEADS_TO_LOCAL`], [`ENDPOINTS_EXIST`], [`LEFT_ALONE`] and others.
     pub flags: u32,
     /// How long a client keeps its endpoint after its last connection, in seconds; 0 if it does
     /// not.
@@ -91,6 +91,15 @@ pub const ENDPOINTS_EXIST: u32 = 1 << 1;
 /// Sockets that dial this frontend are left alone: only who sees their packets can tell whether
 /// they may come.
 pub const LEFT_ALONE: u32 = 1 << 2;
+
+/// Clients outside are led to the local set, and endpoints see who they are.
+pub const OUTSIDE_TO_LOCAL: u32 = 1 << 3;
+
+/// Endpoints must see this node in the place of clients outside.
+pub const MASQUERADED: u32 = 1 << 4;
+
+/// Only clients in the source ranges of the Service may come.
+pub const RANGED: u32 = 1 << 5;
 
 impl FrontendValue {
     /// The value with its check set, valid for `key` only.

@@ -4,14 +4,18 @@
 use core::mem::offset_of;
 
 use crate::{
-    affinity::{AffinityKey, AffinityValue},
+    affinity::{AffinityKey, AffinityValue, ClientKey},
     counters::Counters,
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     flow::{Flows, PEERS, Peer, Translation},
     frontend::{FrontendKey, FrontendValue},
-    names::{MAPS, SOCKET_PROGRAMS},
+    names::{EDGE_MAPS, EDGE_PROGRAMS, MAPS, SOCKET_PROGRAMS},
     node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue},
+    track::{
+        ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Prefix, Settings,
+        reason::Counted,
+    },
 };
 
 macro_rules! layout {
@@ -46,6 +50,19 @@ layout! {
     Translation: 44 { frontend @ 0, endpoint @ 16, frontend_port @ 32, endpoint_port @ 34,
         endpoint_id @ 36, check @ 40 }
     Flows: 360 { last @ 0, next @ 4, flows @ 8 }
+    ClientKey: 24 { address @ 0, service @ 16, claim @ 20 }
+    ConnectionKey: 40 { source @ 0, destination @ 16, source_port @ 32, destination_port @ 34,
+        protocol @ 36, role @ 37, padding @ 38 }
+    ConnectionValue: 56 { address @ 0, port @ 16, owner @ 18, service @ 20, set @ 24,
+        endpoint @ 28, serial @ 32, check @ 36, last @ 40, state @ 44, sequence @ 48, since @ 52 }
+    FragmentKey: 40 { source @ 0, destination @ 16, identification @ 32, protocol @ 36,
+        role @ 37, padding @ 38 }
+    FragmentValue: 24 { address @ 0, since @ 16, check @ 20 }
+    Prefix: 32 { address @ 0, mask @ 16 }
+    Settings: 104 { seed @ 0, flags @ 4, most_flows @ 8, udp_unanswered @ 12, udp_answered @ 16,
+        tcp_beneath @ 20, tcp_established @ 24, tcp_half_closed @ 28, tcp_closed @ 32,
+        tcp_reset @ 36, pods @ 40 }
+    Counted: 256 { counts @ 0 }
     Peer: 56 { cookie @ 0, translation @ 8, state @ 52 }
 }
 
@@ -60,6 +77,16 @@ const _: () = {
         index += 1;
     }
     index = 0;
+    while index < EDGE_MAPS.len() {
+        assert!(EDGE_MAPS[index].name.len() <= LONGEST_NAME);
+        index += 1;
+    }
+    index = 0;
+    while index < EDGE_PROGRAMS.len() {
+        assert!(EDGE_PROGRAMS[index].len() <= LONGEST_NAME);
+        index += 1;
+    }
+    index = 0;
     while index < SOCKET_PROGRAMS.len() {
         assert!(SOCKET_PROGRAMS[index].len() <= LONGEST_NAME);
         index += 1;
@@ -70,8 +97,9 @@ const _: () = {
 #[cfg(feature = "user")]
 mod user {
     use super::{
-        Counters, FrontendKey, FrontendValue, MemberKey, MemberValue, NodeAddressKey,
-        NodeAddressValue, ServiceKey, ServiceValue, SetKey, SetValue, SlotKey, SlotValue,
+        ConnectionKey, ConnectionValue, Counted, Counters, FrontendKey, FrontendValue, MemberKey,
+        MemberValue, NodeAddressKey, NodeAddressValue, ServiceKey, ServiceValue, SetKey, SetValue,
+        Settings, SlotKey, SlotValue,
     };
 
     macro_rules! pod {
@@ -90,6 +118,10 @@ mod user {
     }
 
     pod!(
+        ConnectionKey,
+        ConnectionValue,
+        Counted,
+        Settings,
         Counters,
         FrontendKey,
         FrontendValue,

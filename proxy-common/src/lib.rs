@@ -35,19 +35,26 @@ pub mod counters;
 pub mod endpoint;
 pub mod flow;
 pub mod frontend;
+#[cfg(test)]
+mod interleaved;
 mod layout;
 pub mod memory;
 pub mod names;
 pub mod node;
+pub mod packet;
 pub mod service;
 pub mod shared;
 pub mod socket;
 pub mod tables;
+pub mod track;
 
 /// Version of the Service maps: any change of a key or value in [`frontend`], [`endpoint`],
 /// [`service`], [`node`], [`affinity`] or [`counters`], or of their meaning, raises it once there
 /// is a release. Maps of another version are rebuilt beside the old ones.
 pub const SERVICES_ABI: u32 = 1;
+
+/// Version of the maps of [`track`] and of what goes with them, which outlive the Service maps too.
+pub const CONNECTIONS_ABI: u32 = 1;
 
 /// Version of the flow maps in [`flow`], which outlive the Service maps: a new program must be
 /// able to read what an older one remembered.

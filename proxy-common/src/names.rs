@@ -2,13 +2,16 @@
 //! the pin directory and the reference page.
 
 use crate::{
-    affinity::{AffinityKey, AffinityValue},
+    affinity::{AffinityKey, AffinityValue, ClientKey},
     counters::Counters,
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     flow::{Flows, PEERS, Peer},
     frontend::{FrontendKey, FrontendValue},
     node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue},
+    track::{
+        ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Settings, reason::Counted,
+    },
 };
 
 /// What a map is, as the kernel reports it.
@@ -40,6 +43,21 @@ impl MapShape {
         self.kind == HASH
     }
 
+    /// Whether the kernel takes the memory for all entries when the map is made.
+    pub const fn is_preallocated(&self) -> bool {
+        self.flags & NO_PREALLOC == 0
+    }
+
+    /// Whether its entries are found by a hash of their keys.
+    pub const fn is_hash(&self) -> bool {
+        matches!(self.kind, HASH | PERCPU_HASH | LRU_HASH)
+    }
+
+    /// Whether each CPU has its own values.
+    pub const fn is_per_cpu(&self) -> bool {
+        self.kind == PERCPU_ARRAY || self.kind == PERCPU_HASH
+    }
+
     /// Whether the kernel makes room in it by taking away what was not used for longest.
     pub const fn gives_way(&self) -> bool {
         self.kind == LRU_HASH
@@ -53,10 +71,13 @@ pub enum MapGroup {
     Services,
     /// What sockets remember; cannot be rebuilt.
     Flows,
+    /// What programs on devices remember; cannot be rebuilt.
+    Connections,
 }
 
 const HASH: u32 = 1;
 const ARRAY: u32 = 2;
+const PERCPU_HASH: u32 = 5;
 const PERCPU_ARRAY: u32 = 6;
 const LRU_HASH: u32 = 9;
 const SK_STORAGE: u32 = 24;
@@ -83,13 +104,28 @@ pub const NODE_ADDRS: u32 = 1 << 14;
 /// that was not used for longest gives way. [`PARKED`] come on top.
 pub const AFFINITY: u32 = 1 << 14;
 
+/// Default entries of CLIENTS: clients outside, with each Service with session affinity that they use.
+pub const CLIENTS: u32 = 1 << 16;
+/// Default flows in TRACK, which has two entries for each: what kube-proxy makes the kernel track on
+/// a node with four cores. About 38 MiB, taken at once.
+pub const TRACKED_FLOWS: u32 = 1 << 17;
+/// Default entries of TRACK.
+pub const TRACK: u32 = 2 * TRACKED_FLOWS;
+/// Default entries of OPENING. [`PARKED`] come on top.
+pub const OPENING: u32 = 1 << 16;
+/// Default entries of FRAGMENTS: datagrams in fragments that are on their way at the same time.
+pub const FRAGMENTS: u32 = 1 << 12;
+
 /// How many free entries of an LRU map a CPU may keep for itself (`LOCAL_FREE_TARGET` of the
 /// kernel's `bpf_lru_list.c`): one CPU evicts what is in use while others hold as many that are
 /// free. So a map has that many more for each CPU that there can be, or it would not hold what it
 /// is said to. Since Linux 6.16 small maps have smaller lists.
 pub const PARKED: u32 = 128;
 
-/// Every map, in the order they are documented.
+/// Default entries of REASONS: devices, and one for all that have no entry.
+pub const REASONS: u32 = 1 << 8;
+
+/// Every map of the socket programs, in the order they are documented.
 pub const MAPS: [MapShape; 11] = [
     hash::<ServiceKey, ServiceValue>(
         "SERVICES",
@@ -181,6 +217,99 @@ const fn hash<K, V>(name: &'static str, entries: u32, about: &'static str) -> Ma
         about,
     }
 }
+
+/// Of these, the ones that programs on devices read too.
+pub const SHARED_MAPS: [&str; 5] = ["FRONTENDS", "NODE_ADDRS", "SETS", "SLOTS", "MEMBERS"];
+
+/// The maps that the programs on devices alone use, in the order they are documented.
+pub const EDGE_MAPS: [MapShape; 8] = [
+    of_connections::<ConnectionKey, ConnectionValue>(
+        TRACKED_MAP,
+        (HASH, 0),
+        TRACKED_FLOWS,
+        "packet of an answered flow -> what is put in it, and how the flow stands",
+    ),
+    of_connections::<ConnectionKey, ConnectionValue>(
+        "OPENING",
+        (LRU_HASH, 0),
+        OPENING,
+        "the same, of flows that are not answered, or were left to the layer beneath",
+    ),
+    of_connections::<ClientKey, AffinityValue>(
+        "CLIENTS",
+        (LRU_HASH, 0),
+        CLIENTS,
+        "address of a client, Service port -> endpoint it used last, and when",
+    ),
+    of_connections::<FragmentKey, FragmentValue>(
+        "FRAGMENTS",
+        (LRU_HASH, 0),
+        FRAGMENTS,
+        "fragments of a datagram -> where the first one went",
+    ),
+    of_connections::<u32, Counted>(
+        "REASONS",
+        (PERCPU_HASH, NO_PREALLOC),
+        REASONS,
+        "device -> packets that were passed on or dropped, by reason; 0 for other devices",
+    ),
+    only::<Settings>("SETTINGS", ARRAY, 1, "timeouts, and what the agent wants"),
+    only::<u64>("TRACKED", ARRAY, 1, "flows in TRACK, about"),
+    only::<u64>(
+        "CLOCK",
+        ARRAY,
+        1,
+        "seconds since boot, and the tick that they were read at",
+    ),
+];
+
+/// The map whose size is given in flows: each takes two entries.
+pub const TRACKED_MAP: &str = "TRACK";
+
+const fn of_connections<K, V>(
+    name: &'static str,
+    (kind, flags): (u32, u32),
+    entries: u32,
+    about: &'static str,
+) -> MapShape {
+    MapShape {
+        name,
+        kind,
+        key_size: size_of::<K>() as u32,
+        value_size: size_of::<V>() as u32,
+        entries,
+        flags,
+        group: MapGroup::Connections,
+        sizable: true,
+        about,
+    }
+}
+
+const fn only<V>(name: &'static str, kind: u32, entries: u32, about: &'static str) -> MapShape {
+    MapShape {
+        name,
+        kind,
+        key_size: 4,
+        value_size: size_of::<V>() as u32,
+        entries,
+        flags: 0,
+        group: MapGroup::Connections,
+        sizable: false,
+        about,
+    }
+}
+
+/// The programs on devices, by what packets begin with there: those with an Ethernet header, and those
+/// with the IP header. Replies come first, so that no request is translated whose reply is not.
+pub const EDGE_PROGRAMS: [&str; 4] = [
+    "culvert_eth_out",
+    "culvert_ip_out",
+    "culvert_eth_in",
+    "culvert_ip_in",
+];
+
+/// The program that removes flows; attached nowhere.
+pub const SWEEP_PROGRAM: &str = "culvert_sweep";
 
 /// The socket programs in the order they are attached: what frees and translates back comes
 /// before what sends requests away. Detached in the opposite order.

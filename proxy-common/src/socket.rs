@@ -3,12 +3,15 @@
 //! memory, between any two writes of the agent.
 
 use crate::{
-    affinity::client::{LOOK_AGAIN, slot_of_client},
+    affinity::{
+        AffinityKey, RECORD,
+        client::{LOOK_AGAIN, slot_of_client},
+    },
     counters::Event,
     endpoint::{Endpoint, SlotKey, pick},
     frontend::{ENDPOINTS_EXIST, FrontendKey, FrontendValue, LEFT_ALONE},
     node,
-    tables::ServiceTables,
+    tables::Dialler,
 };
 
 /// IP protocol number of TCP.
@@ -54,7 +57,7 @@ const REPETITIONS: u32 = 2;
 /// A value found missing, or with another identity than it was looked up by, means that the agent
 /// changed the Service between two look-ups: everything is looked up again.
 #[inline(always)]
-pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpoint>) -> Route {
+pub fn route<T: Dialler>(tables: &T, key: &FrontendKey, kept: Option<Endpoint>) -> Route {
     let mut attempt = 0;
     while attempt <= REPETITIONS {
         if attempt > 0 {
@@ -102,8 +105,12 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpo
         if frontend.affinity == 0 {
             (number, index) = (0, pick(tables.random(), set.count));
         } else {
-            let (service, seconds) = (frontend.service, frontend.affinity);
-            let slot = slot_of_client(tables, service, seconds, set_id, set.count);
+            let client = AffinityKey {
+                client: tables.client(),
+                service: frontend.service,
+                claim: RECORD,
+            };
+            let slot = slot_of_client(tables, &client, frontend.affinity, set_id, set.count);
             if slot == LOOK_AGAIN {
                 continue;
             }
@@ -124,7 +131,7 @@ pub fn route<T: ServiceTables>(tables: &T, key: &FrontendKey, kept: Option<Endpo
 /// The NodePort that is meant by `key`, and whether its value is whole; `None` if the address is
 /// none of the node's, or there is no such NodePort.
 #[inline(always)]
-fn node_port<T: ServiceTables>(tables: &T, key: &FrontendKey) -> Option<(FrontendValue, bool)> {
+fn node_port<T: Dialler>(tables: &T, key: &FrontendKey) -> Option<(FrontendValue, bool)> {
     let (address, loopback) = node::as_dialled(&key.address);
     // A pod's loopback addresses are its own.
     if !tables.is_node_address(&address) || (loopback && !tables.is_host()) {

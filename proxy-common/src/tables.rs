@@ -1,7 +1,7 @@
 //! The Service maps, as decisions read them: those of the kernel, or any others in a test.
 
 use crate::{
-    affinity::{AffinityKey, AffinityValue},
+    affinity::{AffinityKey, AffinityValue, Client},
     counters::Event,
     endpoint::{SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
@@ -10,6 +10,9 @@ use crate::{
 
 /// The Service maps as a program reads them. Each method copies the value out, each word once.
 pub trait ServiceTables {
+    /// By what a client's endpoint is remembered.
+    type Client: Client;
+
     /// NODE_ADDRS.
     fn is_node_address(&self, key: &NodeAddressKey) -> bool;
     /// FRONTENDS.
@@ -20,22 +23,26 @@ pub trait ServiceTables {
     fn slot(&self, key: &SlotKey) -> Option<SlotValue>;
     /// MEMBERS: the index of the endpoint's slot, if the endpoint is in the set.
     fn member(&self, set: u32, endpoint: u32) -> Option<u32>;
-    /// AFFINITY.
-    fn affinity(&self, key: &AffinityKey) -> Option<AffinityValue>;
-    /// Writes into AFFINITY. With `fresh`, only if nothing is there: false if something is.
-    fn keep(&self, key: &AffinityKey, value: &AffinityValue, fresh: bool) -> bool;
-    /// Removes from AFFINITY.
-    fn release(&self, key: &AffinityKey);
-    /// Sets when an entry of AFFINITY was used last.
-    fn touch(&self, key: &AffinityKey, now: u64);
-    /// Who dials: the cookie of the network namespace.
-    fn client(&self) -> u64;
-    /// Whether that is the node's own network namespace.
-    fn is_host(&self) -> bool;
+    /// AFFINITY or CLIENTS.
+    fn affinity(&self, key: &Self::Client) -> Option<AffinityValue>;
+    /// Writes into it. With `fresh`, only if nothing is there: false if something is.
+    fn keep(&self, key: &Self::Client, value: &AffinityValue, fresh: bool) -> bool;
+    /// Removes from it.
+    fn release(&self, key: &Self::Client);
+    /// Sets when an entry of it was used last.
+    fn touch(&self, key: &Self::Client, now: u64);
     /// Nanoseconds since boot.
     fn now(&self) -> u64;
     /// A uniformly distributed number.
     fn random(&self) -> u32;
+}
+
+/// What is known besides of a socket that dials.
+pub trait Dialler: ServiceTables<Client = AffinityKey> {
+    /// Who dials: the cookie of the network namespace.
+    fn client(&self) -> u64;
+    /// Whether that is the node's own network namespace.
+    fn is_host(&self) -> bool;
     /// COUNTERS.
     fn count(&self, event: Event);
 }

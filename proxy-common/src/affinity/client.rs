@@ -1,7 +1,7 @@
 //! To which endpoint a client with session affinity is led. Generic over the maps, like
 //! [`crate::socket`].
 
-use super::{AffinityKey, AffinityValue, CLAIM, RECORD};
+use super::{AffinityValue, Client};
 use crate::{
     endpoint::{SlotKey, pick},
     tables::ServiceTables,
@@ -20,8 +20,8 @@ const EXACTNESS: u64 = SECOND / 100;
 /// one took its CPU meanwhile.
 const CLAIM_HOLDS: u64 = SECOND;
 
-/// The slot in `set`, of `count` endpoints, that the client is led to which dials Service port
-/// `service`: that of the endpoint it used within the last `seconds`, or a new one, which it keeps
+/// The slot in `set`, of `count` endpoints, that the client is led to whose record for a Service port
+/// has this key: that of the endpoint it used within the last `seconds`, or a new one, which it keeps
 /// from now on. The number of the endpoint is in the upper half, the index of its slot in the
 /// lower one; or it is [`LOOK_AGAIN`].
 // A function of its own in the programs, which returns a number: few Services need it, and what
@@ -29,20 +29,15 @@ const CLAIM_HOLDS: u64 = SECOND;
 #[inline(never)]
 pub fn slot_of_client<T: ServiceTables>(
     tables: &T,
-    service: u32,
+    key: &T::Client,
     seconds: u32,
     set: u32,
     count: u32,
 ) -> u64 {
-    let key = AffinityKey {
-        client: tables.client(),
-        service,
-        claim: RECORD,
-    };
     let now = tables.now();
-    let known = tables.affinity(&key);
+    let known = tables.affinity(key);
     if let Some(known) = known {
-        if !known.holds_for(&key) {
+        if !known.holds_for(key) {
             return LOOK_AGAIN;
         }
         let idle = now.saturating_sub(known.last_used);
@@ -50,7 +45,7 @@ pub fn slot_of_client<T: ServiceTables>(
             && let Some(index) = tables.member(set, known.endpoint)
         {
             if idle >= EXACTNESS {
-                tables.touch(&key, now);
+                tables.touch(key, now);
             }
             return found(known.endpoint, index);
         }
@@ -62,11 +57,11 @@ pub fn slot_of_client<T: ServiceTables>(
     if !slot.holds_for(set) {
         return LOOK_AGAIN;
     }
-    let value = AffinityValue::new(&key, slot.endpoint, now);
+    let value = AffinityValue::new(key, slot.endpoint, now);
     let chosen = found(slot.endpoint, index);
     if let Some(known) = known {
-        replace(tables, set, &key, &known, &value, chosen)
-    } else if tables.keep(&key, &value, true) || tables.affinity(&key).is_none() {
+        replace(tables, set, key, &known, &value, chosen)
+    } else if tables.keep(key, &value, true) || tables.affinity(key).is_none() {
         // Where there is no memory to keep it, the client is served all the same.
         chosen
     } else {
@@ -83,15 +78,12 @@ pub fn slot_of_client<T: ServiceTables>(
 fn replace<T: ServiceTables>(
     tables: &T,
     set: u32,
-    key: &AffinityKey,
+    key: &T::Client,
     known: &AffinityValue,
     value: &AffinityValue,
     chosen: u64,
 ) -> u64 {
-    let claimed = AffinityKey {
-        claim: CLAIM,
-        ..*key
-    };
+    let claimed = key.claim();
     let claim = AffinityValue::new(&claimed, value.endpoint, value.last_used);
     let ours = tables.keep(&claimed, &claim, true);
     let other = if ours {
@@ -130,7 +122,7 @@ fn replace<T: ServiceTables>(
 fn follow<T: ServiceTables>(
     tables: &T,
     set: u32,
-    key: &AffinityKey,
+    key: &T::Client,
     value: &AffinityValue,
     chosen: u64,
 ) -> u64 {

@@ -10,6 +10,7 @@ use crate::{
     endpoint::{SetValue, SlotValue},
     frontend::SCOPE_ADDRESS,
     node::NodeAddressKey,
+    tables::ServiceTables,
 };
 
 /// Maps in memory, with a hook that changes them between two look-ups.
@@ -35,6 +36,8 @@ struct Tables {
 }
 
 impl ServiceTables for Tables {
+    type Client = AffinityKey;
+
     fn is_node_address(&self, key: &NodeAddressKey) -> bool {
         self.node_addresses.contains(key)
     }
@@ -80,17 +83,20 @@ impl ServiceTables for Tables {
     fn touch(&self, key: &AffinityKey, now: u64) {
         self.clients.borrow_mut().get_mut(key).unwrap().last_used = now;
     }
-    fn client(&self) -> u64 {
-        7
-    }
-    fn is_host(&self) -> bool {
-        self.is_host
-    }
     fn now(&self) -> u64 {
         self.now.get()
     }
     fn random(&self) -> u32 {
         self.random.get()
+    }
+}
+
+impl Dialler for Tables {
+    fn client(&self) -> u64 {
+        7
+    }
+    fn is_host(&self) -> bool {
+        self.is_host
     }
     fn count(&self, event: Event) {
         match event {
@@ -126,6 +132,7 @@ fn endpoint(number: u32) -> Endpoint {
     Endpoint {
         number,
         port: 8080,
+        padding: 0,
         address: [0; 16],
     }
 }

@@ -2,98 +2,39 @@
 //! are led to one endpoint, and that one is kept.
 
 use std::{
-    collections::HashMap,
-    sync::{Condvar, Mutex, MutexGuard},
-    thread,
+    collections::{HashMap, hash_map::DefaultHasher},
+    hash::{Hash as _, Hasher as _},
     vec::Vec,
 };
 
 use super::*;
 use crate::{
+    affinity::{AffinityKey, CLAIM, RECORD},
     counters::Event,
     endpoint::{Endpoint, SetValue, SlotValue},
     frontend::{ENDPOINTS_EXIST, FrontendKey, FrontendValue, SCOPE_ADDRESS},
+    interleaved::{self, Order, Shared, Touch},
     node::NodeAddressKey,
     socket::{Route, TCP, route},
+    tables::Dialler,
 };
 
-/// AFFINITY, which as many programs as there are CPUs reach in an order that is chosen.
-struct Map {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    entries: HashMap<AffinityKey, AffinityValue>,
-    /// Of each CPU, what its program is at.
-    at: Vec<At>,
-    /// Who comes next, once every program waits or has ended.
-    turn: Option<usize>,
-    /// What is chosen, of how many, at each step; beyond the end the first.
-    order: Vec<(usize, usize)>,
-    step: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
-    Work,
-    Map,
-    End,
-}
-
-impl Map {
-    fn new(cpus: usize, entry: Option<(AffinityKey, AffinityValue)>, order: Order) -> Self {
-        Self {
-            state: Mutex::new(State {
-                entries: entry.into_iter().collect(),
-                at: std::vec![At::Work; cpus],
-                order,
-                ..State::default()
-            }),
-            changed: Condvar::new(),
-        }
-    }
-
-    /// What a program on `cpu` does with the map, when its turn comes.
-    fn reach<R>(&self, cpu: usize, act: impl FnOnce(&mut Entries) -> R) -> R {
-        let mut state = self.now_at(cpu, At::Map);
-        while state.turn != Some(cpu) {
-            state = self.changed.wait(state).unwrap();
-        }
-        state.turn = None;
-        state.at[cpu] = At::Work;
-        act(&mut state.entries)
-    }
-
-    fn now_at(&self, cpu: usize, at: At) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap();
-        state.at[cpu] = at;
-        if !state.at.contains(&At::Work) {
-            let all = state.at.iter().enumerate();
-            let waiting: Vec<_> = all.filter(|(_, at)| **at == At::Map).collect();
-            let (step, count) = (state.step, waiting.len());
-            let index = state.order.get(step).map_or(0, |(index, _)| *index) % count.max(1);
-            let turn = waiting.get(index).map(|(cpu, _)| *cpu);
-            match state.order.get_mut(step) {
-                Some(choice) => *choice = (index, count),
-                None => state.order.push((index, count)),
-            }
-            state.step += 1;
-            state.turn = turn;
-            self.changed.notify_all();
-        }
-        state
-    }
-}
-
+/// AFFINITY.
 type Entries = HashMap<AffinityKey, AffinityValue>;
-type Order = Vec<(usize, usize)>;
 
 /// What the program on one CPU sees. The Service maps do not change.
 struct Cpu<'a> {
-    map: &'a Map,
+    map: &'a Shared<Entries>,
     number: usize,
+}
+
+impl Cpu<'_> {
+    fn reach<R>(&self, key: &AffinityKey, changes: bool, act: impl FnOnce(&mut Entries) -> R) -> R {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let what = hasher.finish();
+        self.map.reach(self.number, Touch { what, changes }, act)
+    }
 }
 
 const NOW: u64 = 100 * SECOND;
@@ -120,6 +61,8 @@ fn dialled() -> FrontendKey {
 }
 
 impl ServiceTables for Cpu<'_> {
+    type Client = AffinityKey;
+
     fn is_node_address(&self, _: &NodeAddressKey) -> bool {
         false
     }
@@ -142,6 +85,7 @@ impl ServiceTables for Cpu<'_> {
             number: 10 + key.index,
             address: [0; 16],
             port: 8080,
+            padding: 0,
         };
         Some(SlotValue::new(key.set, &endpoint))
     }
@@ -149,11 +93,10 @@ impl ServiceTables for Cpu<'_> {
         endpoint.checked_sub(10)
     }
     fn affinity(&self, key: &AffinityKey) -> Option<AffinityValue> {
-        self.map
-            .reach(self.number, |entries| entries.get(key).copied())
+        self.reach(key, false, |entries| entries.get(key).copied())
     }
     fn keep(&self, key: &AffinityKey, value: &AffinityValue, fresh: bool) -> bool {
-        self.map.reach(self.number, |entries| {
+        self.reach(key, true, |entries| {
             if fresh && entries.contains_key(key) {
                 return false;
             }
@@ -162,20 +105,14 @@ impl ServiceTables for Cpu<'_> {
         })
     }
     fn release(&self, key: &AffinityKey) {
-        self.map.reach(self.number, |entries| entries.remove(key));
+        self.reach(key, true, |entries| entries.remove(key));
     }
     fn touch(&self, key: &AffinityKey, now: u64) {
-        self.map.reach(self.number, |entries| {
+        self.reach(key, true, |entries| {
             if let Some(value) = entries.get_mut(key) {
                 value.last_used = now;
             }
         });
-    }
-    fn client(&self) -> u64 {
-        key().client
-    }
-    fn is_host(&self) -> bool {
-        false
     }
     fn now(&self) -> u64 {
         // None reads the clock at the same moment as another.
@@ -185,60 +122,35 @@ impl ServiceTables for Cpu<'_> {
         // Each CPU chooses another endpoint.
         (self.number as u32) * (u32::MAX / ENDPOINTS) + 1
     }
+}
+
+impl Dialler for Cpu<'_> {
+    fn client(&self) -> u64 {
+        key().client
+    }
+    fn is_host(&self) -> bool {
+        false
+    }
     fn count(&self, _: Event) {}
 }
 
-/// Connections on `cpus` CPUs at once, in `order`. All are led to the same endpoint, which is kept,
-/// and nothing else is left in the map. Returns the order, as it came to.
-fn dial(cpus: usize, entry: Option<(AffinityKey, AffinityValue)>, order: Order) -> Order {
-    let map = Map::new(cpus, entry, order);
-    let routes: Vec<Route> = thread::scope(|scope| {
-        let programs: Vec<_> = (0..cpus)
-            .map(|number| {
-                let map = &map;
-                scope.spawn(move || {
-                    let route = route(&Cpu { map, number }, &dialled(), None);
-                    drop(map.now_at(number, At::End));
-                    route
-                })
-            })
-            .collect();
-        let routes = programs.into_iter().map(|program| program.join().unwrap());
-        routes.collect()
-    });
-    let state = map.state.into_inner().unwrap();
-    let order = state.order;
+fn program(map: &Shared<Entries>, number: usize) -> Route {
+    route(&Cpu { map, number }, &dialled(), None)
+}
+
+/// All connections are led to the same endpoint, which is kept, and nothing else is left in the map.
+fn agree(entries: Entries, routes: &[Route], order: &Order) {
     let Route::Endpoint(first) = routes[0] else {
         panic!("{order:?}: {routes:?}");
     };
-    for route in &routes {
+    for route in routes {
         assert_eq!(*route, routes[0], "{order:?}: {routes:?}");
     }
-    let kept: Vec<_> = state.entries.into_iter().collect();
+    let kept: Vec<_> = entries.into_iter().collect();
     let [(of, value)] = kept[..] else {
         panic!("{order:?}: {kept:?} is left");
     };
     assert_eq!((of, value.endpoint), (key(), first.number), "{order:?}");
-    order
-}
-
-/// Every order in which two programs can reach the map.
-fn every_order_of_two(entry: Option<(AffinityKey, AffinityValue)>) -> usize {
-    let (mut order, mut orders) = (Order::new(), 0);
-    loop {
-        order = dial(2, entry, order);
-        orders += 1;
-        // The next one: another choice at the last step that has one left.
-        while let Some((index, count)) = order.pop() {
-            if index + 1 < count {
-                order.push((index + 1, count));
-                break;
-            }
-        }
-        if order.is_empty() {
-            return orders;
-        }
-    }
 }
 
 fn record(endpoint: u32, last_used: u64) -> (AffinityKey, AffinityValue) {
@@ -248,12 +160,15 @@ fn record(endpoint: u32, last_used: u64) -> (AffinityKey, AffinityValue) {
 #[test]
 fn two_connections_agree_in_every_order() {
     for (what, entry, least) in [
-        ("a new client", None, 5),
-        ("one that was away for too long", Some(record(10, 0)), 50),
-        ("one whose endpoint is gone", Some(record(GONE, NOW)), 50),
-        ("one that is known", Some(record(11, NOW)), 2),
+        ("a new client", None, 3),
+        ("one that was away for too long", Some(record(10, 0)), 10),
+        ("one whose endpoint is gone", Some(record(GONE, NOW)), 10),
+        ("one that is known", Some(record(11, NOW)), 1),
     ] {
-        let orders = every_order_of_two(entry);
+        let start = || entry.into_iter().collect();
+        let orders = interleaved::every_order(2, start, program, |entries, routes, order| {
+            agree(entries, &routes, order);
+        });
         assert!(orders >= least, "{what}: {orders} orders");
     }
 }
@@ -263,7 +178,9 @@ fn three_connections_agree_in_many_orders() {
     for seed in 1..1500_u64 {
         let mixed = |step: u64| (seed << 8 | step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let order = (0..40).map(|step| ((mixed(step) >> 40) as usize % 6, 6));
-        dial(3, Some(record(10, 0)), order.collect());
+        let start = [record(10, 0)].into_iter().collect();
+        let (entries, routes, order) = interleaved::run(start, 3, order.collect(), program);
+        agree(entries, &routes, &order);
     }
 }
 
@@ -275,8 +192,8 @@ fn a_claim_of_a_program_that_never_ended_stops_nobody() {
     };
     for endpoint in [11, GONE] {
         let left = AffinityValue::new(&claimed, endpoint, NOW - CLAIM_HOLDS - 1);
-        let map = Map::new(1, Some(record(GONE, NOW)), Order::new());
-        map.state.lock().unwrap().entries.insert(claimed, left);
+        let start = [record(GONE, NOW), (claimed, left)].into_iter().collect();
+        let map = Shared::new(start, 1, Order::new());
         let cpu = Cpu {
             map: &map,
             number: 0,
@@ -284,7 +201,7 @@ fn a_claim_of_a_program_that_never_ended_stops_nobody() {
         let Route::Endpoint(led) = route(&cpu, &dialled(), None) else {
             panic!("refused");
         };
-        let entries = map.state.into_inner().unwrap().entries;
+        let entries = map.into_maps();
         assert_eq!(
             entries.get(&key()).map(|value| value.endpoint),
             Some(led.number)
@@ -299,9 +216,9 @@ fn a_claim_of_an_endpoint_that_this_connection_must_not_use_is_not_followed() {
         claim: CLAIM,
         ..key()
     };
-    let map = Map::new(1, Some(record(GONE, NOW)), Order::new());
     let theirs = AffinityValue::new(&claimed, GONE, NOW);
-    map.state.lock().unwrap().entries.insert(claimed, theirs);
+    let start = [record(GONE, NOW), (claimed, theirs)].into_iter().collect();
+    let map = Shared::new(start, 1, Order::new());
     let cpu = Cpu {
         map: &map,
         number: 0,
@@ -311,5 +228,5 @@ fn a_claim_of_an_endpoint_that_this_connection_must_not_use_is_not_followed() {
         Route::Endpoint(endpoint) if endpoint.number == 10
     ));
     // It is theirs to write and to remove.
-    assert_eq!(map.state.into_inner().unwrap().entries.len(), 2);
+    assert_eq!(map.into_maps().len(), 2);
 }

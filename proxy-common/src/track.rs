@@ -1,0 +1,148 @@
+//! Flows from outside that the programs on devices translate: what is remembered of one
+//! (`ConnectionKey`, `ConnectionValue`), and what becomes of a packet (`ingress`, `egress`).
+//!
+//! ```text
+//!                 ingress, destination replaced          egress, source replaced
+//! request   DIALLED client:port -> frontend ──> endpoint
+//! reply                                            INSIDE endpoint -> client:port ──> frontend
+//! ```
+//!
+//! In between, the stack sees the true client and the true endpoint. A flow is two entries under one
+//! serial. It begins in OPENING, where the kernel makes room by itself, and moves to TRACK when it is
+//! answered: nothing there is ever evicted. See `docs/ARCHITECTURE.md`, "Life of a packet from
+//! outside".
+//!
+//! There is no conditional delete, and before Linux 5.12 no compare-and-swap. What is exclusive is
+//! made by adding a key that must not be there; whatever is left half is mended by the packets of
+//! the flow (`pair`).
+
+mod direct;
+pub mod egress;
+mod entry;
+mod fragment;
+mod hooks;
+pub mod ingress;
+mod open;
+mod pair;
+pub mod reason;
+mod settings;
+pub mod sweep;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    frontend::FrontendValue,
+    packet::{
+        Words,
+        parse::{Header, Transport},
+        quoted::Quoted,
+        rewrite::Place,
+    },
+};
+pub use entry::{
+    BENEATH, ConnectionKey, ConnectionValue, DIALLED, DIRECT, INSIDE, TRANSLATED, seen,
+};
+pub use fragment::{FragmentKey, FragmentValue, Fragments};
+pub use settings::{LEAVING, PODS_V4, PODS_V6, Prefix, SWEPT_AT_ONCE, Setting, Settings};
+
+/// Where a flow is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    /// Answered flows, until they end.
+    Track,
+    /// All others, until the kernel needs the room.
+    Opening,
+}
+
+/// What became of adding an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Added {
+    /// It is there now, and was not before.
+    Added,
+    /// The key is there already.
+    Exists,
+    /// There is no room.
+    Full,
+}
+
+/// The maps of flows, as decisions use them. Each method is one step that others may come before or
+/// after.
+pub trait Connections {
+    /// A live entry. It may have been given to another key meanwhile.
+    type At: Copy;
+
+    /// The entry of `key`. Its value is copied, each word read once; without an entry `value` stays
+    /// as it is.
+    fn find(
+        &self,
+        table: Table,
+        key: &ConnectionKey,
+        value: &mut ConnectionValue,
+    ) -> Option<Self::At>;
+
+    /// Adds an entry if the key is not there.
+    fn add(&self, table: Table, key: &ConnectionKey, value: &ConnectionValue) -> Added;
+
+    /// Removes an entry. Whether it was there.
+    fn remove(&self, table: Table, key: &ConnectionKey) -> bool;
+
+    /// Writes [`ConnectionValue::last`].
+    fn set_last(&self, at: Self::At, last: u32);
+
+    /// Writes [`ConnectionValue::state`].
+    fn set_state(&self, at: Self::At, state: u32);
+
+    /// Writes [`ConnectionValue::sequence`].
+    fn set_sequence(&self, at: Self::At, sequence: u32);
+
+    /// Changes the number of flows in TRACK.
+    fn count_flows(&self, by: i64);
+
+    /// Flows in TRACK.
+    fn flows(&self) -> u64;
+
+    /// Seconds since boot.
+    fn seconds(&self) -> u32;
+
+    /// A number of SETTINGS.
+    fn setting(&self, which: Setting) -> u32;
+
+    /// Whether an address is a pod's, by SETTINGS: see [`Settings::is_pod`].
+    fn is_pod(&self, address: &Words) -> bool;
+}
+
+/// Seconds since `last`. A clock that another CPU read later is ahead.
+#[inline(always)]
+const fn idle(now: u32, last: u32) -> u32 {
+    let idle = now.wrapping_sub(last);
+    if idle > u32::MAX / 2 { 0 } else { idle }
+}
+
+/// What is remembered while one packet is looked at. Programs have it in a map: their stack has 512
+/// bytes, for all functions that call each other.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// IP header.
+    pub header: Header,
+    /// Transport header.
+    pub transport: Transport,
+    /// What an ICMP error is about.
+    pub quoted: Quoted,
+    /// Where the packet goes, or is to come from.
+    pub to: Place,
+    /// Key of the entry that the packet is looked up by.
+    pub key: ConnectionKey,
+    /// Its value.
+    pub value: ConnectionValue,
+    /// Key of the flow's other entry.
+    pub other_key: ConnectionKey,
+    /// Its value, as it must be.
+    pub other_value: ConnectionValue,
+    /// What was found instead.
+    pub found: ConnectionValue,
+    /// What the packet is for, if it begins a flow.
+    pub frontend: FrontendValue,
+    /// 1 if that is whole.
+    pub frontend_is_whole: u32,
+}

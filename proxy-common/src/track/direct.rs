@@ -1,0 +1,91 @@
+//! Clients that talk to an endpoint itself, past every frontend, from the port from which they dial a
+//! frontend too: behind the translation both would look the same. The frontend's flow then belongs to
+//! the layer beneath, which can give it another port.
+
+use super::{
+    BENEATH, Connections, DIRECT, INSIDE, Setting, TRANSLATED, Table, Work, idle, open, pair,
+    reason::{Outcome, Reason},
+    seen,
+};
+
+/// Seconds in which a client that hears nothing sends its SYN again (RFC 6298).
+const SENT_AGAIN: u32 = 1;
+
+/// An endpoint acknowledges something, but not the client's SYN: to it, that was a packet of a
+/// connection that it has with the client already (RFC 5961 section 4). When the SYN is sent again, the
+/// layer beneath gets it.
+///
+/// The first time it may be a late packet of a connection that was just closed.
+#[inline(never)]
+pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
+    if tables
+        .find(Table::Opening, &work.key, &mut work.value)
+        .is_none()
+        || work.value.owner != TRANSLATED
+        || !work.value.holds_for(&work.key)
+        || work.value.seen() & seen::ANSWERED != 0
+        || idle(tables.seconds(), work.value.since) < SENT_AGAIN
+    {
+        return Outcome::UNTOUCHED;
+    }
+    pair::forget(tables, Table::Opening, work);
+    work.key = work.other_key;
+    open::note(tables, work, BENEATH);
+    Outcome::passed(Reason::Direct)
+}
+
+/// A datagram that is for no Service: if a frontend's flow looks the same behind the translation, its
+/// answers are not to be told from those to this one. The flow ends, and its place is kept.
+#[inline(never)]
+pub fn datagram<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
+    // What an answer looks like.
+    let Work { key, other_key, .. } = work;
+    other_key.source = key.destination;
+    other_key.destination = key.source;
+    other_key.source_port = key.destination_port;
+    other_key.destination_port = key.source_port;
+    other_key.protocol = key.protocol;
+    other_key.role = INSIDE;
+    other_key.padding = 0;
+    if is_translated(tables, Table::Track, work) {
+        return ends(tables, Table::Track, work);
+    }
+    if is_translated(tables, Table::Opening, work) {
+        return ends(tables, Table::Opening, work);
+    }
+    Outcome::UNTOUCHED
+}
+
+/// Whether a frontend's flow is in the place of `work.other_key`; if so, `work.found` is its entry. A
+/// place that is kept is kept on.
+#[inline(always)]
+fn is_translated<T: Connections>(tables: &T, table: Table, work: &mut Work) -> bool {
+    let Some(at) = tables.find(table, &work.other_key, &mut work.found) else {
+        return false;
+    };
+    if work.found.owner == DIRECT {
+        tables.set_last(at, tables.seconds());
+    }
+    work.found.owner == TRANSLATED && work.found.holds_for(&work.other_key)
+}
+
+/// What becomes of a flow whose place behind the translation is taken by `work.found`. One that is kept
+/// for datagrams which do not come any more is free again.
+#[inline(never)]
+pub fn makes_room<T: Connections>(tables: &T, work: &Work) -> Outcome {
+    let idle = idle(tables.seconds(), work.found.last);
+    if work.found.owner != DIRECT || idle <= tables.setting(Setting::UdpAnswered) {
+        return Outcome::passed(Reason::Collision);
+    }
+    tables.remove(Table::Opening, &work.other_key);
+    Outcome::passed(Reason::Changed)
+}
+
+#[inline(never)]
+fn ends<T: Connections>(tables: &T, table: Table, work: &mut Work) -> Outcome {
+    pair::turn_found(work);
+    pair::forget(tables, table, work);
+    work.key = work.other_key;
+    open::note(tables, work, DIRECT);
+    Outcome::passed(Reason::Direct)
+}

@@ -1,0 +1,179 @@
+//! The entries of TRACK and OPENING: a packet as it is met, and what becomes of it.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{
+    address::{self, Address},
+    check,
+    packet::{
+        parse::{Header, Transport},
+        rewrite::Place,
+    },
+};
+
+/// Key of TRACK and OPENING: the packet that looks the entry up, as it is there.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
+pub struct ConnectionKey {
+    /// Who sends it.
+    pub source: Address,
+    /// Whom it is for.
+    pub destination: Address,
+    /// Port of the sender, host order.
+    pub source_port: u16,
+    /// Port of the receiver, host order.
+    pub destination_port: u16,
+    /// IP protocol number: 6 TCP, 17 UDP.
+    pub protocol: u8,
+    /// [`DIALLED`] or [`INSIDE`].
+    pub role: u8,
+    /// Zero.
+    pub padding: u16,
+}
+
+/// [`ConnectionKey::role`]: from a client to a frontend, at ingress.
+pub const DIALLED: u8 = 1;
+/// [`ConnectionKey::role`]: from an endpoint to a client, at egress.
+pub const INSIDE: u8 = 2;
+
+impl ConnectionKey {
+    /// The key of packets from `source` to `destination`.
+    #[inline(always)]
+    pub const fn new(source: &Place, destination: &Place, protocol: u8, role: u8) -> Self {
+        Self {
+            source: address::from_words(source.address),
+            destination: address::from_words(destination.address),
+            source_port: source.port,
+            destination_port: destination.port,
+            protocol,
+            role,
+            padding: 0,
+        }
+    }
+
+    /// Makes it the key of a packet.
+    #[inline(always)]
+    pub fn set(&mut self, header: &Header, transport: &Transport, role: u8) {
+        self.source = address::from_words(header.source);
+        self.destination = address::from_words(header.destination);
+        self.source_port = transport.source_port;
+        self.destination_port = transport.destination_port;
+        self.protocol = header.protocol;
+        self.role = role;
+        self.padding = 0;
+    }
+
+    /// The sender.
+    #[inline(always)]
+    pub fn source(&self) -> Place {
+        place(&self.source, self.source_port)
+    }
+
+    /// The receiver.
+    #[inline(always)]
+    pub fn destination(&self) -> Place {
+        place(&self.destination, self.destination_port)
+    }
+}
+
+#[inline(always)]
+fn place(address: &Address, port: u16) -> Place {
+    Place::new(address::to_words(address), port)
+}
+
+/// Value of TRACK and OPENING.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+pub struct ConnectionValue {
+    /// What is put in the place of the address: that of the endpoint (`DIALLED`) or of the frontend
+    /// (`INSIDE`).
+    pub address: Address,
+    /// The port that goes with it, host order.
+    pub port: u16,
+    /// [`TRANSLATED`], [`BENEATH`] or [`DIRECT`].
+    pub owner: u16,
+    /// Number of the Service port.
+    pub service: u32,
+    /// Number of the set that the endpoint was chosen from.
+    pub set: u32,
+    /// Number of the endpoint.
+    pub endpoint: u32,
+    /// The same in both entries of a flow, and in no other flow for long.
+    pub serial: u32,
+    /// Proves that what is above is whole and of its key, see the crate docs.
+    pub check: u32,
+    /// When a packet last used this entry, in seconds since boot. This and what follows is written
+    /// in place, while others read.
+    pub last: u32,
+    /// The serial's lower half, then what was seen: [`seen`].
+    pub state: u32,
+    /// `INSIDE`: the sequence number with which the endpoint began.
+    pub sequence: u32,
+    /// When the entry was made, in seconds since boot.
+    pub since: u32,
+}
+
+/// [`ConnectionValue::owner`]: the programs translate the flow.
+pub const TRANSLATED: u16 = 1;
+/// [`ConnectionValue::owner`]: the flow was left to the layer beneath, and stays there.
+pub const BENEATH: u16 = 2;
+/// [`ConnectionValue::owner`]: a client sends datagrams to the endpoint itself. No frontend's flow may
+/// look the same behind the translation.
+pub const DIRECT: u16 = 3;
+
+/// What was seen of a flow, in the lower half of [`ConnectionValue::state`].
+pub mod seen {
+    /// This direction is done.
+    pub const FIN: u32 = 1 << 0;
+    /// This direction broke the connection, and sent nothing else since.
+    pub const RST: u32 = 1 << 1;
+    /// The endpoint answered.
+    pub const ANSWERED: u32 = 1 << 2;
+    /// It answered the same opening in different ways: which one the client follows cannot be told.
+    pub const AMBIGUOUS: u32 = 1 << 3;
+}
+
+impl ConnectionValue {
+    /// Sets the check, so that the value is valid for `key`, and only for that.
+    #[inline(always)]
+    pub fn seal(&mut self, key: &ConnectionKey) {
+        self.check = self.proof(key);
+    }
+
+    /// Whether the value is whole, and `key`'s.
+    #[inline(always)]
+    pub fn holds_for(&self, key: &ConnectionKey) -> bool {
+        self.check == self.proof(key)
+    }
+
+    #[inline(always)]
+    fn proof(&self, key: &ConnectionKey) -> u32 {
+        let (key, value): (&[u32; 10], &[u32; 14]) =
+            (bytemuck::cast_ref(key), bytemuck::cast_ref(self));
+        // All that is not written in place, without the check itself.
+        let sum = check::add::<10, 10>(0, 0, key);
+        check::finish(check::add::<14, 9>(sum, 10, value))
+    }
+
+    /// What is put in the packet.
+    #[inline(always)]
+    pub fn place(&self) -> Place {
+        place(&self.address, self.port)
+    }
+
+    /// What was seen; nothing if what is there was written for an earlier flow in this place.
+    #[inline(always)]
+    pub const fn seen(&self) -> u32 {
+        if self.state >> 16 == self.serial & 0xffff {
+            self.state & 0xffff
+        } else {
+            0
+        }
+    }
+
+    /// The word that says that `seen` was seen.
+    #[inline(always)]
+    pub const fn state_of(&self, seen: u32) -> u32 {
+        self.serial << 16 | seen
+    }
+}

@@ -1,0 +1,228 @@
+//! What becomes of a packet that comes in on a device: requests to frontends are sent to endpoints.
+
+use super::{
+    Added, BENEATH, ConnectionKey, ConnectionValue, Connections, DIALLED, Fragments, Setting,
+    Table, Work,
+    hooks::{Kind, is_there, later, moved, note, put, put_quoted, read, used},
+    idle, open, pair,
+    reason::{Outcome, Reason},
+    seen,
+};
+use crate::{
+    affinity::ClientKey,
+    packet::{
+        Packet, Version,
+        parse::{Transport, flags},
+        quoted,
+        rewrite::End,
+    },
+    socket::{TCP, UDP},
+    tables::ServiceTables,
+};
+
+/// Whether a packet of TCP opens a connection.
+#[inline(always)]
+pub(super) const fn opens(seen: u32) -> bool {
+    seen & (flags::SYN | flags::ACK | flags::RST | flags::FIN) == flags::SYN
+}
+
+/// Decides about a packet, and translates it.
+#[inline(always)]
+pub fn handle<P, T>(packet: &mut P, version: Version, tables: &T, work: &mut Work) -> Outcome
+where
+    P: Packet,
+    T: ServiceTables<Client = ClientKey> + Connections + Fragments,
+{
+    match read(packet, version, work) {
+        Kind::Other => return Outcome::UNTOUCHED,
+        Kind::Icmp => return error(packet, tables, work),
+        Kind::Later => return later(packet, tables, work, End::Destination),
+        Kind::WithPorts => {}
+    }
+    work.key.set(&work.header, &work.transport, DIALLED);
+    let end = way(tables, work);
+    if end != Outcome::TRANSLATED {
+        return end;
+    }
+    put(packet, tables, work, End::Destination)
+}
+
+/// Sets where the packet goes; otherwise says what becomes of it.
+#[inline(always)]
+fn way<T>(tables: &T, work: &mut Work) -> Outcome
+where
+    T: ServiceTables<Client = ClientKey> + Connections,
+{
+    let mut over = None;
+    if let Some(at) = tables.find(Table::Track, &work.key, &mut work.value)
+        && work.value.holds_for(&work.key)
+    {
+        let outcome = tracked(tables, at, work);
+        if outcome != Outcome::BEGINS {
+            return outcome;
+        }
+        over = Some(Table::Track);
+    } else if let Some(at) = tables.find(Table::Opening, &work.key, &mut work.value)
+        && work.value.holds_for(&work.key)
+    {
+        let outcome = opening(tables, at, work);
+        if outcome != Outcome::BEGINS {
+            return outcome;
+        }
+        over = Some(Table::Opening);
+    }
+    if work.key.protocol == TCP && !opens(work.transport.flags) {
+        return if over.is_none() && moved(tables, work) {
+            Outcome::TRANSLATED
+        } else {
+            Outcome::UNTOUCHED
+        };
+    }
+    if let Some(table) = over {
+        pair::forget(tables, table, work);
+    }
+    open::open(tables, work, over.is_none())
+}
+
+/// What becomes of a packet of an answered flow.
+#[inline(always)]
+fn tracked<T>(tables: &T, at: T::At, work: &mut Work) -> Outcome
+where
+    T: ServiceTables + Connections,
+{
+    let now = tables.seconds();
+    if work.key.protocol == UDP {
+        let idle = idle(now, work.value.last);
+        if (idle > tables.setting(Setting::UdpAnswered) && is_silent(tables, work, now))
+            || !is_member(tables, &work.value)
+        {
+            return Outcome::BEGINS;
+        }
+    } else if opens(work.transport.flags)
+        && (!is_member(tables, &work.value) || is_closed(tables, work))
+    {
+        return Outcome::BEGINS;
+    }
+    if !used(tables, at, work, now) {
+        return Outcome::dropped(Reason::Superseded);
+    }
+    note(tables, at, &work.value, work.transport.flags);
+    work.to = work.value.place();
+    Outcome::TRANSLATED
+}
+
+/// Whether a connection of TCP is over: broken by one side, or done on both.
+#[inline(never)]
+fn is_closed<T: Connections>(tables: &T, work: &mut Work) -> bool {
+    pair::turn(work);
+    let here = work.value.seen();
+    let there = match tables.find(Table::Track, &work.other_key, &mut work.found) {
+        Some(_) => work.found.seen(),
+        None => 0,
+    };
+    (here | there) & seen::RST != 0 || here & there & seen::FIN != 0
+}
+
+/// Whether the endpoint of an answered flow of UDP said nothing for too long either.
+#[inline(never)]
+fn is_silent<T: Connections>(tables: &T, work: &mut Work, now: u32) -> bool {
+    pair::turn(work);
+    let found = tables.find(Table::Track, &work.other_key, &mut work.found);
+    found.is_none()
+        || work.found.serial != work.value.serial
+        || idle(now, work.found.last) > tables.setting(Setting::UdpAnswered)
+}
+
+/// Whether the flow's endpoint may have new connections.
+#[inline(always)]
+fn is_member<T: ServiceTables>(tables: &T, value: &ConnectionValue) -> bool {
+    tables.member(value.set, value.endpoint).is_some()
+}
+
+/// What becomes of a packet of a flow that is not answered yet.
+#[inline(never)]
+fn opening<T>(tables: &T, at: T::At, work: &mut Work) -> Outcome
+where
+    T: ServiceTables + Connections,
+{
+    let now = tables.seconds();
+    let is_udp = work.key.protocol == UDP;
+    let begins = is_udp || opens(work.transport.flags);
+    let idle = idle(now, work.value.last);
+    if work.value.owner == BENEATH {
+        let stays = tables.setting(if is_udp {
+            Setting::UdpAnswered
+        } else {
+            Setting::TcpBeneath
+        });
+        if begins && idle > stays {
+            return Outcome::BEGINS;
+        }
+        tables.set_last(at, now);
+        return Outcome::passed(Reason::Beneath);
+    }
+    if begins
+        && (!is_member(tables, &work.value)
+            || (is_udp && idle > tables.setting(Setting::UdpUnanswered)))
+    {
+        return Outcome::BEGINS;
+    }
+    tables.set_last(at, now);
+    pair::turn(work);
+    let mut there = is_there(tables, Table::Opening, work);
+    if !there {
+        // The kernel needed its room, and another flow may have taken its place; or another CPU has
+        // just moved the flow. Only once it is added, nobody else takes the place any more.
+        let added = tables.add(Table::Opening, &work.other_key, &work.other_value);
+        there = is_there(tables, Table::Track, work);
+        if there && added == Added::Added {
+            tables.remove(Table::Opening, &work.other_key);
+        }
+    }
+    if there && work.found.serial != work.value.serial {
+        tables.remove(Table::Opening, &work.key);
+        return if begins {
+            Outcome::BEGINS
+        } else {
+            Outcome::dropped(Reason::Superseded)
+        };
+    }
+    if there
+        && !begins
+        && work.transport.flags & flags::RST == 0
+        && completes(&work.found, &work.transport)
+    {
+        let promoted = pair::promote(tables, work, now);
+        if promoted != Outcome::TRANSLATED {
+            return promoted;
+        }
+    }
+    work.to = work.value.place();
+    Outcome::TRANSLATED
+}
+
+/// Whether a packet acknowledges what the endpoint began with: who only claims to be the client
+/// cannot know that, and takes no room in TRACK.
+#[inline(always)]
+fn completes(inside: &ConnectionValue, transport: &Transport) -> bool {
+    inside.seen() & seen::ANSWERED != 0
+        && (inside.seen() & seen::AMBIGUOUS != 0
+            || transport.acknowledged == inside.sequence.wrapping_add(1))
+}
+
+/// An error about a reply reaches the endpoint that sent it.
+#[inline(never)]
+fn error<P: Packet, T: Connections>(packet: &mut P, tables: &T, work: &mut Work) -> Outcome {
+    let Work { header, quoted, .. } = work;
+    if !quoted::read(packet, header, quoted) {
+        return Outcome::UNTOUCHED;
+    }
+    // The packet that is quoted went the other way.
+    work.key = ConnectionKey::new(
+        &quoted.destination(),
+        &quoted.source(),
+        quoted.header.protocol,
+        DIALLED,
+    );
+    put_quoted(packet, tables, work, End::Source)
+}

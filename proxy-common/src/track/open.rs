@@ -1,0 +1,334 @@
+//! The first packet of a flow: whether this layer takes it, and to which endpoint it goes.
+//!
+//! A retransmitted packet goes to the same endpoint, and so does one that another CPU handles at the
+//! same time: the choice is made by a hash over the packet's addresses and ports.
+
+use bytemuck::Zeroable as _;
+
+use super::{
+    Added, BENEATH, ConnectionKey, ConnectionValue, Connections, LEAVING, Setting, TRANSLATED,
+    Table, Work, direct,
+    hooks::moved,
+    pair,
+    reason::{Outcome, Reason},
+};
+use crate::{
+    affinity::{
+        ClientKey, RECORD,
+        client::{LOOK_AGAIN, slot_of_client},
+    },
+    check,
+    endpoint::{SlotKey, pick},
+    frontend::{FrontendKey, FrontendValue, MASQUERADED, OUTSIDE_TO_LOCAL, RANGED},
+    node::as_dialled,
+    packet::is_same,
+    socket::{TCP, UDP},
+    tables::ServiceTables,
+};
+
+/// How often it is tried to find an endpoint: again when the Service changed meanwhile, or when the
+/// client's port is taken at the endpoint.
+const ATTEMPTS: u32 = 3;
+
+/// What becomes of a packet that no flow is known for: sets where it goes, if it is taken. What is
+/// decided is remembered. `is_new`: nothing was found, not even a flow that is over.
+// Functions of their own in the programs: most packets need none of it.
+#[inline(never)]
+pub(super) fn open<T>(tables: &T, work: &mut Work, is_new: bool) -> Outcome
+where
+    T: ServiceTables<Client = ClientKey> + Connections,
+{
+    if !find(tables, work) {
+        return if work.key.protocol == UDP {
+            direct::datagram(tables, work)
+        } else {
+            Outcome::UNTOUCHED
+        };
+    }
+    if is_new && moved(tables, work) {
+        return Outcome::TRANSLATED;
+    }
+    let mut outcome = Outcome::passed(Reason::Changed);
+    let (mut attempt, mut collisions) = (0, 0);
+    while attempt < ATTEMPTS && is_tried_again(outcome) {
+        if attempt > 0 && !find(tables, work) {
+            return Outcome::UNTOUCHED;
+        }
+        outcome = choose(tables, work, collisions);
+        if outcome == Outcome::TRANSLATED {
+            outcome = enter(tables, work);
+        }
+        if outcome == Outcome::passed(Reason::Collision) {
+            collisions += 1;
+        }
+        attempt += 1;
+    }
+    let lasting = Reason::is_lasting(outcome.reason());
+    if outcome.reason() != 0 && (work.key.protocol != TCP || !lasting) {
+        note(tables, work, BENEATH);
+    }
+    outcome
+}
+
+/// Whether another attempt may end otherwise: the Service changed meanwhile, or the endpoint is taken.
+#[inline(always)]
+fn is_tried_again(outcome: Outcome) -> bool {
+    outcome == Outcome::passed(Reason::Changed) || outcome == Outcome::passed(Reason::Collision)
+}
+
+/// Remembers whose the packets of `work.key` are, if they are not translated: [`BENEATH`] or [`DIRECT`].
+#[inline(never)]
+pub(super) fn note<T: Connections>(tables: &T, work: &mut Work, owner: u16) {
+    let now = tables.seconds();
+    work.value = ConnectionValue {
+        owner,
+        serial: now,
+        last: now,
+        since: now,
+        ..ConnectionValue::zeroed()
+    };
+    work.value.seal(&work.key);
+    // Where another packet was first, that one decides.
+    tables.add(Table::Opening, &work.key, &work.value);
+}
+
+/// Sets `work.frontend`: what the packet is for. Whether there is such a frontend; its value need not
+/// be whole.
+#[inline(never)]
+fn find<T: ServiceTables>(tables: &T, work: &mut Work) -> bool {
+    let to = work.key.destination();
+    let mut dialled = FrontendKey::new(to.address, to.port, work.key.protocol);
+    let mut found = tables.frontend(&dialled);
+    if found.is_none() {
+        let (address, loopback) = as_dialled(&work.key.destination);
+        if loopback || !tables.is_node_address(&address) {
+            return false;
+        }
+        dialled = dialled.of_node_port();
+        found = tables.frontend(&dialled);
+    }
+    let Some(found) = found else {
+        return false;
+    };
+    work.frontend = found;
+    work.frontend_is_whole = found.holds_for(&dialled).into();
+    true
+}
+
+/// Decides whether this layer serves the packet for `work.frontend`, and sets `work.value`: the flow to the endpoint that
+/// it goes to. After `collisions`, that is another one than before.
+#[inline(never)]
+fn choose<T>(tables: &T, work: &mut Work, collisions: u32) -> Outcome
+where
+    T: ServiceTables<Client = ClientKey> + Connections,
+{
+    if work.frontend_is_whole == 0 {
+        return Outcome::passed(Reason::Changed);
+    }
+    let refused = refuses(tables, work);
+    if refused != Outcome::TRANSLATED {
+        return refused;
+    }
+    let FrontendValue {
+        service,
+        local_set,
+        affinity,
+        ..
+    } = work.frontend;
+    let Some(set) = tables.set(local_set) else {
+        return Outcome::passed(Reason::Changed);
+    };
+    if !set.holds_for(local_set) {
+        return Outcome::passed(Reason::Changed);
+    }
+    if set.count == 0 {
+        return Outcome::passed(Reason::NoEndpoint);
+    }
+    let hash = hash(&work.key, tables.setting(Setting::Seed));
+    let (mut number, mut index) = (0, pick(hash, set.count));
+    if affinity != 0 {
+        let client = ClientKey {
+            address: work.key.source,
+            service,
+            claim: RECORD,
+        };
+        let slot = slot_of_client(tables, &client, affinity, local_set, set.count);
+        if slot == LOOK_AGAIN {
+            return Outcome::passed(Reason::Changed);
+        }
+        (number, index) = ((slot >> 32) as u32, slot as u32);
+    } else if collisions > 0 {
+        if collisions >= set.count {
+            return Outcome::passed(Reason::Collision);
+        }
+        index += collisions;
+        if index >= set.count {
+            index -= set.count;
+        }
+    }
+    let Some(slot) = tables.slot(&SlotKey {
+        set: local_set,
+        index,
+    }) else {
+        return Outcome::passed(Reason::Changed);
+    };
+    if !slot.holds_for(local_set) || (number != 0 && slot.endpoint != number) {
+        return Outcome::passed(Reason::Changed);
+    }
+    let now = tables.seconds();
+    let value = &mut work.value;
+    value.address = slot.address;
+    value.port = slot.port;
+    value.owner = TRANSLATED;
+    value.service = service;
+    value.set = local_set;
+    value.endpoint = slot.endpoint;
+    // Another attempt with the same packet must be told apart.
+    value.serial = hash ^ tables.random();
+    value.last = now;
+    value.state = value.state_of(0);
+    value.sequence = 0;
+    value.since = now;
+    value.seal(&work.key);
+    Outcome::TRANSLATED
+}
+
+/// Why the packet is passed on, if it is for something that this layer does not do.
+#[inline(always)]
+fn refuses<T: ServiceTables + Connections>(tables: &T, work: &Work) -> Outcome {
+    let flags = work.frontend.flags;
+    Outcome::passed(if tables.setting(Setting::Flags) & LEAVING != 0 {
+        Reason::Leaving
+    } else if work.header.extended {
+        Reason::Options
+    } else if work.key.protocol == TCP && work.header.length > work.transport.header {
+        Reason::FastOpen
+    } else if flags & RANGED != 0 {
+        Reason::SourceRanges
+    } else if flags & MASQUERADED != 0 {
+        Reason::Masquerade
+    } else if flags & OUTSIDE_TO_LOCAL == 0 {
+        Reason::RemoteEndpoint
+    } else if tables.is_pod(&work.header.source)
+        || tables.is_node_address(&as_dialled(&work.key.source).0)
+    {
+        Reason::LocalSource
+    } else if tables.flows() >= u64::from(tables.setting(Setting::MostFlows)) {
+        Reason::TableFull
+    } else {
+        return Outcome::TRANSLATED;
+    })
+}
+
+/// A number that belongs to the packets of one client, port and frontend.
+#[inline(always)]
+fn hash(key: &ConnectionKey, seed: u32) -> u32 {
+    let words: &[u32; 10] = bytemuck::cast_ref(key);
+    let mut hash = check::check(*words) ^ seed;
+    // Neighbouring ports must not go to neighbouring slots (the finalizer of MurmurHash3).
+    hash ^= hash >> 16;
+    hash = hash.wrapping_mul(0x85eb_ca6b);
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
+}
+
+/// Enters the flow of `work.key` and `work.value`, and sets where its packet goes. Behind the
+/// translation no other flow may look the same, so that its entry there comes first; of two packets
+/// of one flow, one succeeds, and the other follows it.
+#[inline(never)]
+fn enter<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
+    pair::turn(work);
+    if tables
+        .find(Table::Track, &work.other_key, &mut work.found)
+        .is_some()
+    {
+        if !leads_here(work) {
+            return Outcome::passed(Reason::Collision);
+        }
+        if is_moved(tables, work) {
+            return Outcome::TRANSLATED;
+        }
+        // The rest of a flow of the same client that is over.
+        tables.remove(Table::Track, &work.other_key);
+    }
+    let added = tables.add(Table::Opening, &work.other_key, &work.other_value);
+    match added {
+        Added::Added => {
+            let found = &mut work.found;
+            if tables.find(Table::Track, &work.other_key, found).is_some() {
+                tables.remove(Table::Opening, &work.other_key);
+                return Outcome::passed(if leads_here(work) {
+                    Reason::Changed
+                } else {
+                    Reason::Collision
+                });
+            }
+        }
+        Added::Exists => {
+            let found = &mut work.found;
+            if tables
+                .find(Table::Opening, &work.other_key, found)
+                .is_none()
+            {
+                return Outcome::passed(Reason::Changed);
+            }
+            if !leads_here(work) {
+                return direct::makes_room(tables, work);
+            }
+            // The same flow, of which the kernel needed the room of the other entry.
+            pair::turn_found(work);
+        }
+        Added::Full => return Outcome::passed(Reason::TableFull),
+    }
+    let serial = work.value.serial;
+    work.to = work.value.place();
+    let outcome = match tables.add(Table::Opening, &work.key, &work.value) {
+        Added::Added => return Outcome::TRANSLATED,
+        Added::Full => Outcome::passed(Reason::TableFull),
+        Added::Exists => {
+            let found = tables.find(Table::Opening, &work.key, &mut work.found);
+            if found.is_none() || !work.found.holds_for(&work.key) {
+                Outcome::passed(Reason::Changed)
+            } else if work.found.owner == TRANSLATED {
+                Outcome::TRANSLATED
+            } else {
+                Outcome::passed(Reason::Beneath)
+            }
+        }
+    };
+    if outcome == Outcome::TRANSLATED {
+        work.to = work.found.place();
+        if work.found.serial == serial {
+            return outcome;
+        }
+    }
+    if added == Added::Added {
+        tables.remove(Table::Opening, &work.other_key);
+    }
+    outcome
+}
+
+/// Sets where the packet goes if another CPU is just making its flow an answered one. Whether it is:
+/// such a flow is in TRACK before it leaves OPENING.
+#[inline(never)]
+fn is_moved<T: Connections>(tables: &T, work: &mut Work) -> bool {
+    let found = &mut work.found;
+    if tables.find(Table::Opening, &work.key, found).is_none()
+        && tables.find(Table::Track, &work.key, found).is_none()
+    {
+        return false;
+    }
+    work.to = found.place();
+    found.owner == TRANSLATED && found.holds_for(&work.key)
+}
+
+/// Whether what was found in the place of a flow's other entry is of this client and frontend too.
+#[inline(always)]
+fn leads_here(work: &Work) -> bool {
+    let (there, here) = (work.found.place(), work.key.destination());
+    work.found.holds_for(&work.other_key)
+        && work.found.owner == TRANSLATED
+        && there.port == here.port
+        && is_same(&there.address, &here.address)
+}

@@ -1,0 +1,185 @@
+//! The two entries of a flow: made together, removed together, and mended where one is missing.
+
+use super::{
+    Added, ConnectionKey, ConnectionValue, Connections, DIALLED, INSIDE, Table, Work,
+    reason::{Outcome, Reason},
+};
+use crate::{address, packet::rewrite::Place};
+
+/// Sets the other entry of the flow that `work.key` and `work.value` are of. What is written in place
+/// begins anew.
+// These are functions of their own in the programs: what they keep on the stack would stand there for
+// every packet.
+#[inline(never)]
+pub fn turn(work: &mut Work) {
+    let Work {
+        key,
+        value,
+        other_key,
+        other_value,
+        ..
+    } = work;
+    other(key, value, other_key, other_value);
+}
+
+/// Sets `work.key` and `work.value` to the other entry of the flow that `work.other_key` and `work.found`
+/// are of.
+#[inline(never)]
+pub fn turn_found(work: &mut Work) {
+    let Work {
+        key,
+        value,
+        other_key,
+        found,
+        ..
+    } = work;
+    other(other_key, found, key, value);
+}
+
+/// The other entry of a flow, as it must be.
+#[inline(always)]
+pub(super) fn other(
+    key: &ConnectionKey,
+    value: &ConnectionValue,
+    other_key: &mut ConnectionKey,
+    other_value: &mut ConnectionValue,
+) {
+    // The packet that goes the other way, where it is met.
+    let put = if key.role == DIALLED {
+        *other_key = ConnectionKey::new(&value.place(), &key.source(), key.protocol, INSIDE);
+        key.destination()
+    } else {
+        *other_key = ConnectionKey::new(&key.destination(), &value.place(), key.protocol, DIALLED);
+        key.source()
+    };
+    let Place { address, port, .. } = put;
+    other_value.address = address::from_words(address);
+    other_value.port = port;
+    other_value.owner = value.owner;
+    other_value.service = value.service;
+    other_value.set = value.set;
+    other_value.endpoint = value.endpoint;
+    other_value.serial = value.serial;
+    other_value.last = value.last;
+    other_value.state = value.state_of(0);
+    other_value.sequence = 0;
+    other_value.since = value.since;
+    other_value.seal(other_key);
+}
+
+/// Removes both entries of the flow from `table`; what is asked for first goes first. An entry that
+/// is another flow's by now stays.
+#[inline(never)]
+pub fn forget<T: Connections>(tables: &T, table: Table, work: &mut Work) {
+    turn(work);
+    let serial = work.value.serial;
+    let (first, second) = if work.key.role == DIALLED {
+        (&work.key, &work.other_key)
+    } else {
+        (&work.other_key, &work.key)
+    };
+    remove(tables, table, first, serial, &mut work.found);
+    remove(tables, table, second, serial, &mut work.found);
+}
+
+/// Removes an entry of the flow with this serial.
+#[inline(always)]
+fn remove<T: Connections>(
+    tables: &T,
+    table: Table,
+    key: &ConnectionKey,
+    serial: u32,
+    found: &mut ConnectionValue,
+) {
+    let ours = tables.find(table, key, found).is_some() && found.serial == serial;
+    if ours && tables.remove(table, key) && table == Table::Track && key.role == DIALLED {
+        tables.count_flows(-1);
+    }
+}
+
+/// Makes sure that the other entry of an answered flow is there. Whether the flow is still what its
+/// entry says: otherwise its other end has become another flow's, and this entry goes.
+///
+/// Asked once a second of flows that are used, so that an entry lost in a race of which there can be
+/// no end is back before anybody gives up.
+#[inline(never)]
+pub fn keep<T: Connections>(tables: &T, work: &mut Work) -> bool {
+    turn(work);
+    if tables
+        .find(Table::Track, &work.other_key, &mut work.found)
+        .is_none()
+    {
+        let added = tables.add(Table::Track, &work.other_key, &work.other_value);
+        if added == Added::Added && work.other_key.role == DIALLED {
+            tables.count_flows(1);
+        }
+        return true;
+    }
+    // One that does not hold was caught while it was written: the next second tells.
+    if work.found.serial == work.value.serial || !work.found.holds_for(&work.other_key) {
+        return true;
+    }
+    let serial = work.value.serial;
+    remove(tables, Table::Track, &work.key, serial, &mut work.found);
+    false
+}
+
+/// Makes an answered flow of one that was not: both entries in TRACK, the one that takes no new
+/// packets first, then none in OPENING. Of two that do so at once, both succeed; a flow whose place
+/// is taken does not. The other entry must be that of [`turn`].
+#[inline(never)]
+pub fn promote<T: Connections>(tables: &T, work: &mut Work, now: u32) -> Outcome {
+    work.value.state = work.value.state_of(0);
+    work.value.last = now;
+    work.other_value.last = now;
+    let serial = work.value.serial;
+    let (dialled, inside) = if work.key.role == DIALLED {
+        (
+            (&work.key, &work.value),
+            (&work.other_key, &work.other_value),
+        )
+    } else {
+        (
+            (&work.other_key, &work.other_value),
+            (&work.key, &work.value),
+        )
+    };
+    let found = &mut work.found;
+    let added = tables.add(Table::Track, inside.0, inside.1);
+    match added {
+        Added::Full => return Outcome::dropped(Reason::TableFull),
+        Added::Exists if taken(tables, inside.0, serial, found) => {
+            return Outcome::dropped(Reason::Superseded);
+        }
+        Added::Added | Added::Exists => {}
+    }
+    let failed = match tables.add(Table::Track, dialled.0, dialled.1) {
+        Added::Added => {
+            tables.count_flows(1);
+            None
+        }
+        Added::Exists if taken(tables, dialled.0, serial, found) => Some(Reason::Superseded),
+        Added::Exists => None,
+        Added::Full => Some(Reason::TableFull),
+    };
+    if let Some(reason) = failed {
+        if added == Added::Added {
+            tables.remove(Table::Track, inside.0);
+        }
+        return Outcome::dropped(reason);
+    }
+    tables.remove(Table::Opening, dialled.0);
+    tables.remove(Table::Opening, inside.0);
+    Outcome::TRANSLATED
+}
+
+/// Whether an entry of TRACK is another flow's.
+#[inline(always)]
+fn taken<T: Connections>(
+    tables: &T,
+    key: &ConnectionKey,
+    serial: u32,
+    found: &mut ConnectionValue,
+) -> bool {
+    tables.find(Table::Track, key, found).is_none() || found.serial != serial
+}

@@ -1,0 +1,180 @@
+//! Datagrams in fragments: the first has the ports, the others follow it.
+
+use std::{vec, vec::Vec};
+
+use super::{
+    BOTH,
+    journey::{at, datagram, receiver},
+};
+use crate::{
+    packet::tests::{Build, Bytes, Payload, folded},
+    socket::UDP,
+    track::reason::{Outcome, Reason},
+};
+
+/// What is sent in two fragments.
+fn long() -> Payload {
+    Payload::Udp(vec![7; 64])
+}
+
+/// The fragments of a datagram, as its sender makes them.
+fn fragments(build: &Build, identification: u16) -> [Bytes; 2] {
+    const CUT: usize = 32;
+    let whole = build.bytes().0;
+    if build.from.is_ipv4() {
+        return [(&whole[20..20 + CUT], 0x2000_u16), (&whole[20 + CUT..], 4)].map(
+            |(data, offset)| {
+                let mut packet = whole[..20].to_vec();
+                let length = u16::try_from(20 + data.len()).unwrap();
+                packet[2..4].copy_from_slice(&length.to_be_bytes());
+                packet[4..6].copy_from_slice(&identification.to_be_bytes());
+                packet[6..8].copy_from_slice(&offset.to_be_bytes());
+                packet[10..12].copy_from_slice(&[0, 0]);
+                let sum = !folded(&packet);
+                packet[10..12].copy_from_slice(&sum.to_be_bytes());
+                packet.extend(data);
+                Bytes(packet)
+            },
+        );
+    }
+    [(&whole[40..40 + CUT], 1_u16), (&whole[40 + CUT..], 32)].map(|(data, offset)| {
+        let mut packet = whole[..40].to_vec();
+        let length = u16::try_from(8 + data.len()).unwrap();
+        packet[4..6].copy_from_slice(&length.to_be_bytes());
+        packet[6] = 44;
+        packet.extend([17, 0]);
+        packet.extend(offset.to_be_bytes());
+        packet.extend(u32::from(identification).to_be_bytes());
+        packet.extend(data);
+        Bytes(packet)
+    })
+}
+
+#[test]
+fn later_fragments_follow_the_first_one_both_ways() {
+    for family in BOTH {
+        let world = family.world(3);
+        let client = family.client(&world);
+        let endpoint = client.asks();
+        let request = client.build(long());
+        let reached = Build {
+            to: endpoint,
+            ..request.clone()
+        };
+        let reply = Build {
+            from: endpoint,
+            to: client.from,
+            ..request.clone()
+        };
+        let heard = Build {
+            from: client.to,
+            ..reply.clone()
+        };
+        for identification in [1, 2, 0xffff] {
+            let sent = fragments(&request, identification);
+            let expected = fragments(&reached, identification);
+            for (sent, expected) in sent.iter().zip(&expected) {
+                let became = world.comes(sent);
+                assert_eq!(became, (Outcome::TRANSLATED, expected.clone()));
+            }
+            let sent = fragments(&reply, identification);
+            let expected = fragments(&heard, identification);
+            for (sent, expected) in sent.iter().zip(&expected) {
+                let became = world.leaves(sent);
+                assert_eq!(became, (Outcome::TRANSLATED, expected.clone()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_later_fragment_before_the_first_one_is_left_as_it_is() {
+    for family in BOTH {
+        let world = family.world(3);
+        let client = family.client(&world);
+        let endpoint = client.asks();
+        let request = client.build(long());
+        let [first, later] = fragments(&request, 7);
+        assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
+        assert_eq!(world.comes(&first).0, Outcome::TRANSLATED);
+        assert_eq!(world.comes(&later).0, Outcome::TRANSLATED);
+        let reply = Build {
+            from: endpoint,
+            to: client.from,
+            ..request
+        };
+        let [first, later] = fragments(&reply, 7);
+        assert_eq!(world.leaves(&later).0, Outcome::UNTOUCHED);
+        assert_eq!(world.leaves(&first).0, Outcome::TRANSLATED);
+        assert_eq!(world.leaves(&later).0, Outcome::TRANSLATED);
+        // Of another datagram.
+        let [_, other] = fragments(&reply, 8);
+        assert_eq!(world.leaves(&other).0, Outcome::UNTOUCHED);
+    }
+}
+
+#[test]
+fn a_first_fragment_begins_a_flow_where_it_says_so_in_no_extension() {
+    for family in BOTH {
+        let world = family.world(3);
+        let client = family.client(&world);
+        let [first, later] = fragments(&client.build(long()), 7);
+        let (began, after) = world.comes(&first);
+        if family.client.starts_with('[') {
+            assert_eq!(began, Outcome::passed(Reason::Options));
+            assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
+        } else {
+            assert_eq!(began, Outcome::TRANSLATED);
+            assert_eq!(client.sends(datagram()), Ok(receiver(&after, 0)));
+            assert_eq!(world.comes(&later).0, Outcome::TRANSLATED);
+        }
+    }
+}
+
+#[test]
+fn fragments_of_what_is_left_to_the_layer_beneath_are_left_as_they_are() {
+    for family in BOTH {
+        let world = family.world(0);
+        let client = family.client(&world);
+        client.sends(datagram()).unwrap_err();
+        let [first, later] = fragments(&client.build(long()), 7);
+        assert_eq!(world.comes(&first).0, Outcome::passed(Reason::Beneath));
+        assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
+    }
+}
+
+#[test]
+fn a_first_fragment_is_not_believed_for_longer_than_a_host_waits_for_the_others() {
+    for family in BOTH {
+        let world = family.world(1);
+        let client = family.client(&world);
+        client.asks();
+        let [first, later] = fragments(&client.build(long()), 7);
+        assert_eq!(world.comes(&first).0, Outcome::TRANSLATED);
+        world.pass(60);
+        assert_eq!(world.comes(&later).0, Outcome::TRANSLATED);
+        // The number is used again by then, maybe for what is not translated.
+        world.pass(1);
+        assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
+    }
+}
+
+#[test]
+fn what_was_remembered_for_another_datagram_is_not_followed() {
+    let family = BOTH[0];
+    let world = family.world(1);
+    let client = family.client(&world);
+    client.asks();
+    let [first, later] = fragments(&client.build(long()), 7);
+    assert_eq!(world.comes(&first).0, Outcome::TRANSLATED);
+    world.maps(|maps| {
+        for value in maps.fragments.values_mut() {
+            value.address = crate::address::from_ip(at(family.endpoints[1]).ip());
+        }
+    });
+    assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
+    // Which protocol it is counts too.
+    assert!(world.maps(|maps| maps.fragments.keys().all(|key| key.protocol == UDP)));
+    let lengths: Vec<_> = [&first, &later].map(|one| one.0.len()).into();
+    assert_eq!(lengths.len(), 2);
+}

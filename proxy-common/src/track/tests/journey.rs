@@ -1,0 +1,310 @@
+//! The way of a packet: what a client sends and hears, as the hosts on both sides see it. Each packet
+//! is compared with the one that its receiver must get, or, if it is not translated, with itself.
+
+use std::{net::SocketAddr, vec::Vec};
+
+use super::World;
+use crate::{
+    packet::{
+        Version,
+        parse::{Header, Transport, flags},
+        quoted::Quoted,
+        rewrite::Place,
+        tests::{Build, Bytes, Payload},
+    },
+    socket::{TCP, UDP},
+    track::{
+        ConnectionKey, ConnectionValue, DIALLED, INSIDE, Work, egress, ingress, reason::Outcome,
+    },
+};
+
+/// Addresses of one IP version.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Family {
+    pub(super) client: &'static str,
+    pub(super) frontend: &'static str,
+    /// Another frontend, of another Service, with the same endpoints.
+    pub(super) second: &'static str,
+    pub(super) endpoints: [&'static str; 3],
+    pub(super) router: &'static str,
+    pub(super) node: &'static str,
+}
+
+pub(super) const BOTH: [Family; 2] = [
+    Family {
+        client: "198.51.100.7:40000",
+        frontend: "192.0.2.10:80",
+        second: "192.0.2.11:80",
+        endpoints: ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8080"],
+        router: "203.0.113.1:0",
+        node: "192.0.2.1:30080",
+    },
+    Family {
+        client: "[2001:db8:7::7]:40000",
+        frontend: "[2001:db8::10]:80",
+        second: "[2001:db8::11]:80",
+        endpoints: ["[fd00::1]:8080", "[fd00::2]:8080", "[fd00::3]:8080"],
+        router: "[2001:db8:9::1]:0",
+        node: "[2001:db8::1]:30080",
+    },
+];
+
+/// The set of [`Family::frontend`]; that of [`Family::second`] is the next.
+pub(super) const SET: u32 = 1;
+
+impl Family {
+    /// A world with the first endpoints behind both frontends, over TCP and UDP.
+    pub(super) fn world(&self, endpoints: usize) -> World {
+        let world = World::new();
+        for protocol in [TCP, UDP] {
+            world.serve(self.frontend, protocol, SET);
+            let second = world.serve(self.second, protocol, SET + 1);
+            world.put(second, |value| value.service = 2);
+        }
+        let numbers: Vec<_> = (0..endpoints).collect();
+        self.lead(&world, &numbers);
+        world
+    }
+
+    /// Makes these the endpoints; their numbers are these plus 10.
+    pub(super) fn lead(&self, world: &World, endpoints: &[usize]) {
+        let all = endpoints.iter().map(|index| {
+            let number = 10 + u32::try_from(*index).unwrap();
+            (number, self.endpoints[*index])
+        });
+        let all: Vec<_> = all.collect();
+        world.set(SET, &all);
+        world.set(SET + 1, &all);
+    }
+
+    pub(super) fn client<'a>(&self, world: &'a World) -> Client<'a> {
+        Client::new(world, self.client, self.frontend)
+    }
+
+    /// From the same port to the second frontend.
+    pub(super) fn second<'a>(&self, world: &'a World) -> Client<'a> {
+        Client::new(world, self.client, self.second)
+    }
+
+    /// All but `gone` of the first `count`.
+    pub(super) fn lead_without(&self, world: &World, count: usize, gone: SocketAddr) {
+        let mut left: Vec<_> = (0..count).collect();
+        left.retain(|index| at(self.endpoints[*index]) != gone);
+        self.lead(world, &left);
+    }
+}
+
+pub(super) fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// What the endpoint begins with.
+pub(super) const BEGIN: u32 = 5000;
+
+/// TCP with these flags and numbers, without data.
+pub(super) fn tcp(seen: u32, sequence: u32, acknowledged: u32) -> Payload {
+    Payload::Tcp(seen, sequence, acknowledged, Vec::new())
+}
+
+pub(super) fn syn() -> Payload {
+    tcp(flags::SYN, 1000, 0)
+}
+
+pub(super) fn taken() -> Payload {
+    tcp(flags::SYN | flags::ACK, BEGIN, 1001)
+}
+
+pub(super) fn ack() -> Payload {
+    tcp(flags::ACK, 1001, BEGIN + 1)
+}
+
+pub(super) fn data() -> Payload {
+    Payload::Tcp(flags::ACK, 1001, BEGIN + 1, b"some data".to_vec())
+}
+
+pub(super) fn fin() -> Payload {
+    tcp(flags::ACK | flags::FIN, 1001, BEGIN + 1)
+}
+
+pub(super) fn rst() -> Payload {
+    tcp(flags::RST, 1001, 0)
+}
+
+pub(super) fn datagram() -> Payload {
+    Payload::Udp(b"datagram".to_vec())
+}
+
+/// One that nothing was read into yet.
+pub(super) fn work() -> Work {
+    let zero: ConnectionKey = bytemuck::Zeroable::zeroed();
+    let value: ConnectionValue = bytemuck::Zeroable::zeroed();
+    Work {
+        header: Header::NONE,
+        transport: Transport::default(),
+        quoted: Quoted::NONE,
+        to: Place::new([0; 4], 0),
+        key: zero,
+        value,
+        other_key: zero,
+        other_value: value,
+        found: value,
+        frontend: crate::frontend::FrontendValue {
+            service: 0,
+            cluster_set: 0,
+            local_set: 0,
+            flags: 0,
+            affinity: 0,
+            check: 0,
+        },
+        frontend_is_whole: 0,
+    }
+}
+
+/// The IP version of a packet in memory.
+pub(super) fn version(packet: &Bytes) -> Version {
+    if packet.0[0] >> 4 == 4 {
+        Version::V4
+    } else {
+        Version::V6
+    }
+}
+
+impl World {
+    /// What becomes of a packet that comes in. One that is left to others is as it was.
+    pub(super) fn comes(&self, packet: &Bytes) -> (Outcome, Bytes) {
+        let mut after = packet.clone();
+        let version = version(packet);
+        let outcome = ingress::handle(&mut after, version, &self.alone(), &mut work());
+        whole(outcome, packet, after)
+    }
+
+    /// What becomes of a packet that goes out.
+    pub(super) fn leaves(&self, packet: &Bytes) -> (Outcome, Bytes) {
+        let mut after = packet.clone();
+        let version = version(packet);
+        let outcome = egress::handle(&mut after, version, &self.alone(), &mut work());
+        whole(outcome, packet, after)
+    }
+}
+
+fn whole(outcome: Outcome, before: &Bytes, after: Bytes) -> (Outcome, Bytes) {
+    // What is dropped may be half changed: nobody sees it.
+    if outcome != Outcome::TRANSLATED && !outcome.is_dropped() {
+        assert_eq!(*before, after, "{outcome:?}");
+    }
+    (outcome, after)
+}
+
+/// A client's port, and whom it dials.
+#[derive(Clone, Copy)]
+pub(super) struct Client<'a> {
+    pub(super) world: &'a World,
+    pub(super) from: SocketAddr,
+    pub(super) to: SocketAddr,
+}
+
+/// Where a packet went, or why it did not.
+pub(super) type Went = Result<SocketAddr, Outcome>;
+
+impl<'a> Client<'a> {
+    pub(super) fn new(world: &'a World, from: &str, to: &str) -> Self {
+        let (from, to) = (at(from), at(to));
+        Self { world, from, to }
+    }
+
+    pub(super) fn build(&self, payload: Payload) -> Build {
+        Build {
+            from: self.from,
+            to: self.to,
+            options: 0,
+            payload,
+        }
+    }
+
+    /// Sends a packet. The endpoint gets what the client would have sent it.
+    pub(super) fn sends(&self, payload: Payload) -> Went {
+        self.sends_as(&self.build(payload))
+    }
+
+    pub(super) fn sends_as(&self, build: &Build) -> Went {
+        let (outcome, after) = self.world.comes(&build.bytes());
+        if outcome != Outcome::TRANSLATED {
+            return Err(outcome);
+        }
+        let endpoint = receiver(&after, build.options);
+        let expected = Build {
+            to: endpoint,
+            ..build.clone()
+        };
+        assert_eq!(after, expected.bytes());
+        Ok(endpoint)
+    }
+
+    /// An endpoint sends a packet. Whether the client hears it from whom it dialled.
+    pub(super) fn hears(&self, endpoint: SocketAddr, payload: Payload) -> Result<(), Outcome> {
+        let reply = Build {
+            from: endpoint,
+            to: self.from,
+            options: 0,
+            payload,
+        };
+        let (outcome, after) = self.world.leaves(&reply.bytes());
+        if outcome != Outcome::TRANSLATED {
+            return Err(outcome);
+        }
+        let expected = Build {
+            from: self.to,
+            ..reply
+        };
+        assert_eq!(after, expected.bytes());
+        Ok(())
+    }
+
+    /// A connection is made. Returns to whom.
+    pub(super) fn connects(&self) -> SocketAddr {
+        let endpoint = self.sends(syn()).unwrap();
+        self.hears(endpoint, taken()).unwrap();
+        assert_eq!(self.sends(ack()), Ok(endpoint));
+        endpoint
+    }
+
+    /// A question is answered often enough. Returns by whom.
+    pub(super) fn asks(&self) -> SocketAddr {
+        let endpoint = self.sends(datagram()).unwrap();
+        self.hears(endpoint, datagram()).unwrap();
+        self.hears(endpoint, datagram()).unwrap();
+        endpoint
+    }
+
+    pub(super) fn key(&self, protocol: u8) -> ConnectionKey {
+        key(self.from, self.to, protocol, DIALLED)
+    }
+
+    pub(super) fn inside(&self, endpoint: SocketAddr, protocol: u8) -> ConnectionKey {
+        key(endpoint, self.from, protocol, INSIDE)
+    }
+}
+
+pub(super) fn key(from: SocketAddr, to: SocketAddr, protocol: u8, role: u8) -> ConnectionKey {
+    let place = |at: SocketAddr| {
+        let address = crate::address::from_ip(at.ip());
+        Place::new(crate::address::to_words(&address), at.port())
+    };
+    ConnectionKey::new(&place(from), &place(to), protocol, role)
+}
+
+/// Whom a packet in memory is for.
+pub(super) fn receiver(packet: &Bytes, options: usize) -> SocketAddr {
+    let bytes = &packet.0;
+    let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    match version(packet) {
+        Version::V4 => {
+            let ip: [u8; 4] = bytes[16..20].try_into().unwrap();
+            SocketAddr::new(ip.into(), port(22 + options))
+        }
+        Version::V6 => {
+            let ip: [u8; 16] = bytes[24..40].try_into().unwrap();
+            SocketAddr::new(ip.into(), port(42 + options))
+        }
+    }
+}
