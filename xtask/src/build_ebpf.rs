@@ -1,4 +1,4 @@
-//! `cargo xtask build-ebpf`: builds the kernel object and says what is in it.
+//! `cargo xtask build-ebpf`: builds the kernel objects and says what is in them.
 
 use std::fs;
 use std::path::Path;
@@ -31,10 +31,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     setup::ensure(args.needs())?;
     let root = paths::workspace_root();
     let built = ebpf::build(root, std::env::consts::ARCH)?;
-    let object = &built.object;
+    println!("{}", built.toolchain);
+    for object in &built.objects {
+        list(object)?;
+    }
+    println!("built in {}", seconds(built.took));
+    if args.dump {
+        let llvm = built.toolchain.compiler.llvm_major;
+        progress::run(
+            disassembler(llvm)?
+                .args(["--disassemble", "--line-numbers"])
+                .args(&built.objects),
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what is in one object.
+fn list(object: &Path) -> Result<()> {
     let bytes = fs::read(object).with_context(|| format!("reading {}", object.display()))?;
     println!("{} ({} bytes)", object.display(), bytes.len());
-    println!("{}", built.toolchain);
     let mut functions = elf::functions(&bytes)?;
     functions.sort_by(|a, b| (&a.section, &a.name).cmp(&(&b.section, &b.name)));
     let section_width = functions.iter().map(|f| f.section.len()).max().unwrap_or(0);
@@ -47,16 +63,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     {
         println!("  {section:section_width$}  {name:name_width$}  {instructions:>6} instructions");
     }
-    println!("{} functions in {}", functions.len(), seconds(built.took));
-    if args.dump {
-        let llvm = built.toolchain.compiler.llvm_major;
-        progress::run(
-            disassembler(llvm)?
-                .args(["--disassemble", "--line-numbers"])
-                .arg(object),
-        )?;
-    }
-    Ok(ExitCode::SUCCESS)
+    println!("  {} functions", functions.len());
+    Ok(())
 }
 
 /// An `llvm-objdump`: the one of the compiler's LLVM if it is installed, else any.

@@ -1,4 +1,4 @@
-//! Making the kernel object: compile, name the byte arrays, put it where it is embedded from.
+//! Making the kernel objects: compile, name the byte arrays, put them where they are embedded from.
 //!
 //! Knows cargo and ELF; knows nothing of what the programs do.
 
@@ -14,24 +14,25 @@ use crate::toolchain::{BPF_TARGET, BpfToolchain};
 
 pub mod btf;
 pub mod elf;
+pub mod strip;
 
 /// The package of the kernel programs.
 pub const PACKAGE: &str = "proxy-ebpf";
-/// Its binary target with the socket programs.
-const OBJECT: &str = "socket";
+/// Its binary targets: one object for each kind of place that programs are attached to.
+pub const OBJECTS: [&str; 2] = ["socket", "edge"];
 
-/// A finished kernel object.
+/// The finished kernel objects.
 #[derive(Debug)]
 pub struct Built {
-    /// The ELF file, ready to be embedded.
-    pub object: PathBuf,
+    /// The ELF files, ready to be embedded, in the order of [`OBJECTS`].
+    pub objects: Vec<PathBuf>,
     /// What compiled it.
     pub toolchain: BpfToolchain,
     /// Wall-clock time of the whole build.
     pub took: Duration,
 }
 
-/// Builds the kernel object for the machine architecture `arch` (as `CARGO_CFG_TARGET_ARCH` and
+/// Builds the kernel objects for the machine architecture `arch` (as `CARGO_CFG_TARGET_ARCH` and
 /// `std::env::consts::ARCH` spell it: it decides how programs read CPU registers).
 ///
 /// Cargo's progress goes to standard error; standard output stays free, as a build script needs
@@ -43,15 +44,8 @@ pub fn build(root: &Path, arch: &str) -> Result<Built> {
     let target_dir = paths::bpf_target_dir(root);
     let status = toolchain
         .cargo(root)
-        .args([
-            "build",
-            "--locked",
-            "--release",
-            "--package",
-            PACKAGE,
-            "--bin",
-            OBJECT,
-        ])
+        .args(["build", "--locked", "--release", "--package", PACKAGE])
+        .args(OBJECTS.iter().flat_map(|object| ["--bin", object]))
         .args(toolchain.target_args())
         .arg("--target-dir")
         .arg(&target_dir)
@@ -63,11 +57,15 @@ pub fn build(root: &Path, arch: &str) -> Result<Built> {
     if !status.success() {
         bail!("compiling {PACKAGE} for {BPF_TARGET} failed ({status}; {toolchain})");
     }
-    let compiled = target_dir.join(BPF_TARGET).join("release").join(OBJECT);
-    let object = target_dir.join(format!("{OBJECT}.o"));
-    finish(&compiled, &object)?;
+    let compiled = target_dir.join(BPF_TARGET).join("release");
+    let finished = OBJECTS.iter().map(|name| {
+        let object = target_dir.join(format!("{name}.o"));
+        finish(&compiled.join(name), &object)?;
+        Ok(object)
+    });
+    let objects = finished.collect::<Result<_>>()?;
     Ok(Built {
-        object,
+        objects,
         toolchain,
         took: started.elapsed(),
     })
@@ -94,13 +92,15 @@ fn remap(from: &Path, to: &str) -> String {
     format!("--remap-path-prefix={}={to}", from.display())
 }
 
-/// Names byte arrays in the compiled object and puts the result in place at once, so that nobody
-/// who builds at the same time ever embeds half a file.
+/// Names byte arrays in the compiled object, takes its debug information out, and puts the result
+/// in place at once, so that nobody who builds at the same time ever embeds half a file.
 fn finish(compiled: &Path, object: &Path) -> Result<()> {
     let mut bytes =
         fs::read(compiled).with_context(|| format!("reading {}", compiled.display()))?;
     btf::name_byte_arrays(&mut bytes)
         .with_context(|| format!("naming byte arrays in the BTF of {}", compiled.display()))?;
+    let bytes = strip::strip(&bytes)
+        .with_context(|| format!("taking debug information out of {}", compiled.display()))?;
     if fs::read(object).is_ok_and(|present| present == bytes) {
         return Ok(());
     }

@@ -153,7 +153,7 @@ mod tests {
             ("demo", &[node]),
             ("demo --seconds 4", &[node]),
             ("demo --keep", &[node, LOOKING]),
-            ("bench", &[node]),
+            ("bench", &[node, &["nftables"]]),
             ("build-ebpf", &[]),
             ("build-ebpf --dump", &[&["llvm"]]),
             ("test --quick", &[]),

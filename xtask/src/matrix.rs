@@ -17,6 +17,8 @@ const SUITES: &[(&str, &[Line])] = &[
     // Which helpers there are, and what the verifier understands.
     ("load", &Line::ALL),
     ("traffic", &Line::ALL),
+    // Programs on devices: clsact before 6.6; newer ones have links, as the machine's own has.
+    ("edge", &[Line::V5_10, Line::V6_1]),
     // Netfilter. The backend needs 5.13, and few kernels have virtual servers.
     ("conntrack", &[Line::V6_1]),
     ("leftovers", &[Line::V6_1]),

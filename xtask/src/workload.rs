@@ -56,7 +56,10 @@ impl Workload {
     /// What this needs, with these arguments.
     pub(crate) fn needs(self, args: &Args) -> Needs {
         let keeps = args.rest.iter().any(|argument| argument == KEEP);
-        Needs::DEMO.and_if(self == Self::Demo && keeps, Needs::LOOKING)
+        match self {
+            Self::Demo => Needs::DEMO.and_if(keeps, Needs::LOOKING),
+            Self::Bench => Needs::BENCH,
+        }
     }
 }
 

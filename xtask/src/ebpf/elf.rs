@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// Size of one BPF instruction, in bytes.
 pub const INSTRUCTION_SIZE: u64 = 8;
 
+const SHT_NULL: u32 = 0;
 const SHT_SYMTAB: u32 = 2;
 const SHT_NOBITS: u32 = 8;
 const STT_FUNC: u8 = 2;
@@ -36,6 +37,31 @@ impl Section {
         }
         Ok(())
     }
+
+    /// Whether nothing is there: the first of every file, and what was taken out.
+    pub(super) fn is_null(&self) -> bool {
+        self.kind == SHT_NULL
+    }
+
+    /// Its header, with its bytes at another offset.
+    pub(super) fn header_at(&self, file: &[u8], offset: usize) -> Result<[u8; 64]> {
+        let mut header: [u8; 64] = array_at(file, self.header)?;
+        let bytes = u64::try_from(offset).context("an offset is larger than ELF allows")?;
+        header[0x18..0x20].copy_from_slice(&bytes.to_le_bytes());
+        Ok(header)
+    }
+
+    /// What its offset must be a multiple of.
+    pub(super) fn alignment(&self, file: &[u8]) -> Result<usize> {
+        Ok(offset(read_u64(file, self.header + 0x30)?)?.max(1))
+    }
+}
+
+/// Says in the header of `file` that its section headers begin at its end.
+pub(super) fn set_table(file: &mut [u8]) -> Result<()> {
+    let end = u64::try_from(file.len()).context("the file is larger than ELF allows")?;
+    file[0x28..0x30].copy_from_slice(&end.to_le_bytes());
+    Ok(())
 }
 
 /// One function of an object.

@@ -21,8 +21,10 @@ impl Needs {
     pub(crate) const NODES: Self = Self(1 << 3);
     /// What the demo hands out commands of, to look around with.
     pub(crate) const LOOKING: Self = Self(1 << 4);
+    /// What writes and reads rules of nftables.
+    pub(crate) const NFT: Self = Self(1 << 13);
     /// Rules in the kernel that are not ours: what suites put there, and read.
-    pub(crate) const RULES: Self = Self(1 << 5);
+    pub(crate) const RULES: Self = Self(1 << 5).and(Self::NFT);
     /// What a client of the node API in Python takes.
     pub(crate) const PYTHON: Self = Self(1 << 6);
     /// qemu and kernels.
@@ -41,6 +43,8 @@ impl Needs {
 
     /// The real agent on throw-away nodes.
     pub(crate) const DEMO: Self = Self::TOOLCHAIN.and(Self::NODES);
+    /// The same, and rules to compare with.
+    pub(crate) const BENCH: Self = Self::DEMO.and(Self::NFT);
     /// What most suites need on a kernel, whichever.
     pub(crate) const SUITES: Self = Self::DEMO.and(Self::LOOKING).and(Self::RULES);
     /// Everything that is done on this machine's own kernel.
@@ -81,7 +85,7 @@ pub(crate) fn of_suite(suite: &str) -> Needs {
         "image" => Needs::SUITES.and(Needs::IMAGE),
         "installed" => Needs::SUITES.and(Needs::CHART).and(Needs::IMAGE),
         "demo" => Needs::DEMO.and(Needs::LOOKING),
-        "bench" => Needs::DEMO,
+        "bench" => Needs::BENCH,
         _ => Needs::SUITES,
     }
 }
@@ -103,7 +107,8 @@ pub(crate) fn seen_to(path: &str) -> Option<Needs> {
         "tests/demo/suite.rs" => Some(of_suite("demo")),
         // Handed out with `--keep`, which is why that needs more.
         "tests/demo/src/look_around.rs" => Some(Needs::DEMO.and(Needs::LOOKING)),
-        _ => ["tests/demo/", "tests/bench/", "tests/harness/"]
+        _ if path.starts_with("tests/bench/") => Some(Needs::BENCH),
+        _ => ["tests/demo/", "tests/harness/"]
             .iter()
             .any(|dir| path.starts_with(dir))
             .then_some(Needs::DEMO),

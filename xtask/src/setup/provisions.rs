@@ -53,6 +53,7 @@ pub(crate) struct Provision {
 pub(super) const PURPOSES: &[(Needs, &str)] = &[
     (Needs::NODES, "throw-away nodes"),
     (Needs::LOOKING, "looking around in the demo"),
+    (Needs::NFT, "rules of nftables"),
     (Needs::RULES, "suites with rules in the kernel"),
     (Needs::DISASSEMBLER, "reading the kernel object"),
     (Needs::PYTHON, "clients of the node API in Python"),
@@ -91,9 +92,10 @@ const PYTHON: From = From::Plan(Needs::PYTHON);
 /// The table.
 pub(crate) const PROVISIONS: &[Provision] = &[
     program("ip", "iproute2", From::Plan(Needs::NODES)),
+    program("tc", "iproute2", From::Plan(Needs::NODES)),
     program("bpftool", "bpftool", From::Plan(Needs::LOOKING)),
     program("curl", "curl", From::Plan(Needs::LOOKING)),
-    rules("nft", "nftables"),
+    program("nft", "nftables", From::Plan(Needs::NFT)),
     rules("iptables-nft-save", "iptables"),
     rules("iptables-legacy-save", "iptables"),
     rules("iptables-nft-restore", "iptables"),

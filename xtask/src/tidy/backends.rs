@@ -25,7 +25,8 @@ const WITHOUT: &[&str] = &[
 ];
 
 /// Among it: the list, what is kube-proxy's own, which calls its modes the same, the backend that test
-/// agents begin with and the rights that theirs take, and what suites need of a kernel.
+/// agents begin with and the rights that theirs take, what suites need of a kernel, and the bench that
+/// compares certain ways.
 const EXCEPT: &[&str] = &[
     "proxy-agent/src/backends.rs",
     "proxy-agent/src/config/cli/kube_proxy.rs",
@@ -35,6 +36,8 @@ const EXCEPT: &[&str] = &[
     "proxy-agent/src/config/reference/kube_proxy.rs",
     "proxy-agent/src/leftovers.rs",
     "proxy-agent/src/leftovers/",
+    "tests/bench/src/outside.rs",
+    "tests/bench/src/outside/",
     "tests/harness/src/agent.rs",
     "tests/harness/src/agent/rights.rs",
     "tests/harness/src/executable.rs",

@@ -1,4 +1,4 @@
-//! Every map of the socket programs, in one screen. Sizes are defaults; the loader sets the
+//! The maps that the socket programs alone use. Sizes are defaults; the loader sets the
 //! configured ones. `proxy_common::names` holds the same table for the agent.
 
 use aya_ebpf::{
@@ -9,42 +9,12 @@ use aya_ebpf::{
 use proxy_common::{
     affinity::{AffinityKey, AffinityValue},
     counters::Counters,
-    endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     flow::{self, Flows, Peer},
-    frontend::{FrontendKey, FrontendValue},
     names,
-    node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue},
 };
 
-const NO_PREALLOC: usize = names::NO_PREALLOC as usize;
-
-#[btf_map]
-pub static FRONTENDS: HashMap<
-    FrontendKey,
-    FrontendValue,
-    { names::FRONTENDS as usize },
-    NO_PREALLOC,
-> = HashMap::new();
-
-#[btf_map]
-pub static NODE_ADDRS: HashMap<
-    NodeAddressKey,
-    NodeAddressValue,
-    { names::NODE_ADDRS as usize },
-    NO_PREALLOC,
-> = HashMap::new();
-
-#[btf_map]
-pub static SETS: HashMap<SetKey, SetValue, { names::SETS as usize }, NO_PREALLOC> = HashMap::new();
-
-#[btf_map]
-pub static SLOTS: HashMap<SlotKey, SlotValue, { names::SLOTS as usize }, NO_PREALLOC> =
-    HashMap::new();
-
-#[btf_map]
-pub static MEMBERS: HashMap<MemberKey, MemberValue, { names::MEMBERS as usize }, NO_PREALLOC> =
-    HashMap::new();
+use crate::services::NO_PREALLOC;
 
 /// For the agent's next start and for people; no program reads it.
 #[btf_map]

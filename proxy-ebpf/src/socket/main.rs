@@ -16,8 +16,12 @@
 
 mod dial;
 mod maps;
+#[path = "../object.rs"]
+mod object;
 mod peer;
 mod places;
+#[path = "../services.rs"]
+mod services;
 mod sockaddr;
 mod tables;
 mod task;
@@ -93,14 +97,3 @@ pub fn culvert_close(ctx: SockContext) -> i32 {
     places::closed(&ctx);
     PROCEED
 }
-
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // The verifier refuses a program that can reach an endless loop: none can panic.
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual BSD/GPL\0";

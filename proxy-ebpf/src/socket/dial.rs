@@ -15,8 +15,9 @@ use proxy_common::{
 use crate::{
     PROCEED, maps,
     places::Socket,
+    services::Tables,
     sockaddr::SockAddr,
-    tables::{Kernel, count},
+    tables::{Hook, count},
     task,
 };
 
@@ -31,7 +32,7 @@ pub fn connect<S: SockAddr>(socket: &S) -> i32 {
         return PROCEED;
     };
     let key = frontend_key(socket, protocol);
-    match socket::route(&Kernel(socket.ctx()), &key, None) {
+    match socket::route(&Tables(Hook(socket.ctx())), &key, None) {
         Route::Untouched => {
             memory::forget(&mut Socket::of(socket), &key.address, key.port);
             PROCEED
@@ -66,7 +67,7 @@ pub fn send<S: SockAddr>(socket: &S) -> i32 {
     let mut memory = Socket::of(socket);
     let kept = memory::endpoint_of(&mut memory, &key.address, key.port);
     let kept_number = kept.map(|endpoint| endpoint.number);
-    match socket::route(&Kernel(socket.ctx()), &key, kept) {
+    match socket::route(&Tables(Hook(socket.ctx())), &key, kept) {
         Route::Untouched => {
             // What a connected socket remembers is its peer's.
             if !socket.is_connected() {
