@@ -125,7 +125,7 @@ pub fn written(args: &RunArgs) -> Result<String, ConfigError> {
     })
 }
 
-/// Checks the arguments of `cleanup`.
+/// Checks the arguments of `cleanup`, and of `conntrack`.
 pub fn cleanup(args: &PinArgs) -> Result<BackendSettings, ConfigError> {
     let mut mistakes = Vec::new();
     let pin_dir = absolute_pin_dir(args, &mut mistakes);

@@ -61,6 +61,7 @@ fn main() -> ExitCode {
         Some(Command::Brain(args)) => return system::brain(*args),
         Some(Command::State(args)) => state(&args),
         Some(Command::Explain(args)) => explain_packet(&args),
+        Some(Command::Conntrack(args)) => system::conntrack(&args),
         Some(Command::Check(args)) => return system::check(&args),
         Some(Command::Render(args)) => render(&args),
         Some(Command::Cleanup(args)) => system::cleanup(&args),

@@ -3,6 +3,7 @@
 
 mod agent;
 mod clients;
+pub mod connections;
 pub mod explain;
 mod form;
 pub mod json;
@@ -18,7 +19,7 @@ pub use self::{
 };
 pub use agent::{AgentFacts, NotProgrammed, agent_to_json, agent_to_text};
 pub use kernel::{Compared, kernel_to_json, kernel_to_text, nothing_known};
-pub use layers::{LayerFacts, troubles};
+pub use layers::{DeviceFacts, LayerFacts, troubles};
 use proxy_model::NodeState;
 
 /// The state as JSON, indented, with a line end. The shape is an interface: `docs/state-json.md`.

@@ -6,7 +6,9 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use proxy_model::{Backend, Capability, Figure, NodeState, Protocol};
 
-use crate::{ConntrackObserver, Flag, Given, Keeper, OpenError, Requirement};
+use crate::{
+    ConntrackObserver, Flag, Given, Keeper, OpenError, Requirement, connections::Connections,
+};
 
 /// A backend, as the agent knows it.
 pub trait Descriptor: Sync {
@@ -83,9 +85,9 @@ pub trait Host: Sync {
     /// Whether an earlier run left something on this host, as far as can be determined.
     fn left_something(&self, settings: &Settings) -> bool;
 
-    /// Called when another backend serves: removes what this one left. Returns what that was, if
-    /// anything.
-    fn retire(&self, settings: &Settings) -> Result<Option<String>, OpenError>;
+    /// Called when another backend serves: removes what this one left, but for what open connections
+    /// need.
+    fn retire(&self, settings: &Settings) -> Result<Retired, OpenError>;
 
     /// Called when this backend cannot be opened for now and a layer beneath serves: what an earlier run
     /// left would lead new connections by a state that gets older. Ends that; what open connections
@@ -102,6 +104,12 @@ pub trait Host: Sync {
 
     /// Removes all that is Culvert's, for `cleanup`. Returns lines that say what it was.
     fn cleanup(&self, settings: &Settings) -> Result<String, OpenError>;
+
+    /// The connections from outside that its programs translate, with or without a running agent. An
+    /// error where there are none to look at, `None` if this backend never has any.
+    fn connections(&self, _settings: &Settings) -> Option<Result<Box<dyn Connections>, OpenError>> {
+        None
+    }
 
     /// Called when another backend serves: logs what other software has in this one's place, which
     /// may decide before the backend that serves.
@@ -162,6 +170,17 @@ pub struct Settings {
     pub masquerade_mark: u32,
     /// The flags of backends that were given.
     pub given: Given,
+}
+
+/// What became of what a backend left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Retired {
+    /// There was nothing.
+    Nothing,
+    /// It is removed: what it was.
+    Removed(String),
+    /// Connections that are open need it, and no new ones get it: to be asked again until none does.
+    Needed(String),
 }
 
 /// Observers of what a backend does, besides its reports.

@@ -1,6 +1,7 @@
 //! What the agent knows about a backend, open or not ([`Descriptor`]), and code that backends
 //! share. Names no backend, and does not depend on the agent.
 
+pub mod connections;
 mod conntrack_observer;
 mod descriptor;
 mod duration;
@@ -12,7 +13,7 @@ mod requirement;
 mod retry;
 
 pub use conntrack_observer::ConntrackObserver;
-pub use descriptor::{Descriptor, Host, Page, Place, Probe, Settings, Surroundings};
+pub use descriptor::{Descriptor, Host, Page, Place, Probe, Retired, Settings, Surroundings};
 pub use duration::milliseconds;
 pub use flag::{Flag, Given, Takes};
 pub use keeper::{Keeper, KeeperError};

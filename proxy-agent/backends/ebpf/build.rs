@@ -1,6 +1,6 @@
-//! Compiles the kernel programs and puts the object where `include_bytes!` finds it.
+//! Compiles the kernel programs and puts the objects where `include_bytes!` finds it.
 //!
-//! With [`xtask::SKIP_EBPF_ENV`] the object is empty: enough to build, lint and test everything
+//! With [`xtask::SKIP_EBPF_ENV`] the objects are empty: enough to build, lint and test everything
 //! that loads no program, on a machine without a BPF toolchain.
 
 use std::env;
@@ -49,10 +49,12 @@ fn embed() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rerun-if-env-changed={SKIP_EBPF_ENV}");
     println!("cargo::rerun-if-env-changed={}", paths::CACHE_ENV);
-    let embedded =
-        PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("socket.o");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let embedded = ebpf::OBJECTS.map(|name| out.join(format!("{name}.o")));
     if xtask::skips_ebpf() {
-        fs::write(&embedded, [])?;
+        for object in &embedded {
+            fs::write(object, [])?;
+        }
         return Ok(());
     }
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
@@ -60,6 +62,8 @@ fn embed() -> Result<(), Box<dyn Error>> {
         Ok(missing) => Box::<toolchain::Missing>::new(missing) as Box<dyn Error>,
         Err(other) => format!("{other:#}").into(),
     })?;
-    fs::copy(&built.object, &embedded)?;
+    for (object, embedded) in built.objects.iter().zip(&embedded) {
+        fs::copy(object, embedded)?;
+    }
     Ok(())
 }

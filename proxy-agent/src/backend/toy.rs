@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use proxy_backend::{
-    BackendKind, Descriptor, Flag, Host, OpenError, Page, Place, Probe, Requirement, Settings,
-    Surroundings, Takes,
+    BackendKind, Descriptor, Flag, Host, OpenError, Page, Place, Probe, Requirement, Retired,
+    Settings, Surroundings, Takes,
 };
 use proxy_model::{
     Backend, Capability, ChangeSet, Figure, FigureKind, NodeState, Protocol, SyncError, SyncReport,
@@ -142,8 +142,8 @@ impl Host for Room {
         false
     }
 
-    fn retire(&self, _: &Settings) -> Result<Option<String>, OpenError> {
-        Ok(None)
+    fn retire(&self, _: &Settings) -> Result<Retired, OpenError> {
+        Ok(Retired::Nothing)
     }
 
     fn cleanup(&self, _: &Settings) -> Result<String, OpenError> {

@@ -2,6 +2,7 @@
 
 mod agent;
 pub(crate) mod backends;
+mod conntrack;
 mod instead;
 mod kube_proxy;
 mod node_api;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand};
 pub use self::{
     agent::{AgentArgs, BrainArgs, LogArgs, SinkArgs},
     backends::{CheckBackendArgs, RunBackendArgs},
+    conntrack::{ConntrackArgs, ConntrackCommand, FlushArgs, ListArgs, StatsArgs},
     instead::{IdleArgs, Instead, InsteadArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
     node_api::{ListenArgs, TargetArgs},
@@ -87,6 +89,8 @@ pub enum Command {
     /// Explain what happens to a packet, and why: asks the running agent, or computes it from
     /// manifests
     Explain(ExplainArgs),
+    /// The connections from outside that programs on devices translate: list, count or end them
+    Conntrack(ConntrackArgs),
     /// Show what this host supports, and which backend would be chosen
     Check(CheckArgs),
     /// Print what a backend would program; needs no privileges

@@ -5,7 +5,7 @@ mod kube_proxy;
 
 use std::fmt::Write as _;
 
-use clap::{Arg, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 
 pub use self::kube_proxy::config;
 use super::cli::{Cli, EXIT_CODES};
@@ -22,31 +22,8 @@ pub fn cli() -> String {
         &mut page,
         &about.map(ToString::to_string).unwrap_or_default(),
     );
-    for command in root
-        .get_subcommands()
-        .filter(|command| command.get_name() != "help")
-    {
-        let about = command
-            .get_about()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        line(
-            &mut page,
-            &format!("\n## `proxy-agent {}`\n\n{about}.", command.get_name()),
-        );
-        let flags: Vec<&Arg> = command
-            .get_arguments()
-            .filter(|flag| flag.get_id() != "help" && !flag.is_hide_set())
-            .collect();
-        if !flags.is_empty() {
-            line(
-                &mut page,
-                "\n| flag | default | meaning |\n| --- | --- | --- |",
-            );
-        }
-        for flag in flags {
-            line(&mut page, &row(flag));
-        }
+    for command in root.get_subcommands() {
+        describe(&mut page, command, "proxy-agent");
     }
     let codes: String = EXIT_CODES
         .lines()
@@ -63,6 +40,29 @@ pub fn cli() -> String {
     );
     page.truncate(page.trim_end().len());
     page + "\n"
+}
+
+/// A command, or those that it consists of.
+fn describe(page: &mut String, command: &Command, under: &str) {
+    let name = format!("{under} {}", command.get_name());
+    if command.has_subcommands() {
+        let parts = command.get_subcommands();
+        let parts = parts.filter(|part| part.get_name() != "help");
+        return parts.for_each(|part| describe(page, part, &name));
+    }
+    let about = command.get_long_about().or(command.get_about());
+    let about = about.map(ToString::to_string).unwrap_or_default();
+    line(page, &format!("\n## `{name}`\n\n{about}."));
+    let flags: Vec<&Arg> = command
+        .get_arguments()
+        .filter(|flag| flag.get_id() != "help" && !flag.is_hide_set())
+        .collect();
+    if !flags.is_empty() {
+        line(page, "\n| flag | default | meaning |\n| --- | --- | --- |");
+    }
+    for flag in flags {
+        line(page, &row(flag));
+    }
 }
 
 fn row(flag: &Arg) -> String {

@@ -5,8 +5,8 @@ use std::{env::consts::OS, process::ExitCode};
 
 use anyhow::Error;
 use proxy_agent::config::cli::{
-    BrainArgs, CheckArgs, CleanupArgs, ExplainArgs, LogLevelArgs, MountBpffsArgs, PinArgs, RunArgs,
-    StateArgs,
+    BrainArgs, CheckArgs, CleanupArgs, ConntrackArgs, ExplainArgs, LogLevelArgs, MountBpffsArgs,
+    PinArgs, RunArgs, StateArgs,
 };
 use thiserror::Error;
 
@@ -39,6 +39,11 @@ pub fn brain(_: BrainArgs) -> ExitCode {
 /// Cannot serve either way.
 pub fn check(_: &CheckArgs) -> ExitCode {
     end(not_here("looking for what a dataplane needs"))
+}
+
+/// Nothing translates here.
+pub fn conntrack(_: &ConntrackArgs) -> Result<(), Error> {
+    not_here("looking at connections that programs translate")
 }
 
 /// There is nothing to remove.

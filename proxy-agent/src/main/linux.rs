@@ -13,16 +13,17 @@ use proxy_agent::{
     config::{
         self,
         cli::{
-            AskArgs, BrainArgs, CheckArgs, CleanupArgs, ExplainArgs, LogArgs, LogLevelArgs,
-            ModelArgs, MountBpffsArgs, PinArgs, RunArgs, StateArgs,
+            AskArgs, BrainArgs, CheckArgs, CleanupArgs, ConntrackArgs, ConntrackCommand,
+            ExplainArgs, LogArgs, LogLevelArgs, ModelArgs, MountBpffsArgs, PinArgs, RunArgs,
+            StateArgs,
         },
     },
     leftovers, log_level,
-    report::Form,
+    report::{self, Form},
     run::{self, RunError},
     start_logging,
 };
-use proxy_backend::OpenError;
+use proxy_backend::{OpenError, connections::Connections};
 use proxy_model::FatalCause;
 use tokio::task::block_in_place;
 
@@ -152,6 +153,38 @@ pub fn check(args: &CheckArgs) -> ExitCode {
         Ok(()) => HOST_CANNOT.into(),
         Err(error) => end(Err(error)),
     }
+}
+
+/// Lists, counts or ends connections from outside.
+pub fn conntrack(args: &ConntrackArgs) -> Result<(), Error> {
+    match &args.command {
+        ConntrackCommand::List(list) => {
+            let flows = connections(&list.pins)?.list(&list.which.which())?;
+            let mut pieces = report::connections::list(&flows, list.output);
+            pieces.try_for_each(|piece| print(&piece))
+        }
+        ConntrackCommand::Stats(stats) => {
+            let census = connections(&stats.pins)?.census()?;
+            print(&report::connections::census(&census, stats.output))
+        }
+        ConntrackCommand::Flush(flush) => {
+            let ended = connections(&flush.pins)?.end(&flush.which.which())?;
+            print(&report::connections::ended(&ended))?;
+            if ended.came_back > 0 {
+                return Err(Error::msg("not all of them could be ended"));
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The connections that the backend which has any translates on this host.
+fn connections(args: &PinArgs) -> Result<Box<dyn Connections>, Error> {
+    let settings = config::cleanup(args)?;
+    let mut hosts = backends::ALL.iter().filter_map(|kind| kind.host());
+    let found = hosts.find_map(|host| host.connections(&settings));
+    let found = found.context("this build has no backend with programs on devices")?;
+    Ok(found?)
 }
 
 /// Removes what is in the kernel, and stays if that is wanted.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use proxy_backend::milliseconds;
 use proxy_model::{
-    Attempts, Backend, Capability, ChangeSet, CompareError, Difference, Fatal, Figure, NodeState,
-    Problem, RepairReport, ServiceFailure, ServicePortKey, SyncError, SyncReport, Syncing,
+    Attempts, Backend, Capability, ChangeSet, CompareError, Device, Difference, Fatal, Figure,
+    NodeState, Problem, RepairReport, ServiceFailure, ServicePortKey, SyncError, SyncReport,
+    Syncing,
 };
 
 use super::{log, reported::Failures, summary::Synced};
@@ -65,6 +66,11 @@ impl Layer {
     /// What its backend cannot do.
     pub fn lacks(&self) -> &[Capability] {
         self.syncing.backend().lacks()
+    }
+
+    /// The devices that its backend looks at.
+    pub fn devices(&self) -> Vec<Device> {
+        self.syncing.backend().devices()
     }
 
     /// What its backend counts.

@@ -68,6 +68,7 @@ impl AgentFacts {
                     retry_at: None,
                     lacks: choice.lacks.clone(),
                     not_programmed: 0,
+                    devices: Vec::new(),
                 })
                 .collect(),
             choice,
@@ -176,6 +177,7 @@ pub(super) fn summary(agent: &AgentFacts) -> String {
             .expect("writing to a string cannot fail");
     }
     text += &layers::troubles(&agent.layers);
+    text += &layers::devices(&agent.layers);
     if *mode != backend {
         write!(text, "\nmode {mode}: {reason}").expect("writing to a string cannot fail");
     }

@@ -13,7 +13,7 @@ mod story;
 use std::net::SocketAddr;
 
 use proxy_model::{
-    ServicePortKey,
+    Device, ServicePortKey,
     oracle::{Packet, Path, Verdict, verdict},
 };
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,8 @@ pub struct InForce {
     pub choice: Choice,
     /// Service ports that the layer above could not program: the one beneath decides about them.
     pub left: Vec<ServicePortKey>,
+    /// The devices that packets from outside may come in by.
+    pub devices: Vec<Device>,
     /// What is wrong with layers, for people: lines, each with a line end before it.
     pub troubles: String,
 }
@@ -83,6 +85,7 @@ impl From<Choice> for InForce {
         Self {
             choice,
             left: Vec::new(),
+            devices: Vec::new(),
             troubles: String::new(),
         }
     }
@@ -143,7 +146,7 @@ impl Explanation {
 }
 
 /// `shop/web:http`, or `shop/web` if the port has no name: as kube-proxy prints it.
-fn service_port(key: &ServicePortKey) -> String {
+pub(super) fn service_port(key: &ServicePortKey) -> String {
     if key.port.is_empty() {
         key.service.to_string()
     } else {

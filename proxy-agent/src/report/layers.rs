@@ -1,7 +1,9 @@
 //! The layers of a running agent: which there are, and which of them hold the state.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
-use proxy_model::Capability;
+use proxy_model::{Capability, Device};
 use serde::Serialize;
 
 use crate::backend::choice::{self, capabilities};
@@ -26,6 +28,30 @@ pub struct LayerFacts {
     pub lacks: Vec<Capability>,
     /// How many Service ports it could not program.
     pub not_programmed: usize,
+    /// The devices that packets from outside may come in by, if it serves clients outside by programs
+    /// on devices.
+    pub devices: Vec<DeviceFacts>,
+}
+
+/// A device of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether programs on it serve clients outside.
+    pub served: bool,
+    /// What for, or why not.
+    pub reason: String,
+}
+
+impl From<Device> for DeviceFacts {
+    fn from(device: Device) -> Self {
+        Self {
+            name: device.name,
+            served: device.is_served,
+            reason: device.reason,
+        }
+    }
 }
 
 impl LayerFacts {
@@ -64,6 +90,38 @@ pub(super) fn behind(layers: &[LayerFacts]) -> String {
     } else {
         format!(" in {}", names.join(", "))
     }
+}
+
+/// How many devices are named that have the same reason not to be served.
+const NAMED: usize = 4;
+
+/// Lines about devices, each with a line end before it: one for each that is served, and one for each
+/// reason why others are not.
+pub(super) fn devices(layers: &[LayerFacts]) -> String {
+    let mut text = String::new();
+    let mut others: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for device in layers.iter().flat_map(|layer| &layer.devices) {
+        if device.served {
+            text += &["\ndevice ", &device.name, ": ", &device.reason].concat();
+        } else {
+            others.entry(&device.reason).or_default().push(&device.name);
+        }
+    }
+    for (reason, names) in others {
+        let word = if names.len() == 1 {
+            "device"
+        } else {
+            "devices"
+        };
+        let named = names[..names.len().min(NAMED)].join(", ");
+        text += &["\n", word, " ", &named].concat();
+        if names.len() > NAMED {
+            let more = (names.len() - NAMED).to_string();
+            text += &[" and ", &more, " more"].concat();
+        }
+        text += &[": ", reason].concat();
+    }
+    text
 }
 
 /// Lines about what is wrong, each with a line end before it.

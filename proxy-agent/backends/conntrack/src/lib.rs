@@ -138,13 +138,20 @@ pub fn dnat_flows() -> Result<usize, ConntrackError> {
     let mut flows = 0;
     for _ in 0..READINGS {
         flows = 0;
-        let whole = dump::each(Wanted::Translated, |flow, _| {
-            flows += usize::from(flow.translated);
-            Ok(())
-        })?;
-        if whole {
+        if each_translated(|_| flows += 1)? {
             break;
         }
     }
     Ok(flows)
+}
+
+/// Shows each flow of this network namespace with a translated destination, whoever had it
+/// translated, of any protocol. Whether those were all: false if some may be missing or told twice.
+pub fn each_translated(mut visit: impl FnMut(&Flow)) -> Result<bool, ConntrackError> {
+    dump::each(Wanted::Translated, |flow, _| {
+        if flow.translated {
+            visit(flow);
+        }
+        Ok(())
+    })
 }

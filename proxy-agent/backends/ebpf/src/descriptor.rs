@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use proxy_backend::{Descriptor, Flag, Given, Page, Place, Settings, Takes};
-use proxy_common::names::MAPS;
+use proxy_common::names::{EDGE_MAPS, MAPS};
 use proxy_model::{Capability, NodeState};
 
-use crate::{LACKS, NAME, reference, render};
+use crate::{LACKS, NAME, pattern::Pattern, reference, render};
 
 /// The eBPF backend.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +15,8 @@ pub struct Ebpf;
 pub(crate) const CGROUP_PATH: &str = "cgroup-path";
 pub(crate) const MAP_SIZE: &str = "map-size";
 pub(crate) const KERNEL_LOG: &str = "kernel-log";
+pub(crate) const TC: &str = "tc";
+pub(crate) const DEVICES: &str = "devices";
 
 const FLAGS: &[Flag] = &[
     Flag {
@@ -28,6 +30,26 @@ const FLAGS: &[Flag] = &[
         takes: Takes::Texts("NAME=ENTRIES"),
         help: "Number of entries that a map can hold; may be repeated; see docs/reference/maps.md",
         check_help: None,
+    },
+    Flag {
+        name: TC,
+        takes: Takes::Texts("auto|on|off"),
+        help: "Whether programs on devices serve clients outside: auto does above a packet backend where \
+               they bypass no rule that counts on DNAT, on does also without one and whatever they \
+               bypass, off leaves clients outside to it [default: auto]",
+        check_help: Some(
+            "Whether programs on devices are to serve clients outside: auto, on or off \
+             [default: auto]",
+        ),
+    },
+    Flag {
+        name: DEVICES,
+        takes: Takes::Texts("DEVICE"),
+        help: "Serve clients outside on this device, or on those whose names begin so (eth*); may be \
+               repeated [default: those that lead to other hosts]",
+        check_help: Some(
+            "The devices that would be served [default: those that lead to other hosts]",
+        ),
     },
     Flag {
         name: KERNEL_LOG,
@@ -71,6 +93,8 @@ impl Descriptor for Ebpf {
 
     fn check(&self, given: &Given, mistakes: &mut Vec<String>) {
         map_sizes(given, mistakes);
+        tc(given, mistakes);
+        devices(given, mistakes);
     }
 
     fn page(&self) -> Option<Page> {
@@ -91,12 +115,48 @@ impl Descriptor for Ebpf {
     }
 }
 
+/// Whether programs on devices serve clients outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tc {
+    /// Above a packet backend that serves, where nothing would be bypassed.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// What `--tc` says; the last one counts.
+pub(crate) fn tc(given: &Given, mistakes: &mut Vec<String>) -> Tc {
+    match given.texts(TC).last() {
+        None | Some("auto") => Tc::Auto,
+        Some("on") => Tc::On,
+        Some("off") => Tc::Off,
+        Some(other) => {
+            mistakes.push(format!("--tc {other}: must be auto, on or off"));
+            Tc::Off
+        }
+    }
+}
+
+/// The devices that `--devices` names, each also as a list with commas.
+pub(crate) fn devices(given: &Given, mistakes: &mut Vec<String>) -> Vec<Pattern> {
+    let names = given.texts(DEVICES).flat_map(|text| text.split(','));
+    let mut patterns = Vec::new();
+    for name in names {
+        match name.trim().parse() {
+            Ok(pattern) => patterns.push(pattern),
+            Err(error) => mistakes.push(format!("--devices {name}: {error}")),
+        }
+    }
+    patterns
+}
+
 /// Entries by map name, for those that shall differ from the defaults.
 pub(crate) fn map_sizes(given: &Given, mistakes: &mut Vec<String>) -> BTreeMap<String, u32> {
     let sizable = || {
-        MAPS.iter()
-            .filter(|shape| shape.sizable)
-            .map(|shape| shape.name)
+        let all = MAPS.iter().chain(&EDGE_MAPS);
+        all.filter(|shape| shape.sizable).map(|shape| shape.name)
     };
     let mut sizes = BTreeMap::new();
     for text in given.texts(MAP_SIZE) {

@@ -9,14 +9,17 @@ use std::{
 use proxy_common::{
     address,
     endpoint::{Endpoint, SlotValue},
-    frontend::{ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, LEFT_ALONE},
+    frontend::{
+        ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, LEFT_ALONE, MASQUERADED, OUTSIDE_TO_LOCAL,
+        RANGED,
+    },
     node::{NodeAddressKey, NodeAddressValue},
     service::{ServiceKey, ServiceValue, from_text, to_text},
     socket,
 };
 use proxy_model::{
-    Frontend, FrontendKind, IpFamily, ObjectName, Protocol, ServicePortKey, ServiceState,
-    TrafficPolicy,
+    Frontend, FrontendKind, IpFamily, NodeState, ObjectName, Protocol, ServicePortKey,
+    ServiceState, TrafficPolicy, oracle::Detector,
 };
 
 /// The IP protocol number that sockets of `protocol` have; `None` for SCTP, which the socket
@@ -55,7 +58,7 @@ pub fn frontends(
     let family = key.family;
     state.frontends.iter().map(move |frontend| WantedFrontend {
         key: frontend_key(frontend, family, protocol),
-        flags: flags(frontend.kind, state, leaves),
+        flags: flags(frontend.kind, state, leaves) | outside(frontend.kind, state, leaves),
         affinity: state.affinity.map_or(0, NonZeroU32::get),
     })
 }
@@ -69,6 +72,14 @@ pub struct Leaves {
     pub cluster_ips: bool,
     /// Service ports that do not fit: all of each, instead of what fits of it.
     pub what_does_not_fit: bool,
+    /// ClusterIPs again, of clients outside: with a detector, or `masqueradeAll`, their endpoints shall
+    /// see this node.
+    pub masquerades: bool,
+}
+
+/// Whether endpoints of ClusterIPs see this node in the place of clients outside.
+pub fn masquerades(state: &NodeState) -> bool {
+    state.traffic.masquerade_all || state.traffic.detector != Detector::None
 }
 
 fn frontend_key(frontend: &Frontend, family: IpFamily, protocol: u8) -> FrontendKey {
@@ -93,6 +104,29 @@ fn flags(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
         (LEADS_TO_LOCAL, local),
         (ENDPOINTS_EXIST, state.has_any_endpoints),
         (LEFT_ALONE, ranged || left),
+    ]
+    .into_iter()
+    .filter_map(|(flag, set)| set.then_some(flag))
+    .sum()
+}
+
+/// What programs on devices do for clients outside: they see packets, but replace no source.
+fn outside(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
+    let external = kind.is_external();
+    let policy = if external {
+        state.external_policy
+    } else {
+        state.internal_policy
+    };
+    let ranged = kind == FrontendKind::LoadBalancerIp && state.source_ranges.is_some();
+    let masqueraded = match policy {
+        TrafficPolicy::Cluster if external => true,
+        _ => !external && leaves.masquerades,
+    };
+    [
+        (OUTSIDE_TO_LOCAL, policy == TrafficPolicy::Local),
+        (MASQUERADED, masqueraded),
+        (RANGED, ranged),
     ]
     .into_iter()
     .filter_map(|(flag, set)| set.then_some(flag))
@@ -152,6 +186,7 @@ pub fn slot_value(set: u32, endpoint: u32, at: SocketAddr) -> SlotValue {
         &Endpoint {
             number: endpoint,
             port,
+            padding: 0,
             address,
         },
     )

@@ -3,11 +3,13 @@
 
 mod cgroup;
 mod cleanup;
+mod edge;
 mod error;
 mod figures;
 mod fit;
 mod held_maps;
 mod in_force;
+mod leave;
 mod links;
 mod load;
 mod maps;
@@ -15,6 +17,7 @@ mod memory_limit;
 mod neighbours;
 mod netns;
 mod on_linux;
+mod outside;
 mod pins;
 mod probe;
 mod programs_log;
@@ -24,6 +27,7 @@ mod rights;
 mod sizes;
 mod syscalls;
 mod task_flags;
+mod tc;
 
 use std::{
     collections::BTreeMap,
@@ -39,12 +43,13 @@ pub use figures::described as figures_described;
 pub use in_force::is_programmed;
 use neighbours::tell_of_programs;
 pub use on_linux::OnLinux;
+use outside::Outside;
 pub use pins::bpffs::mount_at as mount_bpffs;
 use probe::probe;
 use proxy_common::names::MAPS;
 use proxy_model::{
-    Backend, Capability, ChangeSet, CompareError, Difference, FatalCause, Figure, NodeState,
-    RepairReport, ServiceFailure, SyncError, SyncReport,
+    Backend, Capability, ChangeSet, CompareError, Device, Difference, FatalCause, Figure,
+    NodeState, RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 
 use proxy_backend::milliseconds;
@@ -60,6 +65,8 @@ use self::{
 use super::{
     LACKS, NAME,
     capacity::Capacity,
+    descriptor::Tc,
+    pattern::Pattern,
     tables::{Outcome, Tables},
 };
 
@@ -77,16 +84,22 @@ pub struct EbpfOptions {
     pub map_sizes: BTreeMap<String, u32>,
     /// Whether the programs write debug lines.
     pub kernel_log: bool,
+    /// Whether programs on devices serve clients outside.
+    pub tc: Tc,
+    /// The devices that they are on; chosen here when none is given.
+    pub devices: Vec<Pattern>,
 }
 
 /// The eBPF dataplane.
 pub struct EbpfBackend {
+    options: EbpfOptions,
     pins: PinDir,
     cgroup: Cgroup,
     loaded: Loaded,
     maps: Vec<HeldMap>,
     tables: Tables<KernelMaps>,
     capacity: Capacity,
+    outside: Outside,
     /// Empty until the first sync attaches.
     links: Vec<HeldLink>,
     /// When the backend was opened; taken by the first sync that attaches.
@@ -102,14 +115,16 @@ impl EbpfBackend {
         let cgroup = Cgroup::open(options.cgroup_path.as_deref())?;
         let pins = PinDir::open(&options.pin_dir)?;
         let mut loaded = load::load(&pins, &options.map_sizes, options.kernel_log)?;
-        let maps = held_maps::hold(&loaded.ebpf)?;
+        let maps = held_maps::hold(&loaded.ebpf, &MAPS)?;
         let tables = KernelMaps::take(&mut loaded.ebpf)?;
         let capacity = capacity(&options.map_sizes);
         Ok(Self {
+            options: options.clone(),
             pins,
             cgroup,
             loaded,
             maps,
+            outside: Outside::default(),
             tables: Tables::new(tables, capacity),
             capacity,
             links: Vec::new(),
@@ -249,6 +264,7 @@ impl Backend for EbpfBackend {
                 .map_err(|error| not_attached(&error))?;
             self.opened = None;
         }
+        self.serve_outside(state);
         Ok(SyncReport {
             writes: outcome.writes,
             failures: failures(outcome),
@@ -267,7 +283,12 @@ impl Backend for EbpfBackend {
     }
 
     fn lies_over(&mut self, serves: bool) -> bool {
+        self.outside.lies_over(serves);
         self.tables.lies_over(serves)
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        self.outside.devices()
     }
 
     fn figures(&self) -> Vec<Figure> {

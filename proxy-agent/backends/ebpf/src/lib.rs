@@ -17,16 +17,23 @@
 )]
 
 mod adopt;
+#[cfg(target_os = "linux")]
+mod bypass;
 mod capacity;
 mod compare;
+#[cfg(target_os = "linux")]
+mod connections;
 mod describe;
 mod descriptor;
+#[cfg(target_os = "linux")]
+mod devices;
 mod encode;
 mod entry;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod memory_maps;
 mod numbers;
+mod pattern;
 mod program;
 mod programmed;
 mod reference;
@@ -35,7 +42,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use descriptor::Ebpf;
+pub use descriptor::{Ebpf, Tc};
 #[cfg(target_os = "linux")]
 pub use kernel::{EbpfBackend, EbpfOptions, is_programmed, mount_bpffs};
 use proxy_model::Capability;

@@ -7,7 +7,7 @@ use proxy_model::NodeState;
 use super::{
     capacity::Capacity,
     describe,
-    encode::Leaves,
+    encode::{Leaves, masquerades},
     memory_maps::MemoryMaps,
     program::{ProgramError, Programmer},
 };
@@ -19,6 +19,7 @@ pub fn render(state: &NodeState, over: bool) -> String {
     programmer.leave(Leaves {
         cluster_ips: over && state.traffic.masquerade_all,
         what_does_not_fit: over,
+        masquerades: masquerades(state),
     });
     let mut text = String::new();
     for (key, service) in &state.services {

@@ -38,6 +38,8 @@ struct Beneath {
     serves: bool,
     /// Whether the last state wanted endpoints of ClusterIPs to see this node.
     masquerade_all: bool,
+    /// See [`Leaves::masquerades`].
+    masquerades: bool,
 }
 
 impl Beneath {
@@ -45,6 +47,7 @@ impl Beneath {
         Leaves {
             cluster_ips: self.serves && self.masquerade_all,
             what_does_not_fit: self.serves,
+            masquerades: self.masquerades,
         }
     }
 }
@@ -95,6 +98,7 @@ impl<M: ServiceMaps> Tables<M> {
     /// Makes the maps equal to `state`. After an error what they hold is not known any more.
     pub fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<Outcome, MapError> {
         self.beneath.masquerade_all = state.traffic.masquerade_all;
+        self.beneath.masquerades = encode::masquerades(state);
         let leaves_others = self.programmer.leave(self.beneath.leaves());
         let whole = change.whole || !self.known || leaves_others;
         if !self.known {

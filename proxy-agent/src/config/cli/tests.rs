@@ -1,6 +1,8 @@
 //! What `--help` looks like.
 
-use clap::{Arg, CommandFactory};
+use std::iter;
+
+use clap::{Arg, Command, CommandFactory};
 
 use super::{Cli, FIRST};
 
@@ -8,7 +10,10 @@ use super::{Cli, FIRST};
 fn every_flag_stands_under_a_heading_and_what_matters_most_comes_first() {
     let mut root = Cli::command();
     root.build();
-    for command in root.get_subcommands() {
+    // That of the help has none of its own.
+    let is_ours = |command: &&Command| command.get_name() != "help";
+    let commands = root.get_subcommands().filter(is_ours);
+    for command in commands.flat_map(|one| iter::once(one).chain(one.get_subcommands())) {
         let shown = |arg: &&Arg| !arg.is_hide_set() && arg.get_id() != "help";
         let flags: Vec<&Arg> = command.get_arguments().filter(shown).collect();
         for flag in flags.iter().filter(|flag| flag.get_long().is_some()) {

@@ -1,8 +1,8 @@
 //! Which layer of a node decides about a packet, and why that one.
 
 use proxy_model::{
-    NodeState,
-    oracle::{Beneath, Layered, Packet, Path, Verdict, layered, verdict},
+    Device, NodeState,
+    oracle::{Beneath, Layered, Packet, Path, Verdict, layered, taken_on_device, verdict},
 };
 
 use super::{InForce, rule};
@@ -43,11 +43,10 @@ pub(super) fn decide(
             }
             over(state, packet, above, beneath)
         }
-        (Some(above), Some(beneath), Path::Packet) => alone(
-            path,
-            Some(beneath),
-            format!("{beneath} decides: {above} meets calls of this node's processes, no packets."),
-        ),
+        (Some(above), Some(beneath), Path::Packet) => {
+            let (layer, why) = by_device(state, packet, [above, beneath], &in_force.devices);
+            alone(path, Some(layer), why)
+        }
         (Some(above), None, Path::Socket) => alone(path, Some(above), String::new()),
         (None, Some(beneath), Path::Socket) if !is_to_loopback(packet) => alone(
             Path::Packet,
@@ -55,8 +54,59 @@ pub(super) fn decide(
             format!("{beneath} decides: no layer meets calls of processes here, only packets."),
         ),
         (None, beneath, _) => alone(path, beneath, String::new()),
-        (Some(_), None, Path::Packet) => alone(path, None, String::new()),
+        (Some(above), None, Path::Packet) => {
+            let is_taken = serves_any(&in_force.devices) && taken_on_device(state, packet).is_ok();
+            alone(path, is_taken.then_some(above), String::new())
+        }
     }
+}
+
+/// Which of the two layers decides about a packet, by the device that it comes in by, and why.
+fn by_device(
+    state: &NodeState,
+    packet: &Packet,
+    [above, beneath]: [&'static str; 2],
+    devices: &[Device],
+) -> (&'static str, String) {
+    if !serves_any(devices) {
+        let why = format!(
+            "{beneath} decides: {above} meets calls of this node's processes, and serves no device."
+        );
+        return (beneath, why);
+    }
+    if let Err(passed) = taken_on_device(state, packet) {
+        let reason = passed.as_str();
+        let why = format!("{beneath} decides: {above} passes the packet on: {reason}.");
+        return (beneath, why);
+    }
+    let Some(interface) = &packet.interface else {
+        let served = devices.iter().filter(|device| device.is_served);
+        let names: Vec<_> = served.map(|device| &*device.name).collect();
+        let why = format!(
+            "{above} decides if the packet comes in by {}, {beneath} otherwise.",
+            names.join(" or ")
+        );
+        return (above, why);
+    };
+    let device = devices.iter().find(|device| device.name == **interface);
+    match device {
+        Some(device) if device.is_served => (
+            above,
+            format!("{above} decides: its programs are on {interface}."),
+        ),
+        Some(device) => (
+            beneath,
+            format!("{beneath} decides: {interface} is {}.", device.reason),
+        ),
+        None => (
+            beneath,
+            format!("{beneath} decides: {above} knows no device {interface}."),
+        ),
+    }
+}
+
+fn serves_any(devices: &[Device]) -> bool {
+    devices.iter().any(|device| device.is_served)
 }
 
 /// Only calls lead to NodePorts on loopback addresses: what is lacking there is said of them.

@@ -88,7 +88,12 @@ fn settings(traffic: &Traffic) -> Settings {
 
 /// `shop/lb`, with everything that is for clients outside the cluster.
 fn balanced() -> [ClusterEvent; 2] {
-    let endpoints = [(2, "rs", "node-b")];
+    balanced_on("node-b")
+}
+
+/// The same with its endpoint on this node.
+fn balanced_on(node: &str) -> [ClusterEvent; 2] {
+    let endpoints = [(2, "rs", node)];
     let [service, slice] = service("lb", "10.96.0.6", "", TrafficPolicy::Cluster, &endpoints);
     let ClusterEvent::ServiceUpserted(mut service) = service else {
         panic!("a Service comes first")

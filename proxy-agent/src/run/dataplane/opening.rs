@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use proxy_backend::{BackendKind, OpenError, Settings, Surroundings};
 use proxy_model::{
-    Backend, Capability, ChangeSet, CompareError, Difference, FatalCause, Figure, NodeState,
-    RepairReport, SyncError, SyncReport,
+    Backend, Capability, ChangeSet, CompareError, Device, Difference, FatalCause, Figure,
+    NodeState, RepairReport, SyncError, SyncReport,
 };
 use tokio::{task::block_in_place, time::sleep};
 
@@ -182,6 +182,11 @@ impl Backend for Unopened {
         self.over = serves;
         let backend = self.backend.as_mut();
         backend.is_some_and(|backend| backend.lies_over(serves))
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        let backend = self.backend.as_ref();
+        backend.map_or_else(Vec::new, Backend::devices)
     }
 
     fn figures(&self) -> Vec<Figure> {

@@ -8,7 +8,7 @@ use proxy_model::ServiceFailure;
 use crate::{
     backend::choice::Choice,
     pipeline::{Layer, Pipeline},
-    report::{self, LayerFacts, NotProgrammed, explain::InForce},
+    report::{self, DeviceFacts, LayerFacts, NotProgrammed, explain::InForce},
 };
 
 /// Each, for `state`.
@@ -26,6 +26,7 @@ pub(super) fn facts(pipeline: &Pipeline) -> Vec<LayerFacts> {
         retry_at: layer.due().and_then(at),
         lacks: layer.lacks().to_vec(),
         not_programmed: layer.not_programmed().count(),
+        devices: layer.devices().into_iter().map(DeviceFacts::from).collect(),
     };
     pipeline.layers().map(facts).collect()
 }
@@ -45,6 +46,7 @@ pub(super) fn in_force(pipeline: &Pipeline, choice: &Choice) -> InForce {
             ..choice.clone()
         },
         left: left.map(|(key, _)| key.clone()).collect(),
+        devices: pipeline.layers().flat_map(Layer::devices).collect(),
         troubles: report::troubles(&facts(pipeline)),
     }
 }

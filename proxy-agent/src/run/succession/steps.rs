@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use proxy_backend::{BackendKind, Host, Keeper, KeeperError};
+use proxy_backend::{BackendKind, Host, Keeper, KeeperError, Retired};
 use proxy_conntrack as conntrack;
 
 use super::{InUse, Predecessors};
@@ -62,6 +62,8 @@ pub(super) struct Steps {
     /// Places that could not be searched may still hold rules of kube-proxy.
     unseen: bool,
     keeper: Box<dyn Keeper>,
+    /// Backends of which open connections need what they left.
+    needed: Vec<BackendKind>,
     /// The log was told of programs on the socket hooks.
     told_hooks: bool,
     /// Connections of others are kept: what keeps them is put back if somebody removes it.
@@ -76,6 +78,7 @@ impl Steps {
             serving: Vec::new(),
             obstacle: None,
             unseen: false,
+            needed: Vec::new(),
             keeper: hosts()
                 .find_map(|(_, host)| host.keeper())
                 .unwrap_or_else(|| Box::new(NoHooks)),
@@ -155,9 +158,7 @@ impl Steps {
     }
 
     fn remove(&mut self) -> Next {
-        for (kind, host) in self.others() {
-            self.retire(kind, host);
-        }
+        self.retire_others();
         if !self.predecessors.take_over {
             return Step::LetGo.after(WATCH);
         }
@@ -223,6 +224,15 @@ impl Steps {
 
     fn let_go(&mut self) -> Option<Next> {
         self.look_at_hooks();
+        if !self.needed.is_empty() {
+            self.retire_others();
+        }
+        let next = self.let_go_of_translated();
+        // Nothing else is to be done, but for what is in use.
+        next.or_else(|| (!self.needed.is_empty()).then_some(Step::LetGo.after(BUSY)))
+    }
+
+    fn let_go_of_translated(&mut self) -> Option<Next> {
         match self.keeper.is_there() {
             Ok(false) if !self.keeping => return None,
             // Its own chains keep them.
@@ -270,20 +280,42 @@ impl Steps {
         hosts.any(Host::translates)
     }
 
-    /// Takes away what `kind` left on this host.
-    fn retire(&self, kind: BackendKind, host: &dyn Host) {
+    /// Takes away what backends that do not serve left on this host, as far as nobody needs it.
+    fn retire_others(&mut self) {
+        let told = std::mem::take(&mut self.needed);
+        let others: Vec<_> = self.others().collect();
+        for (kind, host) in others {
+            if self.retire(kind, host, told.contains(&kind)) {
+                self.needed.push(kind);
+            }
+        }
+    }
+
+    /// Takes away what `kind` left. Whether open connections need it; `told`: the log knows that.
+    fn retire(&self, kind: BackendKind, host: &dyn Host, told: bool) -> bool {
         let settings = &self.predecessors.settings;
         let in_use = self.in_use.lock();
         if in_use.contains(&kind) || !host.left_something(settings) {
-            return;
+            return false;
         }
         match host.retire(settings) {
-            Ok(None) => {}
-            Ok(Some(what)) => tracing::info!(
+            Ok(Retired::Nothing) => {}
+            Ok(Retired::Removed(what)) => tracing::info!(
                 backend = kind.name(),
                 text = what,
                 "what another backend left is removed"
             ),
+            Ok(Retired::Needed(what)) => {
+                if !told {
+                    tracing::info!(
+                        backend = kind.name(),
+                        text = what,
+                        "what another backend left is in use; removed when its last connection has \
+                         ended"
+                    );
+                }
+                return true;
+            }
             Err(error) => tracing::error!(
                 backend = kind.name(),
                 error = error.to_string(),
@@ -292,6 +324,7 @@ impl Steps {
                 "what another backend left is not removed"
             ),
         }
+        false
     }
 
     /// Tells the log once why a step has to wait.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    OpenError, links,
+    OpenError, leave, links,
     pins::{Existing, PinDir, PinError, Removal},
 };
 
@@ -32,7 +32,8 @@ pub fn cleanup(pin_dir: &Path) -> Result<Cleanup, OpenError> {
         Existing::Nothing => {}
         Existing::Stranger(stranger) => cleanup.stranger = Some(stranger),
         Existing::Locked(pins) => {
-            let mut problems = links::detach(&pins.links());
+            let mut problems = leave::detach(&pins);
+            problems.append(&mut links::detach(&pins.links()));
             let mut removal = pins.remove();
             problems.append(&mut removal.problems);
             if !problems.is_empty() {

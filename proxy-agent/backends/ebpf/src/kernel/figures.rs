@@ -5,7 +5,7 @@ use aya::maps::{MapData, PerCpuArray};
 use proxy_common::counters::Counters;
 use proxy_model::{Figure, FigureKind};
 
-use super::EbpfBackend;
+use super::{EbpfBackend, edge};
 
 const USED: &str = "Entries in use in a map.";
 const CAPACITY: &str = "Entries that a map can hold.";
@@ -21,7 +21,12 @@ pub fn described() -> Vec<Figure> {
     let of_maps = of_maps.map(|(name, help)| map_gauge(name, help, "", 0));
     let zeros = Counters::default();
     let counted = events(&zeros);
-    of_maps.into_iter().chain(counted).collect()
+    let of_devices = edge::described();
+    of_maps
+        .into_iter()
+        .chain(counted)
+        .chain(of_devices)
+        .collect()
 }
 
 /// All figures. Two system calls for each map, and one for the counters.
@@ -38,6 +43,15 @@ pub fn figures(backend: &EbpfBackend) -> Vec<Figure> {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             figures.push(map_gauge("map_memory_bytes", MEMORY, map.shape.name, bytes));
         }
+    }
+    if let Some(edge) = &backend.outside.edge {
+        for map in edge.maps() {
+            if let Some(bytes) = map.memory() {
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                figures.push(map_gauge("map_memory_bytes", MEMORY, map.shape.name, bytes));
+            }
+        }
+        figures.extend(edge.figures());
     }
     if let Some(counters) = counters(backend) {
         figures.extend(events(&counters));

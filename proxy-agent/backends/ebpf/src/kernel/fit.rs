@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, io, os::fd::AsFd};
 
 use aya::maps::{HashMap, Map, MapData, MapError};
 use proxy_common::{
-    names::{MAPS, MapGroup, MapShape},
+    names::{EDGE_MAPS, MAPS, MapGroup, MapShape},
     service::{ServiceKey, ServiceValue},
 };
 use proxy_model::ServicePortKey;
@@ -119,6 +119,20 @@ pub fn drop_unfit_flows(directory: &PinPath<'_>, sizes: &Sizes<'_>) -> Result<()
     Ok(())
 }
 
+/// The same of maps of connections: flows that are open are left to the layer beneath then.
+pub fn drop_unfit_connections(directory: &PinPath<'_>, sizes: &Sizes<'_>) -> Result<(), OpenError> {
+    let unfit = unfit(directory, MapGroup::Connections, sizes)?;
+    if !unfit.is_empty() {
+        tracing::warn!(
+            differences = unfit.join("; "),
+            "the pinned maps of connections do not fit: connections from outside that were open \
+             before now break"
+        );
+        pins::remove_tree(directory)?;
+    }
+    Ok(())
+}
+
 /// How the maps pinned in `directory` differ from what is wanted; not at all, if there is no such
 /// directory.
 fn unfit(
@@ -130,7 +144,8 @@ fn unfit(
     if !directory.exists() {
         return Ok(found);
     }
-    for shape in MAPS.iter().filter(|shape| shape.group == group) {
+    let all = MAPS.iter().chain(&EDGE_MAPS);
+    for shape in all.filter(|shape| shape.group == group) {
         let pin = directory.join(shape.name);
         let failed = |error: &_| of_io(error, &format!("opening pinned map {}", pin.display()));
         match syscalls::open_pinned(pin.as_ref()) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use aya::{Ebpf, maps::Map};
-use proxy_common::names::{MAPS, MapGroup, MapShape};
+use proxy_common::names::{MapGroup, MapShape};
 
 use super::error::of_io;
 use super::{
@@ -14,7 +14,7 @@ use super::{
     pins::{PinDir, PinPath},
 };
 
-/// One of [`MAPS`].
+/// One of the maps of an object.
 #[derive(Debug)]
 pub struct HeldMap {
     /// What it is.
@@ -23,9 +23,13 @@ pub struct HeldMap {
     pub fd: OwnedFd,
 }
 
-/// Opens every map of `ebpf` once more. To be called before any is taken out.
-pub fn hold(ebpf: &Ebpf) -> Result<Vec<HeldMap>, OpenError> {
-    MAPS.iter()
+/// Opens those maps of `ebpf` once more. To be called before any is taken out.
+pub fn hold(
+    ebpf: &Ebpf,
+    shapes: impl IntoIterator<Item = &'static MapShape>,
+) -> Result<Vec<HeldMap>, OpenError> {
+    shapes
+        .into_iter()
         .map(|shape| {
             let name = shape.name;
             let Some(
@@ -33,6 +37,7 @@ pub fn hold(ebpf: &Ebpf) -> Result<Vec<HeldMap>, OpenError> {
                 | Map::LruHashMap(data)
                 | Map::Array(data)
                 | Map::PerCpuArray(data)
+                | Map::PerCpuHashMap(data)
                 | Map::SkStorage(data),
             ) = ebpf.map(name)
             else {
@@ -57,6 +62,7 @@ impl HeldMap {
         let directory = match self.shape.group {
             MapGroup::Services => services,
             MapGroup::Flows => pins.flows(),
+            MapGroup::Connections => pins.connections(),
         };
         directory.join(self.shape.name)
     }

@@ -48,7 +48,7 @@ fn leads_somewhere(pins: &Peek, at: SocketAddr, protocol: Protocol) -> Option<bo
 
 /// Opens a map of an earlier run if it has the shape of ours: the kernel would hand out any other
 /// without complaint.
-fn open<K: Pod, V: Pod>(directory: &PinPath<'_>, name: &str) -> Option<HashMap<MapData, K, V>> {
+pub fn open<K: Pod, V: Pod>(directory: &PinPath<'_>, name: &str) -> Option<HashMap<MapData, K, V>> {
     let shape = MAPS.iter().find(|shape| shape.name == name)?;
     let map = pins::open_readable(&directory.join(name), shape)?;
     Map::HashMap(MapData::from_fd(map).ok()?).try_into().ok()

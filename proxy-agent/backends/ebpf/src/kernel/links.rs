@@ -18,8 +18,8 @@ use super::{
     syscalls,
 };
 pub use held::{HeldLink, Mended};
-pub use pinned::{detach, stop_leading};
-pub use program::{LoadFailure, hook, load};
+pub use pinned::{detach, remove, stop_leading};
+pub use program::{LoadFailure, fd as program_fd, hook, load};
 
 /// What attaching came to.
 #[derive(Debug)]

@@ -58,7 +58,8 @@ pub enum Place {
 }
 
 impl Place {
-    fn of(self, pins: &PinDir) -> PinPath<'_> {
+    /// The directory.
+    pub fn of(self, pins: &PinDir) -> PinPath<'_> {
         match self {
             Self::InForce => pins.services(),
             Self::Beside => pins.services_next(),
@@ -98,7 +99,7 @@ pub fn load(
     raise_memlock_limit();
 
     let directories = [&services, &pins.flows()];
-    memory_limit::check(sizes, |shape| !pin_of(shape, directories).exists())?;
+    memory_limit::check(&MAPS, sizes, |shape| !pin_of(shape, directories).exists())?;
     let (ebpf, refusal) = load_best(Some(directories), sizes, kernel_log)?;
     Ok(Loaded {
         ebpf,
@@ -116,7 +117,7 @@ pub fn try_load(sizes: &BTreeMap<String, u32>) -> Result<&'static str, OpenError
     check_object()?;
     raise_memlock_limit();
     let sizes = Sizes::new(sizes, None)?;
-    memory_limit::check(&sizes, |_| true)?;
+    memory_limit::check(&MAPS, &sizes, |_| true)?;
     load_best(None, &sizes, false).map(|(_, refusal)| refusal)
 }
 
@@ -215,7 +216,7 @@ fn load_object(
         .map_err(|error| of_kernel("loading the kernel object", &error, &with_causes(&error)))?;
     // Of what is held now: what the pins led to before says nothing about it, and every access to a
     // map of another shape would corrupt memory or fail.
-    for held in held_maps::hold(&ebpf)? {
+    for held in held_maps::hold(&ebpf, &MAPS)? {
         let differences = fit::differences(&held.fd, held.shape, sizes);
         let differences =
             differences.map_err(|error| of_io(&error, &format!("examining {}", held.object())))?;
@@ -237,7 +238,7 @@ fn load_object(
 fn pin_of<'d>(shape: &MapShape, [services, flows]: [&PinPath<'d>; 2]) -> PinPath<'d> {
     let directory = match shape.group {
         MapGroup::Services => services,
-        MapGroup::Flows => flows,
+        MapGroup::Flows | MapGroup::Connections => flows,
     };
     directory.join(shape.name)
 }

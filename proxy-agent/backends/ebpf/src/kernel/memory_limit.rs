@@ -4,7 +4,7 @@
 
 mod cgroups;
 
-use proxy_common::names::{MAPS, MapShape};
+use proxy_common::names::MapShape;
 
 use self::cgroups::Room;
 use super::{
@@ -18,12 +18,16 @@ use super::{
 /// do not charge.
 const REST: u64 = 26 << 20;
 
-/// Whether the maps that `is_made` names can be made now, with these sizes.
-pub fn check(sizes: &Sizes<'_>, is_made: impl Fn(&MapShape) -> bool) -> Result<(), OpenError> {
+/// Whether those of `shapes` that `is_made` names can be made now, with these sizes.
+pub fn check(
+    shapes: &[MapShape],
+    sizes: &Sizes<'_>,
+    is_made: impl Fn(&MapShape) -> bool,
+) -> Result<(), OpenError> {
     if release::running().is_none_or(|version| version < CHARGES_CGROUPS) {
         return Ok(());
     }
-    let made: Vec<_> = MAPS.iter().filter(|shape| is_made(shape)).collect();
+    let made: Vec<_> = shapes.iter().filter(|shape| is_made(shape)).collect();
     let needed: u64 = made.iter().map(|shape| bytes(shape, sizes)).sum();
     match cgroups::tightest() {
         Some(room) if room.free < needed + REST => Err(refused(&made, needed, sizes, &room)),
@@ -63,11 +67,14 @@ fn bytes(shape: &MapShape, sizes: &Sizes<'_>) -> u64 {
     let buckets = entries.next_power_of_two() * 16;
     // `struct htab_elem` before its key.
     let entry = 48 + aligned(shape.key_size) + aligned(shape.value_size);
-    if shape.gives_way() {
-        buckets + entries * entry
-    } else if shape.is_programmed() {
-        buckets
+    let values = if shape.is_per_cpu() {
+        u64::from(sizes.cpus())
     } else {
-        entries * aligned(shape.value_size)
+        1
+    };
+    match (shape.is_hash(), shape.is_preallocated()) {
+        (true, true) => buckets + entries * entry,
+        (true, false) => buckets,
+        (false, _) => entries * aligned(shape.value_size) * values,
     }
 }

@@ -2,17 +2,21 @@
 
 use std::net::SocketAddr;
 
-use proxy_backend::{Host, OpenError, Probe, Settings, Surroundings};
+use proxy_backend::{
+    Host, OpenError, Probe, Retired, Settings, Surroundings, connections::Connections,
+};
 use proxy_model::{Backend, Protocol};
 
 use super::{
-    EbpfBackend, EbpfOptions, cleanup, is_programmed, links,
+    EbpfBackend, EbpfOptions, cleanup,
+    edge::Asked,
+    is_programmed, leave, links,
     pins::{Existing, PinDir},
     probe, programs_log, tell_of_programs,
 };
 use crate::{
     LACKS,
-    descriptor::{CGROUP_PATH, KERNEL_LOG, map_sizes},
+    descriptor::{CGROUP_PATH, KERNEL_LOG, devices, map_sizes, tc},
 };
 
 /// The backend on a host that runs Linux.
@@ -44,20 +48,39 @@ impl Host for OnLinux {
         settings.pin_dir.exists()
     }
 
-    fn retire(&self, settings: &Settings) -> Result<Option<String>, OpenError> {
+    fn retire(&self, settings: &Settings) -> Result<Retired, OpenError> {
+        if let Existing::Locked(pins) = PinDir::open_existing(&settings.pin_dir)? {
+            let open = leave::wind_down(&pins)?;
+            if open > 0 {
+                links::stop_leading(&pins.links())?;
+                return Ok(Retired::Needed(format!(
+                    "{open} connections from outside are translated on devices"
+                )));
+            }
+        }
         let cleanup = cleanup(&settings.pin_dir)?;
-        Ok(cleanup.removed_any().then(|| cleanup.to_string()))
+        Ok(if cleanup.removed_any() {
+            Retired::Removed(cleanup.to_string())
+        } else {
+            Retired::Nothing
+        })
     }
 
     fn stand_aside(&self, settings: &Settings) -> Result<bool, OpenError> {
         let Existing::Locked(pins) = PinDir::open_existing(&settings.pin_dir)? else {
             return Ok(false);
         };
-        Ok(links::stop_leading(&pins.links())? > 0)
+        let open = leave::wind_down(&pins)?;
+        Ok(links::stop_leading(&pins.links())? > 0 || open > 0)
     }
 
     fn cleanup(&self, settings: &Settings) -> Result<String, OpenError> {
         Ok(format!("{}\n", cleanup(&settings.pin_dir)?))
+    }
+
+    fn connections(&self, settings: &Settings) -> Option<Result<Box<dyn Connections>, OpenError>> {
+        let asked = Asked::open(&settings.pin_dir);
+        Some(asked.map(|asked| Box::new(asked) as Box<dyn Connections>))
     }
 
     fn tell_of_others(&self, settings: &Settings) {
@@ -74,6 +97,8 @@ impl From<&Settings> for EbpfOptions {
             // Mistakes were told before anything is opened.
             map_sizes: map_sizes(given, &mut Vec::new()),
             kernel_log: given.is_given(KERNEL_LOG),
+            tc: tc(given, &mut Vec::new()),
+            devices: devices(given, &mut Vec::new()),
         }
     }
 }

@@ -4,7 +4,9 @@
 //! ```text
 //! <pin dir>/services-v1/<MAP>      rebuilt beside (services-v1-next) when it does not fit
 //! <pin dir>/flows-v1/<MAP>
+//! <pin dir>/connections-v1/<MAP>
 //! <pin dir>/links/<program>
+//! <pin dir>/devices/<number of a device>-<direction>
 //! ```
 //! The version in a name is the ABI version of the maps in it.
 //!
@@ -14,6 +16,7 @@
 pub mod bpffs;
 mod error;
 mod holder;
+mod listing;
 mod look;
 mod path;
 mod readable;
@@ -35,12 +38,13 @@ use nix::{
     fcntl::{Flock, FlockArg},
     sys::statfs::{BPF_FS_MAGIC, fstatfs},
 };
-use proxy_common::{FLOWS_ABI, SERVICES_ABI};
+use proxy_common::{CONNECTIONS_ABI, FLOWS_ABI, SERVICES_ABI};
 
 use super::OpenError;
 use super::error::of_io;
 pub use error::PinError;
 pub use holder::holders;
+pub use listing::entries_in;
 pub use look::look;
 pub use path::PinPath;
 pub use readable::open_readable;
@@ -49,6 +53,8 @@ pub use way::Way;
 
 /// The directory of links.
 const LINKS: &str = "links";
+/// The directory of links to devices.
+const DEVICES: &str = "devices";
 
 /// A locked pin directory. One that this made goes again with it while nothing is in it, so that
 /// a start that fails leaves no trace.
@@ -118,14 +124,20 @@ impl PinDir {
     /// The directory at `path` as it is, without its lock, to look into it; `None` where there is
     /// none that can be relied upon.
     pub fn peek(path: &Path) -> Option<Peek> {
-        let Ok(Way::Directory(directory)) = way::find(path) else {
-            return None;
+        Self::look_into(path).ok().flatten()
+    }
+
+    /// The same; an error says why it cannot be told whether there is one.
+    pub fn look_into(path: &Path) -> Result<Option<Peek>, OpenError> {
+        let Way::Directory(directory) = way::find(path)? else {
+            return Ok(None);
         };
-        let mode = directory.metadata().ok()?.mode();
-        (mode & 0o022 == 0).then(|| Peek {
+        let failed = |error: &_| of_io(error, &format!("examining {}", path.display()));
+        let mode = directory.metadata().map_err(|error| failed(&error))?.mode();
+        Ok((mode & 0o022 == 0).then(|| Peek {
             path: path.to_owned(),
             directory,
-        })
+        }))
     }
 
     fn take(path: &Path, directory: File) -> Result<Locked, OpenError> {
@@ -180,7 +192,9 @@ impl PinDir {
     /// Closes the directory and those in it to everybody else: earlier versions let others look
     /// (mode 0755). What others put there before goes.
     fn close(&self) -> Result<(), OpenError> {
-        let is_ours = |name: &Path| name.as_os_str() == LINKS || removal::is_maps(name);
+        let is_ours = |name: &Path| {
+            name.as_os_str() == LINKS || name.as_os_str() == DEVICES || removal::is_maps(name)
+        };
         let failed =
             |error: &io::Error, path: &Path| of_io(error, &format!("examining {}", path.display()));
         let close = |directory: &File, path: &Path, is_ours: &dyn Fn(&Path) -> bool| {
@@ -208,6 +222,17 @@ impl PinDir {
             close(&inside, &path, &|_| true)?;
         }
         Ok(())
+    }
+
+    /// The directory, for another thread of this process. It stays locked until that is done.
+    pub fn share(&self) -> Result<Peek, OpenError> {
+        let directory = self.lock.try_clone();
+        let directory = directory
+            .map_err(|error| of_io(&error, &format!("opening {}", self.path.display())))?;
+        Ok(Peek {
+            path: self.path.clone(),
+            directory,
+        })
     }
 
     /// As people know it.
@@ -240,14 +265,28 @@ impl PinDir {
         self.here().join(format!("flows-v{FLOWS_ABI}"))
     }
 
+    /// Maps of connections of this version.
+    pub fn connections(&self) -> PinPath<'_> {
+        self.here().join(connections())
+    }
+
     /// Links.
     pub fn links(&self) -> PinPath<'_> {
         self.here().join(LINKS)
+    }
+
+    /// Links to devices.
+    pub fn devices(&self) -> PinPath<'_> {
+        self.here().join(DEVICES)
     }
 }
 
 fn services() -> String {
     format!("services-v{SERVICES_ABI}")
+}
+
+fn connections() -> String {
+    format!("connections-v{CONNECTIONS_ABI}")
 }
 
 /// A pin directory that may be another agent's, to look into.
@@ -268,9 +307,19 @@ impl Peek {
         PinPath::of(&self.directory, &self.path).join(services())
     }
 
+    /// Maps of connections of this version.
+    pub fn connections(&self) -> PinPath<'_> {
+        PinPath::of(&self.directory, &self.path).join(connections())
+    }
+
     /// Links.
     pub fn links(&self) -> PinPath<'_> {
         PinPath::of(&self.directory, &self.path).join(LINKS)
+    }
+
+    /// Links to devices.
+    pub fn devices(&self) -> PinPath<'_> {
+        PinPath::of(&self.directory, &self.path).join(DEVICES)
     }
 }
 
@@ -278,8 +327,15 @@ impl Drop for PinDir {
     fn drop(&mut self) {
         if self.made {
             // Only what is empty can be removed this way: nothing of a start that went well.
-            let parts = [self.services(), self.services_next(), self.flows()];
-            for path in parts.iter().chain([&self.links()]) {
+            let parts = [
+                self.services(),
+                self.services_next(),
+                self.flows(),
+                self.connections(),
+                self.links(),
+                self.devices(),
+            ];
+            for path in &parts {
                 fs::remove_dir(path).ok();
             }
             fs::remove_dir(&self.path).ok();
@@ -293,7 +349,7 @@ mod tests {
 
     impl PinDir {
         /// The directory at `path`, of any file system.
-        pub(super) fn for_test(path: &Path) -> Self {
+        pub(in crate::kernel) fn for_test(path: &Path) -> Self {
             match Self::lock(path, File::open(path).unwrap()).unwrap() {
                 Locked::Ours(pins) => pins,
                 Locked::Gone | Locked::ByStranger(_) => panic!("{} is not ours", path.display()),

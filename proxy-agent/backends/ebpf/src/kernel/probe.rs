@@ -2,6 +2,7 @@
 //! an agent that runs is not disturbed: the programs are loaded with maps of their own and let go.
 
 mod host;
+mod outside;
 
 use std::{fs::File, io::ErrorKind, path::PathBuf};
 
@@ -15,6 +16,7 @@ use super::{
     pins::{self, PinDir, holders},
     rights, syscalls,
 };
+use crate::descriptor::Tc;
 use proxy_backend::Requirement;
 
 /// Every requirement, the simplest first: what is wrong there explains what is wrong further on.
@@ -40,6 +42,9 @@ pub fn probe(options: &EbpfOptions) -> Vec<Requirement> {
         all.extend(others(options, cgroup));
     }
     all.extend(programs(options));
+    if options.tc != Tc::Off {
+        all.extend(outside::outside(options));
+    }
     all.push(host::memory());
     all.push(host::btf());
     all

@@ -19,6 +19,9 @@ impl EbpfBackend {
             let pin = map.pin(&self.pins, self.loaded.services(&self.pins));
             differences.extend(repin::difference(&map.fd, &map.object(), &pin));
         }
+        if let Some(edge) = &self.outside.edge {
+            differences.extend(edge.differences(&self.pins));
+        }
         let directory = self.pins.links();
         for link in &self.links {
             let found = link.differences(&self.loaded.ebpf, &self.cgroup, &directory)?;
@@ -55,7 +58,11 @@ impl EbpfBackend {
     fn mend_host(&mut self, mended: &mut Mended) {
         self.cgroup.refresh();
         if let Some(difference) = self.pins.difference() {
-            mended.note_pin(difference, self.pins.put_back());
+            let mut put_back = self.pins.put_back();
+            if let (Ok(()), Some(edge)) = (&put_back, &self.outside.edge) {
+                put_back = edge.move_to(&self.pins);
+            }
+            mended.note_pin(difference, put_back);
         }
         // A directory that is not ours may be another agent's: its pins stay as they are.
         let is_ours = self.pins.is_in_place();
@@ -66,6 +73,9 @@ impl EbpfBackend {
                     mended.note_pin(difference, repin::repin(&map.fd, &pin));
                 }
             }
+        }
+        if let Some(edge) = self.outside.edge.as_ref().filter(|_| is_ours) {
+            edge.mend(&self.pins, mended);
         }
         let directory = self.pins.links();
         let directory = is_ours.then_some(&directory);

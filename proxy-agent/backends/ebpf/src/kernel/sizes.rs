@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use aya::util::nr_cpus;
-use proxy_common::names::{MAPS, MapShape, PARKED};
+use proxy_common::names::{MAPS, MapShape, PARKED, TRACKED_MAP};
 
 use super::error::of_io;
 use super::{
@@ -57,13 +57,20 @@ impl<'a> Sizes<'a> {
     /// Entries that the kernel makes `shape` with.
     pub fn of(&self, shape: &MapShape) -> u32 {
         let asked = asked(shape, self.asked);
-        if shape.gives_way() {
+        if shape.name == TRACKED_MAP {
+            asked.saturating_mul(2)
+        } else if shape.gives_way() {
             asked.saturating_add(PARKED.saturating_mul(self.cpus))
         } else if shape.name == PEERS {
             self.peers
         } else {
             asked
         }
+    }
+
+    /// CPUs that the host can ever have.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
     }
 
     /// Entries of PEERS, a power of two.

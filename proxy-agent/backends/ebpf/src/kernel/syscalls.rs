@@ -1,12 +1,15 @@
 //! The bpf(2) commands that aya does not offer: for cgroup links, asking what one is attached to,
 //! putting another program behind it in place, and detaching it at once; for anything, opening a
-//! pin, pinning again and asking for the id; for cgroups, what is attached (`hooks`); for maps,
-//! reading many entries at once (`table`).
+//! pin, pinning again and asking for the id; for programs, running one; for cgroups, what is attached (`hooks`); for devices, links
+//! and what is attached (`tcx`); for maps, reading many entries at once (`table`).
+//! And waiting for programs (`grace`).
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper for these commands")]
 
+mod grace;
 mod hooks;
 mod table;
+mod tcx;
 
 use std::{
     ffi::CString,
@@ -18,18 +21,24 @@ use std::{
     path::Path,
 };
 
+pub use grace::wait_for_programs;
 pub use hooks::{in_effect, on_hook, program_name};
 pub use table::{Batch, Position, Table};
+pub use tcx::{TcxHook, attach_tcx, link_with_id, on_device, tcx_link};
+#[cfg(test)]
+pub use tcx::{count_runs, load_classifier, run_count};
 
 // Commands and types of `linux/bpf.h`; numbers are kernel ABI and never change.
 const BPF_OBJ_PIN: libc::c_long = 6;
 const BPF_OBJ_GET: libc::c_long = 7;
+const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_PROG_QUERY: libc::c_long = 16;
 const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_LINK_UPDATE: libc::c_long = 29;
+const BPF_LINK_GET_FD_BY_ID: libc::c_long = 30;
 const BPF_LINK_DETACH: libc::c_long = 34;
 const BPF_LINK_TYPE_CGROUP: u32 = 3;
 
@@ -215,6 +224,19 @@ fn info(object: impl AsFd) -> io::Result<[u32; ATTR_SIZE / 4]> {
     // zero: none is wanted.
     unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr) }?;
     Ok(info)
+}
+
+/// Runs a program that is attached nowhere on a packet with this data; what it returned.
+pub fn run(program: impl AsFd, data: &[u8]) -> io::Result<u32> {
+    let program = program.as_fd().as_raw_fd().to_ne_bytes();
+    let length = u32::try_from(data.len()).map_err(io::Error::other)?;
+    let data = (data.as_ptr() as u64).to_ne_bytes();
+    // prog_fd, retval, data_size_in, data_size_out, data_in (u64).
+    let mut attr = attr(&[(0, &program), (8, &length.to_ne_bytes()), (16, &data)]);
+    // SAFETY: there are as many bytes of `data` as is said, and none are wanted back.
+    unsafe { bpf(BPF_PROG_TEST_RUN, &mut attr) }?;
+    let [a, b, c, d] = [attr[4], attr[5], attr[6], attr[7]];
+    Ok(u32::from_ne_bytes([a, b, c, d]))
 }
 
 /// Whether the system call can be used at all. Asked with a command that takes no rights but those

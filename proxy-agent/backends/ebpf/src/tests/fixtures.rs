@@ -17,7 +17,7 @@ use proxy_common::{
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
     socket::{self, Route},
-    tables::ServiceTables,
+    tables::{Dialler, ServiceTables},
 };
 use proxy_model::{
     Endpoint, Frontend, FrontendKind, IpFamily, NodeState, ObjectName, Protocol, ServicePortKey,
@@ -71,6 +71,8 @@ macro_rules! read {
 }
 
 impl ServiceTables for View<'_> {
+    type Client = AffinityKey;
+
     fn frontend(&self, key: &FrontendKey) -> Option<FrontendValue> {
         read!(self, Frontend, *key)
     }
@@ -94,17 +96,20 @@ impl ServiceTables for View<'_> {
     }
     fn release(&self, _: &AffinityKey) {}
     fn touch(&self, _: &AffinityKey, _: u64) {}
-    fn client(&self) -> u64 {
-        1
-    }
-    fn is_host(&self) -> bool {
-        true
-    }
     fn now(&self) -> u64 {
         0
     }
     fn random(&self) -> u32 {
         self.random
+    }
+}
+
+impl Dialler for View<'_> {
+    fn client(&self) -> u64 {
+        1
+    }
+    fn is_host(&self) -> bool {
+        true
     }
     fn count(&self, event: Event) {
         // Nothing changes while one decision is made here: nothing may have to be looked up twice.

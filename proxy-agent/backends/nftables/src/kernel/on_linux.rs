@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use proxy_backend::{Host, Keeper as Keeps, KeeperError, OpenError, Probe, Settings, Surroundings};
+use proxy_backend::{
+    Host, Keeper as Keeps, KeeperError, OpenError, Probe, Retired, Settings, Surroundings,
+};
 use proxy_model::{Backend, IpFamily, Protocol};
 
 use super::{
@@ -43,9 +45,13 @@ impl Host for OnLinux {
         is_there().unwrap_or(true)
     }
 
-    fn retire(&self, _: &Settings) -> Result<Option<String>, OpenError> {
+    fn retire(&self, _: &Settings) -> Result<Retired, OpenError> {
         let families = remove()?;
-        Ok((!families.is_empty()).then(|| format!("removed the table {TABLE}")))
+        Ok(if families.is_empty() {
+            Retired::Nothing
+        } else {
+            Retired::Removed(format!("removed the table {TABLE}"))
+        })
     }
 
     /// Without the rights to ask, what is asked for next says so.

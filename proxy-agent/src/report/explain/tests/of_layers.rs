@@ -23,7 +23,7 @@ fn an_agent_says_which_layer_decides_and_why() {
             Path::Packet,
             &layers,
             Some("nftables"),
-            "nftables decides: ebpf meets calls",
+            "nftables decides: ebpf meets calls of this node's processes, and serves no device",
         ),
         (
             "198.51.100.7:80/tcp",
@@ -79,4 +79,78 @@ fn what_the_layer_above_could_not_program_is_decided_beneath_and_troubles_are_to
         "{}",
         told.story
     );
+}
+
+#[test]
+fn of_packets_the_device_decides() {
+    let model = Model::after(
+        settings(&Traffic::default()),
+        cluster().into_iter().chain(balanced_on("node-a")),
+    );
+    let ask = |from: &str, interface: Option<&str>, devices: &[(&str, bool, &str)]| {
+        let packet = packet(from, "198.51.100.9:80/tcp", interface).unwrap();
+        let mut in_force = InForce::from(choice::fixtures::layered());
+        let devices = devices.iter().map(|(name, is_served, reason)| Device {
+            name: (*name).to_owned(),
+            is_served: *is_served,
+            reason: (*reason).to_owned(),
+        });
+        in_force.devices = devices.collect();
+        let told = explain_served(&model, &packet, Path::Packet, &in_force);
+        (told.answer.layer, told.story)
+    };
+    let devices = &[
+        ("eth0", true, "served"),
+        ("eth1", true, "served"),
+        ("eth2", false, "not served: a firewall"),
+    ];
+    let client = "192.0.2.99";
+    for (from, interface, devices, layer, part) in [
+        (
+            client,
+            None,
+            &devices[..],
+            "ebpf",
+            "if the packet comes in by eth0 or eth1, nftables otherwise",
+        ),
+        (
+            client,
+            Some("eth1"),
+            devices,
+            "ebpf",
+            "ebpf decides: its programs are on eth1",
+        ),
+        (
+            client,
+            Some("eth2"),
+            devices,
+            "nftables",
+            "nftables decides: eth2 is not served: a firewall",
+        ),
+        (
+            client,
+            Some("eth9"),
+            devices,
+            "nftables",
+            "ebpf knows no device eth9",
+        ),
+        (
+            client,
+            Some("eth0"),
+            &devices[2..],
+            "nftables",
+            "and serves no device",
+        ),
+        (
+            "192.0.2.1",
+            None,
+            devices,
+            "nftables",
+            "passes the packet on: it comes from this node",
+        ),
+    ] {
+        let (decides, story) = ask(from, interface, devices);
+        assert_eq!(decides.as_deref(), Some(layer), "{interface:?}: {story}");
+        assert!(story.contains(part), "{story}");
+    }
 }

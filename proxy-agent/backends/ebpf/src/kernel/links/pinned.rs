@@ -1,11 +1,11 @@
 //! Links as they lie in the pin directory, whoever made them: found by name, detached, removed.
 
-use std::{ffi::OsString, fs, io};
+use std::{ffi::OsString, fs};
 
 use proxy_common::names::{LEADING_PROGRAMS, SOCKET_PROGRAMS};
 
 use super::super::{
-    pins::{self, PinError, PinPath},
+    pins::{self, PinError, PinPath, entries_in},
     syscalls,
 };
 
@@ -69,23 +69,13 @@ pub fn stop_leading(directory: &PinPath<'_>) -> Result<usize, PinError> {
 
 /// What is pinned in `directory` under a name that Culvert gives, sorted.
 fn pinned(directory: &PinPath<'_>) -> Result<Vec<OsString>, PinError> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
-    };
-    let entries = entries.map_err(|error| PinError::Refused {
-        what: "reading",
-        path: directory.shown().to_owned(),
-        error,
-    })?;
-    let mut pins: Vec<_> = entries
+    let entries = entries_in(directory)?;
+    let files = entries
         .iter()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-        .map(fs::DirEntry::file_name)
-        .filter(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
-        .collect();
-    pins.sort();
-    Ok(pins)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let names = files.map(fs::DirEntry::file_name);
+    let ours = names.filter(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+    Ok(ours.collect())
 }
 
 /// Detaches and unpins a link. When this returns, its program runs no more; where this process may not

@@ -1,4 +1,4 @@
-//! The socket programs of a loaded object: which is on which hook.
+//! The programs of a loaded object, and which of those on sockets is on which hook.
 
 use std::{
     io,
@@ -65,6 +65,7 @@ pub fn load(ebpf: &mut Ebpf, name: &str) -> Result<(), LoadFailure> {
     let loaded = match ebpf.program_mut(name) {
         Some(Program::CgroupSockAddr(program)) => program.load(),
         Some(Program::CgroupSock(program)) => program.load(),
+        Some(Program::SchedClassifier(program)) => program.load(),
         _ => return Err(missing(name).into()),
     };
     let what = format!("loading program {name}");

@@ -22,6 +22,9 @@ pub enum PinError {
     /// Something of others is there.
     #[error("{0} is not a pin of Culvert: move it elsewhere, or remove it")]
     NotOurs(PathBuf),
+    /// A program that is attached to a device stays there.
+    #[error("{0}")]
+    Device(String),
     /// All that stands in the way.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Several(Vec<Self>),
@@ -32,7 +35,7 @@ impl PinError {
     fn passes(&self) -> bool {
         match self {
             Self::Refused { error, .. } => passes(error),
-            Self::NotOurs(_) => false,
+            Self::NotOurs(_) | Self::Device(_) => false,
             Self::Several(all) => all.iter().all(Self::passes),
         }
     }

@@ -29,7 +29,10 @@ impl PinDir {
         let mut removal = Removal::default();
         let here = self.here();
         for path in removal.entries(&here) {
-            if path.shown() == self.links().shown() {
+            if [self.links(), self.devices()]
+                .iter()
+                .any(|links| path.shown() == links.shown())
+            {
                 removal.remove_empty(&path);
             } else if is_maps(path.shown()) {
                 removal.remove_tree(&path);
@@ -48,7 +51,12 @@ impl PinDir {
     /// Removes maps that another version or a crash left beside ours, which must be in force. What
     /// cannot be removed does no harm but for the memory it takes.
     pub fn remove_stale(&self) {
-        let ours = [self.services(), self.services_next(), self.flows()];
+        let ours = [
+            self.services(),
+            self.services_next(),
+            self.flows(),
+            self.connections(),
+        ];
         let mut removal = Removal::default();
         for path in removal.entries(&self.here()) {
             let is_ours = ours.iter().any(|own| own.shown() == path.shown());
@@ -172,7 +180,7 @@ pub(super) fn is_maps(path: &Path) -> bool {
                 .unwrap_or(version);
             is_version(version)
         }
-        "flows" => is_version(version),
+        "flows" | "connections" => is_version(version),
         _ => false,
     }
 }
@@ -189,6 +197,7 @@ mod tests {
             "services-v12-next",
             "services-v1-old",
             "flows-v7",
+            "connections-v1",
         ] {
             assert!(is_maps(&Path::new("/pins").join(name)), "{name}");
         }

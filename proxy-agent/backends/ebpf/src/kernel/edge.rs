@@ -1,0 +1,127 @@
+//! The programs on devices: loaded beside those on sockets, over the same Service maps, and kept on
+//! every device that packets from outside come in by. What they decide is in `proxy_common::track`.
+//!
+//! ```text
+//! load ──> programs, maps of connections
+//! settings (pure): NodeState ──> SETTINGS
+//! follower, a thread ──> devices: which are served, attached, put back
+//!                    ├─> flows: which are over, removed
+//!                    └─> counted: packets by reason ──> told, with what changed about devices
+//! asked: the pinned maps, for `conntrack`; with or without all of that
+//! ```
+//!
+//! Without them nothing is unserved, because a packet backend lies beneath. So what fails here is told
+//! and tried again, and keeps no sync from succeeding.
+
+mod asked;
+mod bypasses;
+mod counted;
+mod devices;
+mod figures;
+mod flows;
+mod follower;
+mod load;
+mod names;
+mod settings;
+mod standing;
+mod told;
+
+use std::{net::IpAddr, sync::Arc};
+
+use proxy_model::{Difference, Figure, NodeState};
+
+use self::follower::Follower;
+use super::{
+    EbpfOptions, OpenError, held_maps::HeldMap, links::Mended, load::Place, pins::PinDir,
+    pins::repin,
+};
+pub use asked::Asked;
+pub use bypasses::Bypasses;
+pub use devices::{Seen, survey};
+pub use figures::described;
+pub use flows::Flows;
+pub use load::try_load;
+
+/// The programs on devices.
+pub struct Edge {
+    maps: Vec<HeldMap>,
+    follower: Follower,
+}
+
+impl Edge {
+    /// Loads the programs, writes the settings, attaches to every device that is served, and follows
+    /// them from then on.
+    pub fn start(
+        pins: &PinDir,
+        place: Place,
+        options: &EbpfOptions,
+        state: &NodeState,
+    ) -> Result<Self, OpenError> {
+        let (loaded, maps) = load::load(pins, place, options)?;
+        let follower = Follower::start(pins.share()?, loaded, options, wanted(state, options))?;
+        Ok(Self { maps, follower })
+    }
+
+    /// Takes over what the state says about the node.
+    pub fn configure(&self, state: &NodeState, options: &EbpfOptions) {
+        self.follower.want(wanted(state, options));
+    }
+
+    /// What is on which device.
+    pub fn devices(&self) -> Arc<[Seen]> {
+        self.follower.devices()
+    }
+
+    /// Pins in this directory from now on, because it was made anew.
+    pub fn move_to(&self, pins: &PinDir) -> Result<(), OpenError> {
+        self.follower.move_to(pins.share()?);
+        Ok(())
+    }
+
+    /// What is wrong with the pins of the maps.
+    pub fn differences(&self, pins: &PinDir) -> Vec<Difference> {
+        let found = self.maps.iter().filter_map(|map| {
+            let pin = map.pin(pins, pins.services());
+            repin::difference(&map.fd, &map.object(), &pin)
+        });
+        found.collect()
+    }
+
+    /// Puts back the pins of the maps.
+    pub fn mend(&self, pins: &PinDir, mended: &mut Mended) {
+        for map in &self.maps {
+            let pin = map.pin(pins, pins.services());
+            if let Some(difference) = repin::difference(&map.fd, &map.object(), &pin) {
+                mended.note_pin(difference, repin::repin(&map.fd, &pin));
+            }
+        }
+    }
+
+    /// What is worth watching.
+    pub fn figures(&self) -> Vec<Figure> {
+        figures::figures(&self.follower)
+    }
+
+    /// Its maps.
+    pub fn maps(&self) -> &[HeldMap] {
+        &self.maps
+    }
+}
+
+/// What the follower goes by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// The addresses by which the cluster knows the node.
+    node: Vec<IpAddr>,
+    /// Devices from which pods come: no client outside does.
+    pods: Option<settings::PodDevices>,
+    settings: proxy_common::track::Settings,
+}
+
+fn wanted(state: &NodeState, options: &EbpfOptions) -> Wanted {
+    Wanted {
+        node: state.node.addresses().to_vec(),
+        pods: settings::pod_devices(state),
+        settings: settings::settings(state, options),
+    }
+}

@@ -1,0 +1,293 @@
+//! One look at the devices: which are to be served, and the programs on each made so.
+
+use std::{collections::BTreeMap, io, net::IpAddr};
+
+use aya::Ebpf;
+use proxy_netlink::route::{Direction, Link, Qdisc, RouteSocket};
+
+use super::{
+    super::{
+        OpenError,
+        links::program_fd,
+        pins::Peek,
+        tc::{self, Attached, Hook, Program, State, sweep::sweep},
+    },
+    Wanted,
+};
+use crate::{
+    NAME,
+    bypass::Bypass,
+    devices::{Choice, Device, Facts, LinkLayer, Not, Why, choose, spare},
+    pattern::Pattern,
+};
+
+/// What is on a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Whether it is served, and why.
+    pub choice: Choice,
+    /// What keeps programs from being attached, if they should be.
+    pub problem: Option<String>,
+}
+
+impl Seen {
+    /// Whether it is to be served.
+    pub fn is_chosen(&self) -> bool {
+        matches!(self.choice, Choice::Served { .. })
+    }
+
+    /// Whether it is served.
+    pub fn is_served(&self) -> bool {
+        self.is_chosen() && self.problem.is_none()
+    }
+
+    /// As others see it.
+    pub fn told(&self) -> proxy_model::Device {
+        proxy_model::Device {
+            name: self.name.clone(),
+            is_served: self.is_served(),
+            reason: match &self.problem {
+                Some(problem) => format!("not served: {problem}"),
+                None => self.choice.to_string(),
+            },
+        }
+    }
+}
+
+/// The devices, and what is attached to them.
+pub struct Devices {
+    route: RouteSocket,
+    attached: BTreeMap<(u32, Direction), Attached>,
+    /// What the packets of those begin with.
+    layers: BTreeMap<u32, LinkLayer>,
+    patterns: Vec<Pattern>,
+    /// What an earlier agent left on devices that are not served is gone.
+    swept: bool,
+}
+
+/// What a look came to.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// Every device.
+    pub seen: Vec<Seen>,
+    /// How many attachments were made, or put back.
+    pub changed: usize,
+}
+
+impl Devices {
+    /// Nothing is attached yet.
+    pub fn new(patterns: Vec<Pattern>) -> Self {
+        Self {
+            route: RouteSocket::default(),
+            attached: BTreeMap::new(),
+            layers: BTreeMap::new(),
+            patterns,
+            swept: false,
+        }
+    }
+
+    /// Decides about each device. `bypasses` would be bypassed; `connections_go_on` says whether any
+    /// connection that programs translate may be open, and is asked only where that matters.
+    pub fn choose(
+        &mut self,
+        wanted: &Wanted,
+        bypasses: &[Bypass],
+        connections_go_on: impl FnOnce() -> bool,
+    ) -> Result<Vec<Device>, OpenError> {
+        let asked = |error: io::Error| {
+            OpenError::Later(format!("asking the kernel for its devices: {error}"))
+        };
+        let mut chosen =
+            choose_all(&mut self.route, &wanted.node, &self.patterns).map_err(asked)?;
+        let pods = wanted.pods.as_ref();
+        for device in &mut chosen {
+            self.keep_served(device);
+            if device.served().is_some() && pods.is_some_and(|pods| pods.include(&device.name)) {
+                device.choice = Choice::Not(Not::Pods);
+            }
+        }
+        if !bypasses.is_empty() {
+            spare(&mut chosen, bypasses, connections_go_on());
+        }
+        Ok(chosen)
+    }
+
+    /// Whether any of them begins to be served.
+    pub fn are_new(&self, chosen: &[Device]) -> bool {
+        let mut served = chosen.iter().filter(|device| device.served().is_some());
+        served.any(|device| !self.layers.contains_key(&device.index))
+    }
+
+    /// Attaches what is missing on the devices that are served, and takes it off the others. A device
+    /// that fails keeps none of the others from being served.
+    pub fn attach(&mut self, ebpf: &Ebpf, pins: &Peek, chosen: Vec<Device>) -> Look {
+        let mut look = Look::default();
+        let directory = pins.devices();
+        for device in chosen {
+            let mut problem = None;
+            if let Some(layer) = device.served() {
+                for direction in [Direction::Egress, Direction::Ingress] {
+                    let hook = Hook {
+                        index: device.index,
+                        device: device.name.clone(),
+                        direction,
+                    };
+                    match self.hold(ebpf, &hook, layer, pins) {
+                        Ok(changed) => look.changed += usize::from(changed),
+                        Err(error) => problem = Some(error),
+                    }
+                }
+            } else {
+                for direction in [Direction::Ingress, Direction::Egress] {
+                    let there = self.attached.remove(&(device.index, direction));
+                    if let Some(Err(error)) =
+                        there.map(|there| there.detach(&directory, &mut self.route))
+                    {
+                        tracing::warn!(device = device.name, %error, "a program stays on a device");
+                    }
+                }
+            }
+            look.seen.push(Seen {
+                index: device.index,
+                name: device.name,
+                choice: device.choice,
+                problem,
+            });
+        }
+        let seen = &look.seen;
+        let exists = |index: u32| seen.iter().any(|device| device.index == index);
+        self.attached.retain(|(index, _), _| exists(*index));
+        let attached = &self.attached;
+        self.layers
+            .retain(|index, _| attached.contains_key(&(*index, Direction::Ingress)));
+        if !self.swept && look.seen.iter().all(|device| device.problem.is_none()) {
+            self.sweep(pins);
+        }
+        look
+    }
+
+    /// A device that is served stays so while it is there, even if nothing leads out of it any more: a
+    /// route that is gone for a moment must not break connections.
+    fn keep_served(&self, device: &mut Device) {
+        let is_idle = matches!(
+            device.choice,
+            Choice::Not(Not::NothingLeadsThere | Not::Down)
+        );
+        if is_idle && let Some(layer) = self.layers.get(&device.index) {
+            device.choice = Choice::Served {
+                layer: *layer,
+                why: Why::Before,
+            };
+        }
+    }
+
+    /// Makes sure that the right program is attached. Whether something was changed for that.
+    fn hold(
+        &mut self,
+        ebpf: &Ebpf,
+        hook: &Hook,
+        layer: LinkLayer,
+        pins: &Peek,
+    ) -> Result<bool, String> {
+        let name = program(layer, hook.direction);
+        let fd = program_fd(ebpf, name).map_err(|error| error.to_string())?;
+        let program = Program { name, fd };
+        let directory = pins.devices();
+        let Some(there) = self.attached.get_mut(&(hook.index, hook.direction)) else {
+            let attached = tc::attach(hook, program, &directory, &mut self.route)
+                .map_err(|error| error.to_string())?;
+            self.attached.insert((hook.index, hook.direction), attached);
+            self.layers.insert(hook.index, layer);
+            return Ok(true);
+        };
+        let present = there
+            .present(program, &mut self.route)
+            .map_err(|error| error.to_string())?;
+        if present.state == State::InForce && there.is_pinned(&directory) {
+            return Ok(false);
+        }
+        there
+            .mend(program, &directory, &mut self.route)
+            .map_err(|error| error.to_string())?;
+        tracing::warn!(
+            layer = NAME,
+            object = format!("program {name} at {hook}"),
+            difference = found(present.state),
+            "repaired"
+        );
+        Ok(true)
+    }
+
+    /// Ends what an earlier agent left on devices that are not served.
+    fn sweep(&mut self, pins: &Peek) {
+        let kept: Vec<_> = self.attached.values().collect();
+        let swept = sweep(&kept, &pins.devices(), &mut self.route);
+        for problem in &swept.problems {
+            tracing::warn!(
+                reason = problem.to_string(),
+                "an earlier program may stay on a device"
+            );
+        }
+        self.swept = swept.problems.is_empty();
+    }
+}
+
+/// Which devices would be served, as far as that can be told without knowing by which addresses the
+/// cluster knows the node. Changes nothing.
+pub fn survey(patterns: &[Pattern], bypasses: &[Bypass]) -> io::Result<Vec<Device>> {
+    let mut chosen = choose_all(&mut RouteSocket::default(), &[], patterns)?;
+    spare(&mut chosen, bypasses, false);
+    Ok(chosen)
+}
+
+/// Asks the kernel for all that the choice depends on.
+fn choose_all(
+    route: &mut RouteSocket,
+    node: &[IpAddr],
+    patterns: &[Pattern],
+) -> io::Result<Vec<Device>> {
+    let links = route.links()?;
+    let addresses = route.addresses()?;
+    let routes = route.routes()?;
+    let qdiscs = route.qdiscs()?;
+    let facts = Facts {
+        links: &links,
+        addresses: &addresses,
+        routes: &routes,
+        node,
+        patterns,
+    };
+    Ok(choose(facts, |link| of_others(link, &qdiscs, route)))
+}
+
+/// The programs of others on a device, by name.
+fn of_others(link: &Link, qdiscs: &[Qdisc], route: &mut RouteSocket) -> Vec<String> {
+    let mut there = qdiscs.iter().filter(|one| one.device == link.index);
+    let has_filters = there.any(Qdisc::is_clsact);
+    let found = tc::on_device(link, has_filters, route).unwrap_or_default();
+    let others = found.into_iter().filter(|found| !found.is_ours());
+    others.filter_map(|found| found.name).collect()
+}
+
+/// The program for packets that begin so.
+const fn program(layer: LinkLayer, direction: Direction) -> &'static str {
+    match (layer, direction) {
+        (LinkLayer::Ethernet, Direction::Ingress) => "culvert_eth_in",
+        (LinkLayer::Ethernet, Direction::Egress) => "culvert_eth_out",
+        (LinkLayer::None, Direction::Ingress) => "culvert_ip_in",
+        (LinkLayer::None, Direction::Egress) => "culvert_ip_out",
+    }
+}
+
+/// What was found in the place of what was attached.
+fn found(state: State) -> &'static str {
+    match state {
+        State::InForce => "not pinned",
+        State::Replaced(_) => "replaced",
+        State::Detached => "detached",
+    }
+}

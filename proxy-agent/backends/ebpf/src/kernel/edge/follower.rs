@@ -1,0 +1,331 @@
+//! The thread that keeps programs on the devices, and sweeps flows. A thread of its own, because it
+//! waits for the kernel: a new device is served at once, whatever the owner of the state is at.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use aya::{
+    Ebpf,
+    maps::{Array, MapData},
+};
+use proxy_common::track::{LEAVING, Settings, reason::Counted};
+use proxy_netlink::route::{Changes, Waker};
+
+use super::{
+    super::{EbpfOptions, OpenError, error::of_io, pins::Peek},
+    Wanted,
+    bypasses::Bypasses,
+    counted,
+    devices::{Devices, Look, Seen},
+    flows::{Flows, Swept},
+    settings, standing, told,
+};
+use crate::{
+    descriptor::Tc,
+    devices::{Choice, Device, Why},
+};
+
+/// How often it is looked whether everything is attached: the kernel does not tell of all that others
+/// do.
+const LOOK: Duration = Duration::from_secs(1);
+/// Notifications that come within this time are one change.
+const JOINED: Duration = Duration::from_millis(10);
+/// How often flows that are over are looked for.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// The thread, and what is shared with it.
+pub struct Follower {
+    shared: Arc<Shared>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<Shown>,
+}
+
+/// What both sides write and read.
+struct Shown {
+    wanted: Wanted,
+    /// Another directory, in the place of one that somebody removed.
+    pins: Option<Peek>,
+    stop: bool,
+    devices: Arc<[Seen]>,
+    swept: Swept,
+    removed: u64,
+    counted: counted::ByDevice,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        // Each change is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Follower {
+    /// Attaches the programs once, and follows from then on.
+    pub fn start(
+        pins: Peek,
+        ebpf: Ebpf,
+        options: &EbpfOptions,
+        wanted: Wanted,
+    ) -> Result<Self, OpenError> {
+        let subscribed = |error: io::Error| of_io(&error, "subscribing to changes of devices");
+        // Older than the first look, which misses nothing then.
+        let changes = Changes::subscribe().map_err(subscribed)?;
+        let waker = changes.waker();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(Shown {
+                wanted,
+                pins: None,
+                stop: false,
+                devices: Arc::default(),
+                swept: Swept::default(),
+                removed: 0,
+                counted: None,
+            }),
+        });
+        let flows = Flows::of(&ebpf)?;
+        let mut work = Work {
+            devices: Devices::new(options.devices.clone()),
+            bypasses: (options.tc == Tc::Auto).then(Bypasses::default),
+            seed: settings::seed(),
+            written: None,
+            flows,
+            swept: None,
+            failing: false,
+            pins,
+            shared: Arc::clone(&shared),
+            ebpf,
+        };
+        work.keep_seed();
+        work.settle()?;
+        let thread = thread::Builder::new()
+            .name("devices".to_owned())
+            .spawn(move || work.run(changes))
+            .map_err(|error| of_io(&error, "starting the thread that follows devices"))?;
+        Ok(Self {
+            shared,
+            waker,
+            thread: Some(thread),
+        })
+    }
+
+    /// What to go by from now on.
+    pub fn want(&self, wanted: Wanted) {
+        let mut shown = self.shared.lock();
+        if shown.wanted != wanted {
+            shown.wanted = wanted;
+            drop(shown);
+            self.waker.wake();
+        }
+    }
+
+    /// Pins in this directory from now on.
+    pub fn move_to(&self, pins: Peek) {
+        self.shared.lock().pins = Some(pins);
+        self.waker.wake();
+    }
+
+    /// What is on which device.
+    pub fn devices(&self) -> Arc<[Seen]> {
+        Arc::clone(&self.shared.lock().devices)
+    }
+
+    /// Flows in TRACK, and how many there may be.
+    pub fn flows(&self) -> (u64, u64) {
+        let shown = self.shared.lock();
+        (shown.swept.flows, shown.wanted.settings.most_flows.into())
+    }
+
+    /// Flows that were removed because they were over.
+    pub fn removed(&self) -> u64 {
+        self.shared.lock().removed
+    }
+
+    /// Packets by device and reason.
+    pub fn counted(&self) -> BTreeMap<String, Counted> {
+        let shown = self.shared.lock();
+        let mut by_name = BTreeMap::<String, Counted>::new();
+        for (index, counted) in shown.counted.iter().flatten() {
+            let name = told::name(&shown.devices, *index);
+            by_name.entry(name.to_owned()).or_default().add(counted);
+        }
+        by_name
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // It panicked: that was told.
+            thread.join().ok();
+        }
+    }
+}
+
+/// Has no connection begin while the programs are to leave a device: it is one of several that a
+/// packet may come in by, and the flag is one for all.
+fn with_leaving(mut settings: Settings, chosen: &[Device]) -> Settings {
+    let leaves = |device: &Device| {
+        let Choice::Served { why, .. } = &device.choice else {
+            return false;
+        };
+        matches!(why, Why::Ending(_))
+    };
+    if chosen.iter().any(leaves) {
+        settings.flags |= LEAVING;
+    }
+    settings
+}
+
+/// What the thread has.
+struct Work {
+    ebpf: Ebpf,
+    devices: Devices,
+    /// None if the operator wants the programs whatever they bypass.
+    bypasses: Option<Bypasses>,
+    flows: Flows,
+    pins: Peek,
+    shared: Arc<Shared>,
+    seed: u32,
+    /// What SETTINGS holds.
+    written: Option<Settings>,
+    swept: Option<Instant>,
+    /// The last attempt failed, and that was told.
+    failing: bool,
+}
+
+impl Work {
+    fn run(mut self, mut changes: Changes) {
+        loop {
+            match changes.wait(LOOK) {
+                Ok(true) => thread::sleep(JOINED),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "changes of devices are not told; looking each second");
+                    thread::sleep(LOOK);
+                }
+            }
+            if self.shared.lock().stop {
+                return;
+            }
+            match self.settle() {
+                Ok(()) => self.failing = false,
+                Err(error) if self.failing => tracing::debug!(%error, "devices not known"),
+                Err(error) => {
+                    tracing::warn!(%error, "devices not known; trying again");
+                    self.failing = true;
+                }
+            }
+        }
+    }
+
+    /// Makes everything as it is wanted.
+    fn settle(&mut self) -> Result<(), OpenError> {
+        let (wanted, moved) = {
+            let mut shown = self.shared.lock();
+            (shown.wanted.clone(), shown.pins.take())
+        };
+        if let Some(pins) = moved {
+            self.pins = pins;
+        }
+        let bypasses = self.bypasses.as_mut().map(Bypasses::known);
+        let flows = &mut self.flows;
+        // In doubt they go on.
+        let go_on = || flows.live(&wanted.settings).map_or(true, |live| live > 0);
+        let bypasses = bypasses.as_deref().unwrap_or_default();
+        let chosen = self.devices.choose(&wanted, bypasses, go_on)?;
+        // Before the programs come to a device that they may only leave.
+        let settings = with_leaving(wanted.settings, &chosen);
+        self.write(&settings)?;
+        let are_new = self.devices.are_new(&chosen);
+        self.enter_standing(are_new);
+        let look = self.devices.attach(&self.ebpf, &self.pins, chosen);
+        // Those that began in between.
+        self.enter_standing(are_new);
+        self.show(look);
+        self.count();
+        self.sweep(&wanted.settings);
+        Ok(())
+    }
+
+    /// Has flows that netfilter translates stay with it, where a device begins to be served.
+    fn enter_standing(&mut self, is_needed: bool) {
+        if is_needed && let Err(error) = standing::enter(&mut self.ebpf) {
+            // They may change their endpoint, no worse.
+            tracing::warn!(%error, "connections may change their endpoint");
+        }
+    }
+
+    /// Goes on with the seed of an earlier run: with another one a packet that is sent again could go
+    /// to another endpoint.
+    fn keep_seed(&mut self) {
+        let earlier = self.ebpf.map("SETTINGS").and_then(|map| {
+            let map: Array<&MapData, Settings> = map.try_into().ok()?;
+            map.get(&0, 0).ok()
+        });
+        if let Some(earlier) = earlier.filter(|earlier| earlier.seed != 0) {
+            self.seed = earlier.seed;
+        }
+    }
+
+    /// Writes SETTINGS, if they are other ones than before.
+    fn write(&mut self, settings: &Settings) -> Result<(), OpenError> {
+        let settings = Settings {
+            seed: self.seed,
+            ..*settings
+        };
+        if self.written == Some(settings) {
+            return Ok(());
+        }
+        let failed =
+            |error: aya::maps::MapError| OpenError::Later(format!("writing map SETTINGS: {error}"));
+        let map = self.ebpf.map_mut("SETTINGS");
+        let map = map.ok_or_else(|| OpenError::Other("no map SETTINGS".to_owned()))?;
+        let mut map: Array<&mut MapData, Settings> = map.try_into().map_err(failed)?;
+        map.set(0, settings, 0).map_err(failed)?;
+        self.written = Some(settings);
+        Ok(())
+    }
+
+    /// Shows what is on which device, and tells what changed about that.
+    fn show(&self, look: Look) {
+        let seen: Arc<[Seen]> = look.seen.into();
+        let before = std::mem::replace(&mut self.shared.lock().devices, Arc::clone(&seen));
+        told::devices(&before, &seen);
+    }
+
+    /// Shows what the programs counted, and tells what they have since.
+    fn count(&mut self) {
+        let devices = Arc::clone(&self.shared.lock().devices);
+        let now = counted::read(&mut self.ebpf, &devices);
+        let before = std::mem::replace(&mut self.shared.lock().counted, now.clone());
+        told::packets(&devices, &before, &now);
+    }
+
+    fn sweep(&mut self, settings: &Settings) {
+        if self.swept.is_some_and(|at| at.elapsed() < SWEEP) {
+            return;
+        }
+        self.swept = Some(Instant::now());
+        match self.flows.sweep(&mut self.ebpf, settings) {
+            Ok(swept) => {
+                let mut shown = self.shared.lock();
+                shown.removed += swept.removed;
+                shown.swept = swept;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "flows that are over were not removed; trying again");
+            }
+        }
+    }
+}

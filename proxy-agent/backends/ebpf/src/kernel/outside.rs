@@ -1,0 +1,78 @@
+//! When the programs on devices serve: above a packet backend that does, which gets what they pass on.
+
+use std::time::{Duration, Instant};
+
+use proxy_model::{Device, NodeState};
+
+use super::{
+    EbpfBackend,
+    edge::{Edge, Seen},
+};
+use crate::descriptor::Tc;
+
+/// How long to wait before they are loaded again.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// The programs on devices, if they serve.
+#[derive(Default)]
+pub struct Outside {
+    pub(super) edge: Option<Edge>,
+    /// A packet backend beneath serves.
+    beneath: bool,
+    /// The last attempt to load them failed.
+    failed: Option<Instant>,
+}
+
+impl Outside {
+    /// Whether a packet backend beneath serves.
+    pub fn lies_over(&mut self, serves: bool) {
+        self.beneath = serves;
+    }
+
+    /// The devices of the node, while programs serve some.
+    pub fn devices(&self) -> Vec<Device> {
+        let seen = self.edge.as_ref().map(Edge::devices).unwrap_or_default();
+        seen.iter().map(Seen::told).collect()
+    }
+}
+
+impl EbpfBackend {
+    /// Makes the programs on devices serve `state`, if they are to. A failure is told, and tried again:
+    /// the packet backend serves meanwhile.
+    pub(super) fn serve_outside(&mut self, state: &NodeState) {
+        if let Some(edge) = &self.outside.edge {
+            edge.configure(state, &self.options);
+            return;
+        }
+        let wanted = match self.options.tc {
+            Tc::On => true,
+            Tc::Auto => self.outside.beneath,
+            Tc::Off => false,
+        };
+        let waits = self
+            .outside
+            .failed
+            .is_some_and(|at| at.elapsed() < RETRY_AFTER);
+        if !wanted || waits {
+            return;
+        }
+        match Edge::start(&self.pins, self.loaded.place, &self.options, state) {
+            Ok(edge) => {
+                let devices = edge.devices();
+                let served = devices.iter().filter(|device| device.is_served());
+                tracing::info!(devices = served.count(), "serving clients outside");
+                self.outside.edge = Some(edge);
+                self.outside.failed = None;
+            }
+            Err(error) => {
+                if self.outside.failed.is_none() {
+                    tracing::warn!(
+                        reason = error.to_string(),
+                        "clients outside are left to the layer beneath; trying again"
+                    );
+                }
+                self.outside.failed = Some(Instant::now());
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether programs on devices can serve clients outside, and on which.
+
+use proxy_backend::Requirement;
+use proxy_common::names::EDGE_PROGRAMS;
+
+use super::requirement;
+use crate::{
+    bypass::Bypass,
+    descriptor::Tc,
+    devices::{Choice, Device, Not},
+    kernel::{
+        EbpfOptions,
+        edge::{self, Bypasses},
+        error::with_causes,
+    },
+};
+
+/// None of them keeps the backend from serving: what is beneath serves clients outside otherwise.
+pub(super) fn outside(options: &EbpfOptions) -> [Requirement; 3] {
+    let loaded = edge::try_load(&options.map_sizes);
+    let programs = requirement(
+        "programs on devices",
+        "they send clients outside to endpoints on this node, where they load and a packet backend \
+         lies beneath",
+        loaded
+            .map(|()| format!("all {} load", EDGE_PROGRAMS.len()))
+            .map_err(|error| with_causes(&error)),
+    );
+    let bypasses = Bypasses::default().known();
+    let is_heeded = options.tc == Tc::Auto;
+    let devices = edge::survey(&options.devices, if is_heeded { &bypasses } else { &[] });
+    let devices = requirement(
+        "devices",
+        "those that clients outside come in by",
+        devices
+            .map(|devices| told(&devices))
+            .map_err(|error| format!("asking the kernel for its devices: {error}")),
+    );
+    [programs, bypassed(&bypasses), devices].map(|one| Requirement {
+        required: false,
+        ..one
+    })
+}
+
+/// What becomes of each device that clients may come in by.
+fn told(devices: &[Device]) -> String {
+    let matters = |device: &&Device| {
+        let is_spared = matches!(device.choice, Choice::Not(Not::Bypasses(_)));
+        device.served().is_some() || is_spared
+    };
+    let told = devices.iter().filter(matters);
+    let told: Vec<_> = told
+        .map(|device| format!("{} {}", device.name, device.choice))
+        .collect();
+    if told.is_empty() {
+        "none, unless one carries an address of the Node object".to_owned()
+    } else {
+        told.join("; ")
+    }
+}
+
+fn bypassed(bypasses: &[Bypass]) -> Requirement {
+    let all: Vec<_> = bypasses
+        .iter()
+        .map(|bypass| match &bypass.device {
+            Some(device) => format!("{} (of {device})", bypass.what),
+            None => bypass.what.to_string(),
+        })
+        .collect();
+    requirement(
+        "bypassed rules",
+        "programs on devices translate before netfilter, so a rule that goes by the address of a \
+         Service would not see it",
+        if all.is_empty() {
+            Ok("none".to_owned())
+        } else {
+            Err(format!(
+                "{}; with --tc=auto the layer beneath serves there",
+                all.join(", ")
+            ))
+        },
+    )
+}
