@@ -62,6 +62,7 @@ fn cleanup_removes_programs_maps_and_pins() {
         let group = match shape.group {
             MapGroup::Services => "services-v1",
             MapGroup::Flows => "flows-v1",
+            MapGroup::Connections => "connections-v1",
         };
         Pinned::open(&pins.join(group).join(shape.name))
             .unwrap()

@@ -31,7 +31,7 @@ mod sticky;
 #[path = "layers/table.rs"]
 mod table;
 #[path = "layers/tracked.rs"]
-mod tracked;
+pub mod tracked;
 
 use std::time::Duration;
 

@@ -47,6 +47,7 @@ fn every_program_loads_and_is_attached() {
         let group = match shape.group {
             MapGroup::Services => "services-v1",
             MapGroup::Flows => "flows-v1",
+            MapGroup::Connections => "connections-v1",
         };
         let map = Pinned::open(&agent.pins().path().join(group).join(shape.name)).unwrap();
         let [kind, key_size, value_size, entries, flags] = map.map_shape().unwrap();

@@ -26,6 +26,7 @@ const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
 const PROG_ATTACH: libc::c_int = 8;
 const PROG_DETACH: libc::c_int = 9;
+const PROG_TEST_RUN: libc::c_int = 10;
 const PROG_GET_NEXT_ID: libc::c_int = 11;
 const PROG_GET_FD_BY_ID: libc::c_int = 13;
 const MAP_GET_FD_BY_ID: libc::c_int = 14;

@@ -14,6 +14,8 @@
 //! [`journey`] is another kind of node, between devices whose other ends the test holds: for packets
 //! that no socket sends.
 //!
+//! [`packets`] has the kernel run the programs for devices over bytes, without a device.
+//!
 //! [`nft`] tells what rules of nftables do with a packet, without a kernel.
 //!
 //! Two programs that are no tests use it as well: the demo and the bench, beside this package.
@@ -34,6 +36,7 @@ pub mod kubelet;
 pub mod launcher;
 pub mod netns;
 pub mod nft;
+pub mod packets;
 pub mod pod;
 pub mod process;
 pub mod requires;

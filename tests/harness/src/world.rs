@@ -17,6 +17,7 @@
 //! route, so an address that is nobody's (a ClusterIP that no agent translates) gives
 //! `ENETUNREACH` at once.
 
+mod neighbour;
 mod routes;
 
 use std::{
@@ -30,6 +31,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
+pub use self::neighbour::Neighbour;
 pub(crate) use self::routes::on_wire;
 use self::routes::{configure, route_through_node};
 use crate::{

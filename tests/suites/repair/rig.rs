@@ -7,7 +7,7 @@ use std::{
 };
 
 use proxy_agent::cluster::manifests::load_once;
-use proxy_backend_ebpf::{EbpfBackend, EbpfOptions};
+use proxy_backend_ebpf::{EbpfBackend, EbpfOptions, Tc};
 use proxy_common::names::{MAPS, MapGroup, MapShape};
 use proxy_model::{Backend as _, Difference, DifferenceKind, NodeState, RepairReport};
 use proxy_tests::{
@@ -97,6 +97,7 @@ impl Rig {
         self.pins.path().join(match group {
             MapGroup::Services => "services-v1",
             MapGroup::Flows => "flows-v1",
+            MapGroup::Connections => "connections-v1",
         })
     }
 
@@ -124,6 +125,8 @@ pub fn options(pins: &PinDir, cgroup: &Path) -> EbpfOptions {
         cgroup_path: Some(cgroup.to_owned()),
         map_sizes: BTreeMap::new(),
         kernel_log: false,
+        tc: Tc::Off,
+        devices: Vec::new(),
     }
 }
 

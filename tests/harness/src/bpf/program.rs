@@ -1,5 +1,5 @@
-//! What the kernel made of a program: how much the verifier went through, and the room that the
-//! program takes on the stack.
+//! What the kernel made of a program: how much the verifier went through, the room that the program
+//! takes on the stack, and what it does with a packet.
 
 use std::{
     collections::BTreeSet,
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-use super::{OBJ_GET_INFO_BY_FD, PROG_GET_FD_BY_ID, call, own, pair};
+use super::{OBJ_GET_INFO_BY_FD, PROG_GET_FD_BY_ID, PROG_LOAD, PROG_TEST_RUN, call, own, pair};
 
 /// An open program.
 #[derive(Debug)]
@@ -19,6 +19,20 @@ pub struct Program {
 
 /// Bytes of `struct bpf_prog_info` that are asked for.
 const INFO_BYTES: u32 = 128;
+
+/// Room for what a program makes of a packet: it may get longer.
+const MORE: usize = 256;
+
+/// What a program did with a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// What it returned.
+    pub verdict: i32,
+    /// The packet afterwards.
+    pub packet: Vec<u8>,
+    /// Nanoseconds for a run, the mean of all.
+    pub nanoseconds: u32,
+}
 
 /// An instruction of a program, as far as it matters here: `struct bpf_insn`.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +51,56 @@ impl Program {
         attribute[0] = pair(id, 0);
         let fd = call(PROG_GET_FD_BY_ID, &mut attribute).context("cannot open a program")?;
         Ok(Self { fd: own(fd) })
+    }
+
+    /// A program for devices that lets every packet pass (`TCX_NEXT`), to compare with; attached
+    /// nowhere.
+    pub fn passing() -> Result<Self> {
+        const SCHED_CLS: u32 = 3;
+        // r0 = -1; exit
+        let code: [u64; 2] = [0xffff_ffff_0000_00b7, 0x95];
+        let license = c"GPL";
+        let mut attribute = [0; 16];
+        attribute[0] = pair(SCHED_CLS, 2);
+        attribute[1] = code.as_ptr() as u64;
+        attribute[2] = license.as_ptr() as u64;
+        let fd = call(PROG_LOAD, &mut attribute).context("cannot load a program")?;
+        Ok(Self { fd: own(fd) })
+    }
+
+    /// What it is called, in at most 15 characters.
+    pub fn name(&self) -> Result<String> {
+        let mut info = [0; INFO_BYTES as usize / 4];
+        self.info(&mut info)?;
+        // After what `instructions` names: load_time (u64), created_by_uid, nr_map_ids, map_ids
+        // (u64), name.
+        let bytes = info[16..20].iter().flat_map(|word| word.to_ne_bytes());
+        let name = bytes.take_while(|byte| *byte != 0).collect();
+        String::from_utf8(name).context("the program's name is not text")
+    }
+
+    /// Has the kernel run it `times` times over a packet, each time over what the last time left. A
+    /// packet of a device with Ethernet headers begins with one; it comes by the loopback device.
+    pub fn run(&self, packet: &[u8], times: u32) -> Result<Ran> {
+        let mut after = vec![0; packet.len() + MORE];
+        // Of union bpf_attr, `test`: prog_fd, retval; data_size_in, data_size_out; data_in; data_out;
+        // repeat, duration; …
+        let mut attribute = [0; 16];
+        attribute[0] = pair(self.fd.as_raw_fd().cast_unsigned(), 0);
+        attribute[1] = pair(packet.len().try_into()?, after.len().try_into()?);
+        attribute[2] = packet.as_ptr() as u64;
+        attribute[3] = after.as_mut_ptr() as u64;
+        attribute[4] = pair(times, 0);
+        call(PROG_TEST_RUN, &mut attribute).context("the kernel does not run the program")?;
+        let (_, verdict) = halves(attribute[0]);
+        let (_, length) = halves(attribute[1]);
+        let (_, nanoseconds) = halves(attribute[4]);
+        after.truncate(length.try_into()?);
+        Ok(Ran {
+            verdict: verdict.cast_signed(),
+            packet: after,
+            nanoseconds,
+        })
     }
 
     /// How many instructions the verifier went through (Linux 5.16).
@@ -59,17 +123,10 @@ impl Program {
 
     /// The program as the kernel runs it, without what the verifier ruled out.
     fn instructions(&self) -> Result<Vec<Instruction>> {
-        let number = self.fd.as_raw_fd().cast_unsigned();
-        let ask = |info: &mut [u32; INFO_BYTES as usize / 4]| {
-            let mut attribute = [0; 16];
-            attribute[0] = pair(number, INFO_BYTES);
-            attribute[1] = info.as_mut_ptr() as u64;
-            call(OBJ_GET_INFO_BY_FD, &mut attribute).context("cannot ask about a program")
-        };
         // struct bpf_prog_info: type, id, tag (u64), jited_prog_len, xlated_prog_len,
         // jited_prog_insns (u64), xlated_prog_insns (u64), …
         let mut info = [0; INFO_BYTES as usize / 4];
-        ask(&mut info)?;
+        self.info(&mut info)?;
         let length = info[5];
         let mut code = vec![0_u8; length as usize];
         info = [0; INFO_BYTES as usize / 4];
@@ -78,7 +135,7 @@ impl Program {
         for (half, bytes) in info[8..10].iter_mut().zip(at.chunks(4)) {
             *half = u32::from_ne_bytes(bytes.try_into()?);
         }
-        ask(&mut info)?;
+        self.info(&mut info)?;
         let each = code.chunks_exact(8).map(|bytes| Instruction {
             code: bytes[0],
             to: bytes[1] & 0xf,
@@ -88,6 +145,26 @@ impl Program {
         });
         Ok(each.collect())
     }
+
+    /// Asks the kernel about it: `info` is a `struct bpf_prog_info`.
+    fn info(&self, info: &mut [u32; INFO_BYTES as usize / 4]) -> Result<()> {
+        let mut attribute = [0; 16];
+        attribute[0] = pair(self.fd.as_raw_fd().cast_unsigned(), INFO_BYTES);
+        attribute[1] = info.as_mut_ptr() as u64;
+        call(OBJ_GET_INFO_BY_FD, &mut attribute).context("cannot ask about a program")?;
+        Ok(())
+    }
+}
+
+/// The two u32 of a word of an attribute, in memory order.
+fn halves(word: u64) -> (u32, u32) {
+    let bytes = word.to_ne_bytes();
+    let half = |at: usize| {
+        let mut half = [0; 4];
+        half.copy_from_slice(&bytes[at..at + 4]);
+        u32::from_ne_bytes(half)
+    };
+    (half(0), half(4))
 }
 
 /// The register that holds the end of a function's room on the stack.

@@ -1,0 +1,22 @@
+//! Clients outside, served by programs on devices: over TCP and UDP in both families, through restarts,
+//! changes of devices, narrow wires and whatever others do to the programs. Endpoints are pods of the
+//! node, and see who the client is.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[path = "edge/asked.rs"]
+mod asked;
+#[path = "edge/devices.rs"]
+mod devices;
+#[path = "edge/journeys.rs"]
+pub mod journeys;
+#[path = "edge/leaving.rs"]
+mod leaving;
+#[path = "edge/narrow.rs"]
+mod narrow;
+#[path = "edge/restarted.rs"]
+mod restarted;
+#[path = "edge/rig.rs"]
+pub mod rig;
+
+/// Its name in the list of skips.
+const SUITE: &str = "edge";
