@@ -47,6 +47,58 @@ fn leaves_anything(pid: i32) -> bool {
         })
 }
 
+/// Some that must be there: bench, case, metric.
+const FIGURES: &[(&str, &str, &str)] = &[
+    ("tcp-connect", "10 services", "ratio to direct"),
+    ("tcp-connect", "1,000 services", "ratio to direct"),
+    ("tcp-connect", "1,000 against 10 services", "ratio"),
+    (
+        "udp-request",
+        "new connected socket each, 1,000 services",
+        "ratio to direct",
+    ),
+    ("program-time", "TCP connect", "culvert_conn4"),
+    ("program-time", "TCP connect", "all programs"),
+    (
+        "connections-held",
+        "20000 connections open, 65536 places",
+        "CPU added to a connect",
+    ),
+    ("sync", "1,000 services", "one endpoint added"),
+    (
+        "backends",
+        "1,000 services, nftables",
+        "change to first connection, p99",
+    ),
+    (
+        "backends",
+        "1,000 services, layers",
+        "connect, p50 to endpoint / to Service",
+    ),
+    ("backends", "1,000 services, ebpf", "TCP stream to Service"),
+    (
+        "backends",
+        "10 services, no proxy",
+        "connect, p99 to endpoint",
+    ),
+    (
+        "outside",
+        "1,000 services, 1000 connections",
+        "connects: layers / nftables",
+    ),
+    ("packet-time", "TCP over IPv4", "request and reply"),
+    (
+        "node-api",
+        "one endpoint replaced, 1,000 services, 100 clients",
+        "Watch: publish to decoded, p99",
+    ),
+    (
+        "node-api",
+        "whole state, 1,000 services of 10 endpoints",
+        "Next: call to backend",
+    ),
+];
+
 #[test]
 fn its_json_holds_every_figure() {
     if !requires::met("bench", PRIVILEGED) {
@@ -70,6 +122,8 @@ fn its_json_holds_every_figure() {
         "backends",
         "connections-held",
         "node-api",
+        "outside",
+        "packet-time",
         "program-time",
         "sync",
         "tcp-connect",
@@ -101,51 +155,8 @@ fn its_json_holds_every_figure() {
         let name = ["bench", "case", "metric"].map(|field| text(figure, field));
         assert!(seen.insert(name), "twice: {figure}");
     }
-    for (bench, case, metric) in [
-        ("tcp-connect", "10 services", "ratio to direct"),
-        ("tcp-connect", "1,000 services", "ratio to direct"),
-        ("tcp-connect", "1,000 against 10 services", "ratio"),
-        (
-            "udp-request",
-            "new connected socket each, 1,000 services",
-            "ratio to direct",
-        ),
-        ("program-time", "TCP connect", "culvert_conn4"),
-        ("program-time", "TCP connect", "all programs"),
-        (
-            "connections-held",
-            "20000 connections open, 65536 places",
-            "CPU added to a connect",
-        ),
-        ("sync", "1,000 services", "one endpoint added"),
-        (
-            "backends",
-            "1,000 services, nftables",
-            "change to first connection, p99",
-        ),
-        (
-            "backends",
-            "1,000 services, layers",
-            "connect, p50 to endpoint / to Service",
-        ),
-        ("backends", "1,000 services, ebpf", "TCP stream to Service"),
-        (
-            "backends",
-            "10 services, no proxy",
-            "connect, p99 to endpoint",
-        ),
-        (
-            "node-api",
-            "one endpoint replaced, 1,000 services, 100 clients",
-            "Watch: publish to decoded, p99",
-        ),
-        (
-            "node-api",
-            "whole state, 1,000 services of 10 endpoints",
-            "Next: call to backend",
-        ),
-    ] {
-        let name = [bench, case, metric].map(str::to_owned);
+    for (bench, case, metric) in FIGURES {
+        let name = [*bench, *case, *metric].map(str::to_owned);
         assert!(seen.contains(&name), "{name:?} is not in {seen:#?}");
     }
 }

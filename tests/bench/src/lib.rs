@@ -6,6 +6,7 @@
 //! sync, api ──> agents of their own               figures ──> table, JSON, plots
 //! node_api ──> orders (a brain, and its clients)
 //! backends ──> api (an agent for each backend)    connect (one process for each place)
+//! outside ──> a world for each way in, the rig's sender
 //! ```
 
 mod api;
@@ -18,6 +19,7 @@ mod held;
 mod kernel_time;
 mod node_api;
 mod orders;
+mod outside;
 mod paired;
 mod plots;
 mod program_time;
@@ -120,6 +122,10 @@ enum Name {
     /// The layers, and each backend alone: full sync, one change, memory, CPU, traffic against a host
     /// without a proxy
     Backends,
+    /// A NodePort for a host outside: programs on devices, nftables, DNAT by hand, plain forwarding
+    Outside,
+    /// Time of the programs on devices for one packet, of a flow that is open, and of none
+    PacketTime,
 }
 
 /// What this program is when it starts itself inside the world.
@@ -383,6 +389,12 @@ fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
     }
     if wanted(Name::Backends) {
         figures.extend(backends::measure(session)?.figures("backends"));
+    }
+    if wanted(Name::Outside) {
+        figures.extend(outside::measure(session)?.figures("outside"));
+    }
+    if wanted(Name::PacketTime) {
+        figures.extend(outside::packets::measure(session)?.figures("packet-time"));
     }
     Ok(figures)
 }
