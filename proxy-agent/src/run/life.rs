@@ -81,20 +81,21 @@ where
         drop(happens.send(Happening::Ended(ended)));
     });
     let ended = until_the_end(&heart, &happening, GRACE);
-    if ended.is_ok() && !heart.is_live() {
-        // Parts that are just being started would report that the runtime refuses them, as errors.
-        // Where the level cannot be changed, they do.
+    if ended.is_none() {
+        // It is still at something, and would report as an error, or a panic, that the runtime
+        // refuses it. Where the level cannot be changed, it does.
         level::change("off").ok();
     }
     runtime.shutdown_timeout(LAST_TASKS);
-    ended
+    ended.unwrap_or(Ok(()))
 }
 
+/// How the agent ended; `None` if it is told to stop and is not waited for.
 fn until_the_end<E>(
     heart: &Heart,
     happening: &Receiver<Happening<E>>,
     grace: Duration,
-) -> Result<(), E> {
+) -> Option<Result<(), E>> {
     let mut hangs = Hangs::default();
     // The signal, and until when it may take.
     let mut stop: Option<(&'static str, Instant)> = None;
@@ -105,14 +106,14 @@ fn until_the_end<E>(
             Some((_, end)) => BEAT.min(end.saturating_duration_since(now)),
         };
         match happening.recv_timeout(wait) {
-            Ok(Happening::Ended(ended)) => return ended,
+            Ok(Happening::Ended(ended)) => return Some(ended),
             Ok(Happening::Stop(signal)) if !heart.is_live() => {
                 let doing = heart.last().doing;
                 tracing::info!(
                     doing,
                     "{signal}: stopping before anything is served; what is in the kernel stays"
                 );
-                return Ok(());
+                return None;
             }
             Ok(Happening::Stop(signal)) => {
                 stop.get_or_insert((signal, now + grace));
@@ -131,7 +132,7 @@ fn until_the_end<E>(
                 text = "the dataplane stays, and the next agent adopts it",
                 "stopping without waiting any longer"
             );
-            return Ok(());
+            return None;
         }
         hangs.look(heart, now);
     }
@@ -184,7 +185,10 @@ mod tests {
         happens.send(Happening::Stop("SIGTERM")).unwrap();
         let ends = happens.clone();
         let ending = thread::spawn(move || drop(ends.send(Happening::Ended(Err("its own")))));
-        assert_eq!(until_the_end(&heart, &happening, LONG), Err("its own"));
+        assert_eq!(
+            until_the_end(&heart, &happening, LONG),
+            Some(Err("its own"))
+        );
         ending.join().unwrap();
     }
 
@@ -196,14 +200,14 @@ mod tests {
         happens.send(Happening::Stop("SIGTERM")).unwrap();
         happens.send(Happening::Stop("SIGINT")).unwrap();
         let grace = Duration::from_millis(10);
-        assert_eq!(until_the_end(&heart, &happening, grace), Ok(()));
+        assert_eq!(until_the_end(&heart, &happening, grace), None);
     }
 
     #[test]
     fn one_that_does_not_serve_yet_has_nothing_to_end() {
         let (happens, happening) = channel::<Happening<()>>();
         happens.send(Happening::Stop("SIGTERM")).unwrap();
-        assert_eq!(until_the_end(&Heart::default(), &happening, LONG), Ok(()));
+        assert_eq!(until_the_end(&Heart::default(), &happening, LONG), None);
     }
 
     #[test]
