@@ -21,12 +21,6 @@ const SYSCTLS: &[(&str, &str)] = &[
     // Addresses are usable at once: duplicate detection takes a second.
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
-    // All pods of a world are on one wire, which nobody is to tell them where they are routed to
-    // each other.
-    ("ipv4/conf/all/accept_redirects", "0"),
-    ("ipv4/conf/default/accept_redirects", "0"),
-    ("ipv6/conf/all/accept_redirects", "0"),
-    ("ipv6/conf/default/accept_redirects", "0"),
     // Who is refused is told so each time, however often it asks.
     ("ipv4/icmp_ratemask", "0"),
     ("ipv6/icmp/ratemask", "\n"),

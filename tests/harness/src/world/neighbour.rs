@@ -86,8 +86,14 @@ impl World {
         ))?;
         router.netns.ip(&up("eth0", near, Some(node)))?;
         router.netns.ip(&up("far", far, None))?;
-        // What it sends itself may be larger: whoever answers must learn of the wire.
         host.netns.ip(&up("eth0", own, Some(far)))?;
+        // It takes larger ones, and says so: whoever answers must learn of the wire. It sends none,
+        // as the far end of a veth drops them without a word, except while they are not segmented yet.
+        for (far, segment) in far.into_iter().zip([1460, 1440]) {
+            host.netns.ip(&format!(
+                "route change default via {far} dev eth0 mtu {mtu} advmss {segment}\n"
+            ))?;
+        }
         self.node.netns.ip(&up(&device, node, None))?;
         for (own, near) in own.iter().zip(near) {
             let route = format!("route add {own} via {near}\n");
