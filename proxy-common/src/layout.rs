@@ -97,9 +97,9 @@ const _: () = {
 #[cfg(feature = "user")]
 mod user {
     use super::{
-        ConnectionKey, ConnectionValue, Counted, Counters, FrontendKey, FrontendValue, MemberKey,
-        MemberValue, NodeAddressKey, NodeAddressValue, ServiceKey, ServiceValue, SetKey, SetValue,
-        Settings, SlotKey, SlotValue,
+        AffinityKey, AffinityValue, ClientKey, ConnectionKey, ConnectionValue, Counted, Counters,
+        FrontendKey, FrontendValue, MemberKey, MemberValue, NodeAddressKey, NodeAddressValue,
+        ServiceKey, ServiceValue, SetKey, SetValue, Settings, SlotKey, SlotValue,
     };
 
     macro_rules! pod {
@@ -118,6 +118,9 @@ mod user {
     }
 
     pod!(
+        AffinityKey,
+        AffinityValue,
+        ClientKey,
         ConnectionKey,
         ConnectionValue,
         Counted,

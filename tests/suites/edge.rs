@@ -13,6 +13,8 @@ pub mod journeys;
 mod leaving;
 #[path = "edge/narrow.rs"]
 mod narrow;
+#[path = "edge/resized.rs"]
+mod resized;
 #[path = "edge/restarted.rs"]
 mod restarted;
 #[path = "edge/rig.rs"]

@@ -36,14 +36,14 @@ fn asked(shop: &Shop, agent: &Agent<'_>, arguments: &[&str]) -> String {
 }
 
 /// The flows that `list ARGUMENTS` knows.
-fn listed(shop: &Shop, agent: &Agent<'_>, arguments: &[&str]) -> Vec<Value> {
+pub fn listed(shop: &Shop, agent: &Agent<'_>, arguments: &[&str]) -> Vec<Value> {
     let arguments = [&["list", "--output", "json"], arguments].concat();
     let json: Value = serde_json::from_str(&asked(shop, agent, &arguments)).unwrap();
     json["flows"].as_array().unwrap().clone()
 }
 
 /// Sends requests on connections that stay, and says which endpoint answered.
-fn ask(prober: &mut Prober, name: &str, transport: Transport, to: SocketAddr) -> SocketAddr {
+pub fn ask(prober: &mut Prober, name: &str, transport: Transport, to: SocketAddr) -> SocketAddr {
     let attempts = prober.send_on(name, transport, to, 3).unwrap();
     let answer = attempts.last().unwrap().answer_as(to);
     answer.unwrap_or_else(|error| panic!("{name}: {error}"))

@@ -9,6 +9,7 @@
 //! OPENING is read first: a flow that moves meanwhile is in TRACK before it leaves OPENING. Each entry
 //! says all of who is connected with whom, so that a flow of which one is missing is seen, too.
 
+pub mod carried;
 pub mod end;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 
 mod cgroup;
 mod cleanup;
+mod earlier;
 mod edge;
 mod error;
 mod figures;
@@ -46,7 +47,7 @@ pub use on_linux::OnLinux;
 use outside::Outside;
 pub use pins::bpffs::mount_at as mount_bpffs;
 use probe::probe;
-use proxy_common::names::MAPS;
+use proxy_common::{affinity::AffinityKey, names::MAPS};
 use proxy_model::{
     Backend, Capability, ChangeSet, CompareError, Device, Difference, FatalCause, Figure,
     NodeState, RepairReport, ServiceFailure, SyncError, SyncReport,
@@ -60,13 +61,14 @@ use self::{
     links::HeldLink,
     load::{Loaded, Place},
     maps::KernelMaps,
-    pins::PinDir,
+    pins::{Generations, PinDir},
 };
 use super::{
     LACKS, NAME,
     capacity::Capacity,
     descriptor::Tc,
     pattern::Pattern,
+    programmed::Programmed,
     tables::{Outcome, Tables},
 };
 
@@ -139,16 +141,23 @@ impl EbpfBackend {
         if self.opened.is_none() || !self.loaded.rebuilt {
             return Ok(());
         }
-        let served = fit::served_before(&self.pins).map_err(|error| not_attached(&error))?;
+        let before = earlier::programmed(&self.pins.services());
+        let before = before.map_err(|error| not_attached(&error))?;
         let mut kept = state.clone();
         kept.services = state
             .services
             .iter()
-            .filter(|(key, _)| served.contains(*key))
+            .filter(|(key, _)| before.services.contains_key(*key))
             .map(|(key, service)| (key.clone(), Arc::clone(service)))
             .collect();
+        self.tables.remember(before);
         let outcome = self.tables.sync(&kept, &kept.as_change_set());
+        self.tables.remember(Programmed::default());
         let outcome = outcome.map_err(|error| later(&error))?;
+        let Generations { present, next, .. } = self.pins.service_maps();
+        if let Err(error) = earlier::carry_clients::<AffinityKey>(&present, &next, "AFFINITY") {
+            tracing::warn!(%error, "pods may change the endpoints that they keep");
+        }
         match outcome.failures.iter().next() {
             Some((key, reason)) if self.loaded.smaller => Err(SyncError::Fatal {
                 cause: FatalCause::Other,
@@ -167,7 +176,7 @@ impl EbpfBackend {
         let directory = self.pins.links();
         let attached = links::attach(&self.loaded.ebpf, &self.cgroup, &directory)?;
         if self.loaded.rebuilt {
-            fit::settle_rebuilt(&self.pins)?;
+            self.pins.service_maps().replace()?;
             self.loaded.place = Place::InForce;
         }
         self.pins.remove_stale();

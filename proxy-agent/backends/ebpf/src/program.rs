@@ -27,8 +27,10 @@ use super::{
 mod frontends;
 mod mend;
 mod node_addresses;
+mod remembered;
 mod sets;
 
+use remembered::Remembered;
 use sets::POLICIES;
 
 /// Writes desired Service ports to the maps.
@@ -39,6 +41,7 @@ pub struct Programmer<M> {
     numbers: Numbers,
     capacity: Capacity,
     leaves: Leaves,
+    remembered: Remembered,
     /// Frontends that upserts gave up, with the Service that held them: removed by `settle`,
     /// because another Service's upsert may take one over.
     given_up: Vec<(u32, FrontendKey)>,
@@ -83,6 +86,7 @@ impl<M: ServiceMaps> Programmer<M> {
             numbers: Numbers::default(),
             capacity,
             leaves: Leaves::default(),
+            remembered: Remembered::default(),
             given_up: Vec::new(),
             writes: 0,
         }
@@ -94,9 +98,20 @@ impl<M: ServiceMaps> Programmer<M> {
         std::mem::replace(&mut self.leaves, leaves) != leaves
     }
 
+    /// Gives what is new the numbers that it has in `earlier`, other maps, until told otherwise.
+    pub fn remember(&mut self, earlier: Programmed) {
+        self.remembered = Remembered::of(earlier);
+    }
+
     /// What the maps hold.
     pub fn programmed(&self) -> &Programmed {
         &self.programmed
+    }
+
+    /// The same, without the maps.
+    #[cfg(test)]
+    pub fn into_programmed(self) -> Programmed {
+        self.programmed
     }
 
     /// The maps.
@@ -163,16 +178,20 @@ impl<M: ServiceMaps> Programmer<M> {
 
     /// Introduces a Service port that the maps do not know.
     fn begin(&mut self, key: &ServicePortKey) -> Result<ProgrammedService, ProgramError> {
-        let number = self.number()?;
+        let service = match self.remembered.service(key) {
+            Some(service) => service,
+            None => ProgrammedService {
+                number: self.number()?,
+                ..ProgrammedService::default()
+            },
+        };
+        let number = service.number;
         let Some(value) = encode::service_value(number, key) else {
             self.numbers.release(number);
             return Err(Refusal::LongName.into());
         };
         self.put(Entry::Service(ServiceKey { service: number }, value), true)?;
-        Ok(ProgrammedService {
-            number,
-            ..ProgrammedService::default()
-        })
+        Ok(service)
     }
 
     fn bring_to(

@@ -89,6 +89,12 @@ impl<M: ServiceMaps> Tables<M> {
         self.programmer.programmed()
     }
 
+    /// Gives what is new the numbers that it has in `earlier`, until told otherwise: these maps take the
+    /// place of those.
+    pub fn remember(&mut self, earlier: Programmed) {
+        self.programmer.remember(earlier);
+    }
+
     /// Whether a packet backend beneath serves. Returns whether the maps depend on that.
     pub fn lies_over(&mut self, serves: bool) -> bool {
         std::mem::replace(&mut self.beneath.serves, serves) != serves

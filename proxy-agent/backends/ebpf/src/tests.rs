@@ -5,6 +5,7 @@ mod damage;
 mod faults;
 mod fixtures;
 mod limits;
+mod numbers;
 mod order;
 
 use std::{collections::BTreeSet, sync::Arc};

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! load ──> programs, maps of connections
+//! moved: connections of an earlier run that are in maps of another size ──> these
 //! settings (pure): NodeState ──> SETTINGS
 //! follower, a thread ──> devices: which are served, attached, put back
 //!                    ├─> flows: which are over, removed
@@ -21,7 +22,9 @@ mod figures;
 mod flows;
 mod follower;
 mod load;
+mod moved;
 mod names;
+mod open_table;
 mod settings;
 mod standing;
 mod told;
@@ -30,7 +33,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use proxy_model::{Difference, Figure, NodeState};
 
-use self::follower::Follower;
+use self::{follower::Follower, load::Loaded, moved::Moved};
 use super::{
     EbpfOptions, OpenError, held_maps::HeldMap, links::Mended, load::Place, pins::PinDir,
     pins::repin,
@@ -57,8 +60,13 @@ impl Edge {
         options: &EbpfOptions,
         state: &NodeState,
     ) -> Result<Self, OpenError> {
-        let (loaded, maps) = load::load(pins, place, options)?;
-        let follower = Follower::start(pins.share()?, loaded, options, wanted(state, options))?;
+        let Loaded { ebpf, maps, chosen } = load::load(pins, place, options)?;
+        let moved = chosen.earlier.as_ref();
+        let moved = moved.map(|earlier| Moved::begin(earlier, &chosen.directory));
+        let moved = moved.transpose()?.flatten();
+        let wanted = wanted(state, options);
+        let follower = Follower::start(pins.share()?, ebpf, options, wanted, moved)?;
+        chosen.settle(pins)?;
         Ok(Self { maps, follower })
     }
 

@@ -1,24 +1,17 @@
 //! The maps that earlier runs pinned: whether they fit, and which of them are in force. What they
 //! are is asked of what is held open, never of a path twice.
 
-use std::{collections::BTreeSet, fs, io, os::fd::AsFd};
+use std::{io, os::fd::AsFd};
 
-use aya::maps::{HashMap, Map, MapData, MapError};
-use proxy_common::{
-    names::{EDGE_MAPS, MAPS, MapGroup, MapShape},
-    service::{ServiceKey, ServiceValue},
-};
-use proxy_model::ServicePortKey;
+use proxy_common::names::{EDGE_MAPS, MAPS, MapGroup, MapShape};
 
-use super::error::{of_io, of_kernel};
+use super::error::of_io;
 use super::{
     OpenError,
     pins::{self, PinDir, PinPath},
     sizes::Sizes,
     syscalls::{self, BpfKind},
-    with_causes,
 };
-use crate::encode;
 
 /// What becomes of the Service maps of an earlier run.
 #[derive(Debug, Clone, Copy)]
@@ -30,24 +23,17 @@ pub struct Chosen {
 }
 
 /// Which directory to use for the Service maps: that of an earlier run, or one beside it. A run
-/// that died while it rebuilt leaves two, and the first of these that exists is in force, or was
-/// made equal to what is.
+/// that died while it rebuilt leaves two; what is in force was made equal to the other.
 pub fn choose_services(pins: &PinDir, sizes: &Sizes<'_>) -> Result<Chosen, OpenError> {
-    let (present, next, old) = (pins.services(), pins.services_next(), pins.services_old());
+    let maps = pins.service_maps();
     let chosen = |adopted, rebuilt| Ok(Chosen { adopted, rebuilt });
-    if !present.exists() {
-        if next.exists() {
-            rename(&next, &present)?;
-        } else if old.exists() {
-            rename(&old, &present)?;
-        } else {
-            return chosen(false, false);
-        }
+    if !maps.find()? {
+        return chosen(false, false);
     }
-    for left in [&next, &old] {
+    for left in [&maps.next, &maps.old] {
         pins::remove_tree(left)?;
     }
-    let unfit = unfit(&present, MapGroup::Services, sizes)?;
+    let unfit = unfit(&maps.present, MapGroup::Services, sizes)?;
     if unfit.is_empty() {
         return chosen(true, false);
     }
@@ -56,53 +42,6 @@ pub fn choose_services(pins: &PinDir, sizes: &Sizes<'_>) -> Result<Chosen, OpenE
         "the pinned Service maps do not fit: rebuilding them beside the old ones"
     );
     chosen(false, true)
-}
-
-/// Puts rebuilt Service maps in the place of the old ones, once programs use them. Renames come
-/// first: a run that dies in between leaves no half-emptied directory under the name in force.
-pub fn settle_rebuilt(pins: &PinDir) -> Result<(), OpenError> {
-    rename(&pins.services(), &pins.services_old())?;
-    rename(&pins.services_next(), &pins.services())?;
-    Ok(pins::remove_tree(&pins.services_old())?)
-}
-
-/// The Service ports that the maps of the run before serve.
-pub fn served_before(pins: &PinDir) -> Result<BTreeSet<ServicePortKey>, OpenError> {
-    let pin = pins.services().join("SERVICES");
-    let failed = |error: &MapError| {
-        of_kernel(
-            &format!("reading pinned map {}", pin.display()),
-            error,
-            &with_causes(error),
-        )
-    };
-    let shape = MAPS
-        .iter()
-        .find(|shape| shape.name == "SERVICES")
-        .expect("in the table");
-    // Without it, or with another, nothing says what was served.
-    let Some(map) = pins::open_readable(&pin, shape) else {
-        return Ok(BTreeSet::new());
-    };
-    let map = MapData::from_fd(map).map_err(|error| failed(&error))?;
-    let map: HashMap<_, ServiceKey, ServiceValue> = Map::HashMap(map)
-        .try_into()
-        .map_err(|error: MapError| failed(&error))?;
-    let mut served = BTreeSet::new();
-    for entry in &map {
-        let (key, value) = entry.map_err(|error| failed(&error))?;
-        served.extend(encode::service_key(key, &value));
-    }
-    Ok(served)
-}
-
-fn rename(from: &PinPath<'_>, to: &PinPath<'_>) -> Result<(), OpenError> {
-    fs::rename(from, to).map_err(|error| {
-        of_io(
-            &error,
-            &format!("renaming {} to {}", from.display(), to.display()),
-        )
-    })
 }
 
 /// Flow maps of our own version that have another shape cannot come from a release; what sockets
@@ -119,18 +58,55 @@ pub fn drop_unfit_flows(directory: &PinPath<'_>, sizes: &Sizes<'_>) -> Result<()
     Ok(())
 }
 
-/// The same of maps of connections: flows that are open are left to the layer beneath then.
-pub fn drop_unfit_connections(directory: &PinPath<'_>, sizes: &Sizes<'_>) -> Result<(), OpenError> {
-    let unfit = unfit(directory, MapGroup::Connections, sizes)?;
-    if !unfit.is_empty() {
-        tracing::warn!(
-            differences = unfit.join("; "),
-            "the pinned maps of connections do not fit: connections from outside that were open \
-             before now break"
-        );
-        pins::remove_tree(directory)?;
+/// Which maps of connections are used, and where else open connections are remembered.
+#[derive(Debug)]
+pub struct ChosenConnections<'d> {
+    /// Those that fit, as far as they are there.
+    pub directory: PinPath<'d>,
+    /// Others, which programs of an earlier run may use.
+    pub earlier: Option<PinPath<'d>>,
+}
+
+/// Which directory to use for the maps of connections: that of an earlier run, or one beside it. A
+/// run that died while it moved connections from one to the other leaves both, and programs of both.
+pub fn choose_connections<'d>(
+    pins: &'d PinDir,
+    sizes: &Sizes<'_>,
+) -> Result<ChosenConnections<'d>, OpenError> {
+    let maps = pins.connection_maps();
+    maps.find()?;
+    pins::remove_tree(&maps.old)?;
+    let unfit = |directory| unfit(directory, MapGroup::Connections, sizes);
+    let differences = unfit(&maps.present)?;
+    if differences.is_empty() {
+        return Ok(ChosenConnections {
+            earlier: maps.next.exists().then_some(maps.next),
+            directory: maps.present,
+        });
     }
-    Ok(())
+    if !unfit(&maps.next)?.is_empty() {
+        pins::remove_tree(&maps.next)?;
+    }
+    tracing::info!(
+        differences = differences.join("; "),
+        "the pinned maps of connections do not fit: moving the connections to others beside them"
+    );
+    Ok(ChosenConnections {
+        directory: maps.next,
+        earlier: Some(maps.present),
+    })
+}
+
+impl ChosenConnections<'_> {
+    /// Puts them in force, once all programs use them.
+    pub fn settle(&self, pins: &PinDir) -> Result<(), OpenError> {
+        let maps = pins.connection_maps();
+        if self.directory.shown() == maps.next.shown() {
+            Ok(maps.replace()?)
+        } else {
+            Ok(pins::remove_tree(&maps.next)?)
+        }
+    }
 }
 
 /// How the maps pinned in `directory` differ from what is wanted; not at all, if there is no such

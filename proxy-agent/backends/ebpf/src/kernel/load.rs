@@ -62,7 +62,7 @@ impl Place {
     pub fn of(self, pins: &PinDir) -> PinPath<'_> {
         match self {
             Self::InForce => pins.services(),
-            Self::Beside => pins.services_next(),
+            Self::Beside => pins.service_maps().next,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The Service maps in the kernel.
 
-mod batch;
+pub mod batch;
 
 use std::{borrow::BorrowMut, os::fd::AsFd as _};
 

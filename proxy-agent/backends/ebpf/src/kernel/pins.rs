@@ -4,7 +4,7 @@
 //! ```text
 //! <pin dir>/services-v1/<MAP>      rebuilt beside (services-v1-next) when it does not fit
 //! <pin dir>/flows-v1/<MAP>
-//! <pin dir>/connections-v1/<MAP>
+//! <pin dir>/connections-v1/<MAP>   filled beside (connections-v1-next) when its size is another one
 //! <pin dir>/links/<program>
 //! <pin dir>/devices/<number of a device>-<direction>
 //! ```
@@ -19,6 +19,7 @@ mod holder;
 mod listing;
 mod look;
 mod path;
+mod places;
 mod readable;
 mod removal;
 pub mod repin;
@@ -38,7 +39,6 @@ use nix::{
     fcntl::{Flock, FlockArg},
     sys::statfs::{BPF_FS_MAGIC, fstatfs},
 };
-use proxy_common::{CONNECTIONS_ABI, FLOWS_ABI, SERVICES_ABI};
 
 use super::OpenError;
 use super::error::of_io;
@@ -47,6 +47,7 @@ pub use holder::holders;
 pub use listing::entries_in;
 pub use look::look;
 pub use path::PinPath;
+pub use places::{Generations, Peek};
 pub use readable::open_readable;
 pub use removal::{Removal, remove_tree};
 pub use way::Way;
@@ -244,83 +245,6 @@ impl PinDir {
     pub fn here(&self) -> PinPath<'_> {
         PinPath::of(&self.lock, &self.path)
     }
-
-    /// Service maps of this version.
-    pub fn services(&self) -> PinPath<'_> {
-        self.here().join(services())
-    }
-
-    /// Service maps that are being rebuilt beside those in [`Self::services`].
-    pub fn services_next(&self) -> PinPath<'_> {
-        self.here().join(format!("{}-next", services()))
-    }
-
-    /// Service maps that have just been replaced, until they are removed.
-    pub fn services_old(&self) -> PinPath<'_> {
-        self.here().join(format!("{}-old", services()))
-    }
-
-    /// Flow maps of this version.
-    pub fn flows(&self) -> PinPath<'_> {
-        self.here().join(format!("flows-v{FLOWS_ABI}"))
-    }
-
-    /// Maps of connections of this version.
-    pub fn connections(&self) -> PinPath<'_> {
-        self.here().join(connections())
-    }
-
-    /// Links.
-    pub fn links(&self) -> PinPath<'_> {
-        self.here().join(LINKS)
-    }
-
-    /// Links to devices.
-    pub fn devices(&self) -> PinPath<'_> {
-        self.here().join(DEVICES)
-    }
-}
-
-fn services() -> String {
-    format!("services-v{SERVICES_ABI}")
-}
-
-fn connections() -> String {
-    format!("connections-v{CONNECTIONS_ABI}")
-}
-
-/// A pin directory that may be another agent's, to look into.
-#[derive(Debug)]
-pub struct Peek {
-    path: PathBuf,
-    directory: File,
-}
-
-impl Peek {
-    /// The directory.
-    pub fn directory(&self) -> &File {
-        &self.directory
-    }
-
-    /// Service maps of this version.
-    pub fn services(&self) -> PinPath<'_> {
-        PinPath::of(&self.directory, &self.path).join(services())
-    }
-
-    /// Maps of connections of this version.
-    pub fn connections(&self) -> PinPath<'_> {
-        PinPath::of(&self.directory, &self.path).join(connections())
-    }
-
-    /// Links.
-    pub fn links(&self) -> PinPath<'_> {
-        PinPath::of(&self.directory, &self.path).join(LINKS)
-    }
-
-    /// Links to devices.
-    pub fn devices(&self) -> PinPath<'_> {
-        PinPath::of(&self.directory, &self.path).join(DEVICES)
-    }
 }
 
 impl Drop for PinDir {
@@ -329,9 +253,10 @@ impl Drop for PinDir {
             // Only what is empty can be removed this way: nothing of a start that went well.
             let parts = [
                 self.services(),
-                self.services_next(),
+                self.service_maps().next,
                 self.flows(),
                 self.connections(),
+                self.connection_maps().next,
                 self.links(),
                 self.devices(),
             ];

@@ -1,5 +1,5 @@
 //! How many entries each map is made with: what was asked for, what the kernel needs besides, and
-//! what cannot be changed while sockets are in it.
+//! what cannot be changed while sockets or connections are in it.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +24,8 @@ pub struct Sizes<'a> {
     cpus: u32,
     /// Entries of PEERS.
     peers: u32,
+    /// Entries of TRACK, if it keeps those that it has.
+    track: Option<u32>,
 }
 
 impl<'a> Sizes<'a> {
@@ -51,14 +53,23 @@ impl<'a> Sizes<'a> {
             asked,
             cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
             peers: pinned.unwrap_or(wanted),
+            track: None,
         })
+    }
+
+    /// The same, with as many entries of TRACK as are `there`.
+    pub fn keeping_track(self, there: u32) -> Self {
+        Self {
+            track: Some(there),
+            ..self
+        }
     }
 
     /// Entries that the kernel makes `shape` with.
     pub fn of(&self, shape: &MapShape) -> u32 {
         let asked = asked(shape, self.asked);
         if shape.name == TRACKED_MAP {
-            asked.saturating_mul(2)
+            self.track.unwrap_or(asked.saturating_mul(2))
         } else if shape.gives_way() {
             asked.saturating_add(PARKED.saturating_mul(self.cpus))
         } else if shape.name == PEERS {

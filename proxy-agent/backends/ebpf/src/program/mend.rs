@@ -80,7 +80,9 @@ impl<M: ServiceMaps> Programmer<M> {
     pub fn adopt(&mut self) -> Result<Vec<Difference>, MapError> {
         let (programmed, repairs) = self.read()?;
         let reserved = self.maps.reserved_numbers()?;
-        self.numbers = Numbers::resume(reserved, programmed.numbers());
+        let mut in_use = programmed.numbers();
+        in_use.extend(self.remembered.all());
+        self.numbers = Numbers::resume(reserved, in_use);
         self.programmed = programmed;
         self.given_up.clear();
         self.mend(&repairs)?;

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Which of a Service port's two sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Policy {
     Cluster,
     Local,
@@ -65,7 +65,11 @@ impl<M: ServiceMaps> Programmer<M> {
         let mut set = if let Some(set) = policy.programmed(service).take() {
             set
         } else {
-            let set = ProgrammedSet::new(self.number()?);
+            let number = match self.remembered.set(service.number, policy) {
+                Some(number) => number,
+                None => self.number()?,
+            };
+            let set = ProgrammedSet::new(number);
             let (key, value) = (SetKey { set: set.number }, SetValue::new(set.number, 0));
             self.put(Entry::Set(key, value), true)?;
             set

@@ -1,13 +1,13 @@
 //! The flows of this host for who asks, agent or not: the maps that are pinned are all it needs.
 
-use std::{collections::BTreeMap, io, os::fd::OwnedFd, path::Path};
+use std::{collections::BTreeMap, io, path::Path};
 
-use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuHashMap};
+use aya::maps::{Array, Map, MapData, MapError, PerCpuHashMap};
 use proxy_backend::connections::{Census, Connections, Ended, Flow, Which};
 use proxy_common::{
-    names::{EDGE_MAPS, MapShape, TRACKED_MAP},
+    names::TRACKED_MAP,
     track::{
-        ConnectionKey, ConnectionValue, DIALLED, Settings, Table,
+        ConnectionKey, DIALLED, Settings, Table,
         reason::{Counted, Reason},
     },
 };
@@ -17,11 +17,12 @@ use super::{
     super::{
         OpenError,
         error::of_io,
-        pins::{self, Peek, PinDir},
+        pins::{PinDir, PinPath},
         rights, syscalls,
     },
-    flows::{Flows, since_boot},
+    flows::since_boot,
     names::Names,
+    open_table::{OpenTable, open},
 };
 use crate::connections::{
     Identity, Joined,
@@ -41,41 +42,6 @@ pub struct Asked {
     names: Names,
 }
 
-/// TRACK or OPENING: to be read as a whole, and by the entry.
-struct OpenTable {
-    all: Flows,
-    each: HashMap<MapData, ConnectionKey, ConnectionValue>,
-    /// Entries that there is room for.
-    entries: u64,
-}
-
-impl OpenTable {
-    fn open(pins: &Peek, name: &str) -> Result<Self, OpenError> {
-        let Some((map, shape)) = open(pins, name) else {
-            return Err(OpenError::Other(format!(
-                "{}: not there, or no map of this version: no connection from outside is \
-                 translated by what is pinned here; --tc is off, or no agent served with it and \
-                 this --pin-dir since the host booted",
-                pins.connections().join(name).display()
-            )));
-        };
-        Self::of(map, shape).map_err(|error| of_io(&error, &format!("opening map {name}")))
-    }
-
-    fn of(map: OwnedFd, shape: &MapShape) -> io::Result<Self> {
-        let entries = syscalls::map_shape(&map)?.max_entries.into();
-        let all = Flows::in_map(map.try_clone()?)?;
-        let data = MapData::from_fd(map).map_err(io::Error::other)?;
-        let map = if shape.gives_way() {
-            Map::LruHashMap(data)
-        } else {
-            Map::HashMap(data)
-        };
-        let each = map.try_into().map_err(io::Error::other)?;
-        Ok(Self { all, each, entries })
-    }
-}
-
 impl Asked {
     /// The maps below `pin_dir`.
     pub fn open(pin_dir: &Path) -> Result<Self, OpenError> {
@@ -87,7 +53,8 @@ impl Asked {
                 pin_dir.display()
             )));
         };
-        let data = |name| MapData::from_fd(open(&pins, name)?.0).ok();
+        let connections = pins.connections();
+        let data = |name| MapData::from_fd(open(&connections, name)?.0).ok();
         let settings = data("SETTINGS").and_then(|map| {
             let map: Array<MapData, Settings> = Map::Array(map).try_into().ok()?;
             map.get(&0, 0).ok()
@@ -95,8 +62,8 @@ impl Asked {
         let tracked = data("TRACKED").and_then(|map| Map::Array(map).try_into().ok());
         let reasons = data("REASONS").and_then(|map| Map::PerCpuHashMap(map).try_into().ok());
         Ok(Self {
-            track: OpenTable::open(&pins, TRACKED_MAP)?,
-            opening: OpenTable::open(&pins, "OPENING")?,
+            track: table(&connections, TRACKED_MAP)?,
+            opening: table(&connections, "OPENING")?,
             settings,
             tracked,
             reasons,
@@ -232,8 +199,14 @@ fn now() -> Result<u32, OpenError> {
     since_boot().map_err(|error| of_io(&error, "reading the clock"))
 }
 
-fn open(pins: &Peek, name: &str) -> Option<(OwnedFd, &'static MapShape)> {
-    let shape = EDGE_MAPS.iter().find(|shape| shape.name == name)?;
-    let map = pins::open_readable(&pins.connections().join(name), shape)?;
-    Some((map, shape))
+/// TRACK or OPENING, without which there is nothing to say.
+fn table(connections: &PinPath<'_>, name: &str) -> Result<OpenTable, OpenError> {
+    OpenTable::open(connections, name)?.ok_or_else(|| {
+        OpenError::Other(format!(
+            "{}: not there, or no map of this version: no connection from outside is translated by \
+             what is pinned here; --tc is off, or no agent served with it and this --pin-dir since \
+             the host booted",
+            connections.join(name).display()
+        ))
+    })
 }

@@ -23,6 +23,7 @@ use super::{
     counted,
     devices::{Devices, Look, Seen},
     flows::{Flows, Swept},
+    moved::Moved,
     settings, standing, told,
 };
 use crate::{
@@ -69,12 +70,13 @@ impl Shared {
 }
 
 impl Follower {
-    /// Attaches the programs once, and follows from then on.
+    /// Attaches the programs once, with all connections that are `moved`, and follows from then on.
     pub fn start(
         pins: Peek,
         ebpf: Ebpf,
         options: &EbpfOptions,
         wanted: Wanted,
+        moved: Option<Moved>,
     ) -> Result<Self, OpenError> {
         let subscribed = |error: io::Error| of_io(&error, "subscribing to changes of devices");
         // Older than the first look, which misses nothing then.
@@ -105,7 +107,7 @@ impl Follower {
             ebpf,
         };
         work.keep_seed();
-        work.settle()?;
+        work.settle(moved)?;
         let thread = thread::Builder::new()
             .name("devices".to_owned())
             .spawn(move || work.run(changes))
@@ -218,7 +220,7 @@ impl Work {
             if self.shared.lock().stop {
                 return;
             }
-            match self.settle() {
+            match self.settle(None) {
                 Ok(()) => self.failing = false,
                 Err(error) if self.failing => tracing::debug!(%error, "devices not known"),
                 Err(error) => {
@@ -230,12 +232,12 @@ impl Work {
     }
 
     /// Makes everything as it is wanted.
-    fn settle(&mut self) -> Result<(), OpenError> {
-        let (wanted, moved) = {
+    fn settle(&mut self, moved: Option<Moved>) -> Result<(), OpenError> {
+        let (wanted, pins) = {
             let mut shown = self.shared.lock();
             (shown.wanted.clone(), shown.pins.take())
         };
-        if let Some(pins) = moved {
+        if let Some(pins) = pins {
             self.pins = pins;
         }
         let bypasses = self.bypasses.as_mut().map(Bypasses::known);
@@ -246,10 +248,16 @@ impl Work {
         let chosen = self.devices.choose(&wanted, bypasses, go_on)?;
         // Before the programs come to a device that they may only leave.
         let settings = with_leaving(wanted.settings, &chosen);
-        self.write(&settings)?;
+        if moved.is_none() {
+            self.write(&settings)?;
+        }
         let are_new = self.devices.are_new(&chosen);
         self.enter_standing(are_new);
         let look = self.devices.attach(&self.ebpf, &self.pins, chosen);
+        if let Some(moved) = moved {
+            moved.finish()?;
+            self.write(&settings)?;
+        }
         // Those that began in between.
         self.enter_standing(are_new);
         self.show(look);

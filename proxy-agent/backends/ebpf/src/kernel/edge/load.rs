@@ -4,35 +4,48 @@ use std::{collections::BTreeMap, path::Path};
 
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use proxy_common::names::{
-    EDGE_MAPS, EDGE_PROGRAMS, MapGroup, MapShape, SHARED_MAPS, SWEEP_PROGRAM,
+    EDGE_MAPS, EDGE_PROGRAMS, MapGroup, MapShape, SHARED_MAPS, SWEEP_PROGRAM, TRACKED_MAP,
 };
 
-use super::super::{
-    EbpfOptions, OpenError,
-    error::{of_io, of_kernel},
-    fit,
-    held_maps::{self, HeldMap},
-    links::{self, LoadFailure},
-    load::Place,
-    memory_limit,
-    pins::{PinDir, PinPath},
-    sizes::Sizes,
-    with_causes,
+use super::{
+    super::{
+        EbpfOptions, OpenError,
+        error::{of_io, of_kernel},
+        fit::{self, ChosenConnections},
+        held_maps::{self, HeldMap},
+        links::{self, LoadFailure},
+        load::Place,
+        memory_limit,
+        pins::{PinDir, PinPath},
+        sizes::Sizes,
+        with_causes,
+    },
+    open_table::OpenTable,
 };
 
 /// The kernel programs, built from `proxy-ebpf`; empty when the agent was built without them.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/edge.o"));
 
+/// Programs on devices, and their maps.
+pub struct Loaded<'d> {
+    /// The programs.
+    pub ebpf: Ebpf,
+    /// The maps of connections.
+    pub maps: Vec<HeldMap>,
+    /// Where those are pinned.
+    pub chosen: ChosenConnections<'d>,
+}
+
 /// Loads the programs with the Service maps in `place`, and maps of connections of their own, which
 /// are those of an earlier run where they fit.
-pub fn load(
-    pins: &PinDir,
+pub fn load<'d>(
+    pins: &'d PinDir,
     place: Place,
     options: &EbpfOptions,
-) -> Result<(Ebpf, Vec<HeldMap>), OpenError> {
-    let sizes = Sizes::new(&options.map_sizes, None)?;
-    let connections = pins.connections();
-    fit::drop_unfit_connections(&connections, &sizes)?;
+) -> Result<Loaded<'d>, OpenError> {
+    let sizes = with_room(Sizes::new(&options.map_sizes, None)?, pins)?;
+    let chosen = fit::choose_connections(pins, &sizes)?;
+    let connections = &chosen.directory;
     connections
         .make_directory()
         .map_err(|error| of_io(&error, &format!("creating {}", connections.display())))?;
@@ -40,7 +53,7 @@ pub fn load(
         !connections.join(shape.name).exists()
     })?;
     let services = place.of(pins);
-    let ebpf = load_object(Some([&services, &connections]), &sizes)?;
+    let ebpf = load_object(Some([&services, connections]), &sizes)?;
     let maps = held_maps::hold(&ebpf, &EDGE_MAPS)?;
     for held in &maps {
         let differences = fit::differences(&held.fd, held.shape, &sizes);
@@ -53,7 +66,32 @@ pub fn load(
             )));
         }
     }
-    Ok((ebpf, maps))
+    Ok(Loaded { ebpf, maps, chosen })
+}
+
+/// The sizes with which all connections that are open now have room in TRACK.
+fn with_room<'a>(sizes: Sizes<'a>, pins: &PinDir) -> Result<Sizes<'a>, OpenError> {
+    let shape = EDGE_MAPS.iter().find(|shape| shape.name == TRACKED_MAP);
+    let wanted = sizes.of(shape.expect("a name of the table"));
+    let Some(mut track) = OpenTable::open(&pins.connections(), TRACKED_MAP)? else {
+        return Ok(sizes);
+    };
+    let there = u32::try_from(track.entries).unwrap_or(u32::MAX);
+    let mut open = 0_u32;
+    let counted = track.all.each(|_, _| open = open.saturating_add(1));
+    counted.map_err(|error| of_io(&error, "counting connections from outside"))?;
+    // Some that are just beginning are not counted.
+    if wanted >= there || wanted >= open.saturating_add(open / 8) {
+        return Ok(sizes);
+    }
+    tracing::info!(
+        connections = open / 2,
+        room = there / 2,
+        wanted = wanted / 2,
+        "map TRACK keeps its size, because more connections are open than it would have room for; \
+         new ones have the room that is wanted"
+    );
+    Ok(sizes.keeping_track(there))
 }
 
 /// Loads the programs with maps of their own, pins nothing, and lets everything go again.

@@ -53,9 +53,10 @@ impl PinDir {
     pub fn remove_stale(&self) {
         let ours = [
             self.services(),
-            self.services_next(),
+            self.service_maps().next,
             self.flows(),
             self.connections(),
+            self.connection_maps().next,
         ];
         let mut removal = Removal::default();
         for path in removal.entries(&self.here()) {
@@ -172,7 +173,7 @@ pub(super) fn is_maps(path: &Path) -> bool {
         return false;
     };
     match group {
-        "services" => {
+        "services" | "connections" => {
             let suffixes = ["-next", "-old"];
             let version = suffixes
                 .iter()
@@ -180,7 +181,7 @@ pub(super) fn is_maps(path: &Path) -> bool {
                 .unwrap_or(version);
             is_version(version)
         }
-        "flows" | "connections" => is_version(version),
+        "flows" => is_version(version),
         _ => false,
     }
 }
@@ -196,6 +197,7 @@ mod tests {
             "services-v0",
             "services-v12-next",
             "services-v1-old",
+            "connections-v1-next",
             "flows-v7",
             "connections-v1",
         ] {

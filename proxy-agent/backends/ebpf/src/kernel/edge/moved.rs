@@ -1,0 +1,231 @@
+//! Open connections brought from the maps of an earlier run to others, under traffic: a map cannot be
+//! given another size.
+//!
+//! ```text
+//! begin    no connection begins (LEAVING, in both); those that are just beginning are waited for;
+//!          all entries are carried from one to the other
+//!          the programs on devices are exchanged, hook by hook
+//! finish   what the last packets through the programs of before changed is carried
+//! ```
+//!
+//! What begins meanwhile, for about a second, is left to the layer beneath. An established connection
+//! is in both maps before the first program uses the other ones.
+
+use std::{
+    io, thread,
+    time::{Duration, Instant},
+};
+
+use aya::maps::{Array, HashMap, Map, MapData, MapError};
+use proxy_backend::milliseconds;
+use proxy_common::{
+    affinity::ClientKey,
+    names::TRACKED_MAP,
+    socket::TCP,
+    track::{ConnectionKey, ConnectionValue, DIALLED, LEAVING, Settings, TRANSLATED},
+};
+
+use super::{
+    super::{OpenError, earlier::carry_clients, error::of_io, pins::PinPath, syscalls},
+    flows::since_boot,
+    open_table::{OpenTable, open},
+};
+use crate::connections::carried::carried;
+
+/// How long connections that are just beginning are waited for: until then a SYN was sent again.
+const BEGINNING: Duration = Duration::from_secs(1);
+/// How often they are looked for. The kernel tells nobody.
+const LOOK: Duration = Duration::from_millis(20);
+/// Where a key is already, it stays: `BPF_NOEXIST`.
+const ADD: u64 = 1;
+/// Where a key is gone, it stays so: `BPF_EXIST`.
+const CHANGE: u64 = 2;
+
+/// Connections that are being moved.
+pub struct Moved {
+    from: Tables,
+    to: Tables,
+    began: Instant,
+    /// Entries that the other maps have no room for.
+    lost: u64,
+}
+
+/// Maps of connections.
+struct Tables {
+    track: OpenTable,
+    opening: OpenTable,
+    settings: Array<MapData, Settings>,
+}
+
+impl Tables {
+    /// The maps that are pinned in `directory`; `None` if some are missing, or of another kind.
+    fn open(directory: &PinPath<'_>) -> Result<Option<Self>, OpenError> {
+        let settings = open(directory, "SETTINGS")
+            .and_then(|(map, _)| MapData::from_fd(map).ok())
+            .and_then(|map| Map::Array(map).try_into().ok());
+        let track = OpenTable::open(directory, TRACKED_MAP)?;
+        let opening = OpenTable::open(directory, "OPENING")?;
+        Ok(match (track, opening, settings) {
+            (Some(track), Some(opening), Some(settings)) => Some(Self {
+                track,
+                opening,
+                settings,
+            }),
+            _ => None,
+        })
+    }
+}
+
+impl Moved {
+    /// Has no connection begin any more, waits for those that are just beginning, and brings all to the
+    /// maps in `to`. `None` if there is nothing to move: `from` cannot be read.
+    pub fn begin(from: &PinPath<'_>, to: &PinPath<'_>) -> Result<Option<Self>, OpenError> {
+        let began = Instant::now();
+        let (Some(earlier), Some(later)) = (Tables::open(from)?, Tables::open(to)?) else {
+            tracing::warn!(
+                maps = %from.display(),
+                "the pinned maps of connections cannot be read: connections from outside that were \
+                 open before now break"
+            );
+            return Ok(None);
+        };
+        let mut moved = Self {
+            from: earlier,
+            to: later,
+            began,
+            lost: 0,
+        };
+        moved.close().map_err(|error| failed(&error))?;
+        moved.wait().map_err(|error| failed(&error))?;
+        moved.carry()?;
+        // Of clients that keep their endpoints: no connection breaks without.
+        if let Err(error) = carry_clients::<ClientKey>(from, to, "CLIENTS") {
+            tracing::warn!(%error, "clients may change their endpoint");
+        }
+        Ok(Some(moved))
+    }
+
+    /// Sets LEAVING here and there, and keeps the seed.
+    fn close(&mut self) -> io::Result<()> {
+        let mut settings = self.from.settings.get(&0, 0).map_err(refused)?;
+        settings.flags |= LEAVING;
+        for tables in [&mut self.from, &mut self.to] {
+            tables.settings.set(0, settings, 0).map_err(refused)?;
+        }
+        syscalls::wait_for_programs();
+        Ok(())
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let end = Instant::now() + BEGINNING;
+        while self.is_beginning()? && Instant::now() < end {
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Whether a client that dialled is to hear from its endpoint, or the other way round.
+    fn is_beginning(&mut self) -> io::Result<bool> {
+        let now = since_boot()?;
+        let mut any = false;
+        self.from.opening.all.each(|key, value| {
+            any |= key.protocol == TCP
+                && key.role == DIALLED
+                && value.owner == TRANSLATED
+                && now.saturating_sub(value.last) <= 1;
+        })?;
+        Ok(any)
+    }
+
+    /// Brings all entries to the other maps.
+    fn carry(&mut self) -> Result<(), OpenError> {
+        let Self { from, to, .. } = self;
+        let opening = &mut to.opening;
+        let lost = from.track.carry(&mut to.track, |key| {
+            // As where a program finds that a flow is answered.
+            opening.each.remove(key).ok();
+        });
+        self.lost = lost.map_err(|error| failed(&error))?;
+        // Of what is not answered, the kernel makes room for what is used.
+        let carried = from.opening.carry(&mut to.opening, |_| {});
+        carried.map_err(|error| failed(&error))?;
+        Ok(())
+    }
+
+    /// Brings what is left, once no program uses the earlier maps.
+    pub fn finish(mut self) -> Result<(), OpenError> {
+        syscalls::wait_for_programs();
+        self.carry()?;
+        let mut entries = 0_u64;
+        let counted = self.to.track.all.each(|_, _| entries += 1);
+        counted.map_err(|error| failed(&error))?;
+        if self.lost > 0 {
+            tracing::warn!(
+                entries = self.lost,
+                "map TRACK has no room for all open connections from outside: some break"
+            );
+        }
+        tracing::info!(
+            connections = entries / 2,
+            duration_ms = milliseconds(self.began.elapsed()),
+            "connections from outside moved to maps of another size"
+        );
+        Ok(())
+    }
+}
+
+impl OpenTable {
+    /// Brings all entries to `to`, and tells of those that were not there. Returns how many there was
+    /// no room for.
+    fn carry(&mut self, to: &mut Self, mut added: impl FnMut(&ConnectionKey)) -> io::Result<u64> {
+        let (mut full, mut result) = (0, Ok(()));
+        let to = &mut to.each;
+        let mut bring = |key: &ConnectionKey, value: &ConnectionValue| {
+            let here = there(to, key)?;
+            let Some(value) = carried(here.as_ref(), value) else {
+                return Ok(());
+            };
+            let flags = if here.is_some() { CHANGE } else { ADD };
+            match to.insert(key, value, flags) {
+                Ok(()) if here.is_none() => added(key),
+                Ok(()) => {}
+                Err(error) => match refused(error) {
+                    error if error.raw_os_error() == Some(libc::E2BIG) => full += 1,
+                    // A program was faster.
+                    error if matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOENT)) => {}
+                    error => return Err(error),
+                },
+            }
+            Ok(())
+        };
+        self.all.each(|key, value| {
+            if result.is_ok() {
+                result = bring(key, value);
+            }
+        })?;
+        result.map(|()| full)
+    }
+}
+
+fn there(
+    map: &HashMap<MapData, ConnectionKey, ConnectionValue>,
+    key: &ConnectionKey,
+) -> io::Result<Option<ConnectionValue>> {
+    match map.get(key, 0) {
+        Ok(value) => Ok(Some(value)),
+        Err(MapError::KeyNotFound) => Ok(None),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+fn refused(error: MapError) -> io::Error {
+    match error {
+        MapError::SyscallError(error) => error.io_error,
+        MapError::KeyNotFound => io::Error::from_raw_os_error(libc::ENOENT),
+        error => io::Error::other(error),
+    }
+}
+
+fn failed(error: &io::Error) -> OpenError {
+    of_io(error, "moving connections from outside to other maps")
+}
