@@ -79,11 +79,12 @@ fn connections_go_on_in_maps_of_another_size() {
     }
     traffic.stop().unwrap();
     // New ones are translated again.
-    let before = endpoints(&site.shop, &agent);
-    let to = (site.neighbour.node[0], HTTP).into();
-    ask(&mut prober(&site.neighbour), "new", Transport::Tcp, to);
-    let after = endpoints(&site.shop, &agent);
-    assert!(after.keys().any(|client| !before.contains_key(client)));
+    let to: SocketAddr = (site.neighbour.node[0], HTTP).into();
+    let mut prober = prober(&site.neighbour);
+    ask(&mut prober, "new", Transport::Tcp, to);
+    let flows = listed(&site.shop, &agent, &[]);
+    let is_new = |flow: &&Value| flow["state"] == "established" && flow["protocol"] == "TCP";
+    assert_eq!(flows.iter().filter(is_new).count(), 1, "{flows:#?}");
 }
 
 #[test]
