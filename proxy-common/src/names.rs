@@ -152,7 +152,7 @@ pub const MAPS: [MapShape; 11] = [
         value_size: size_of::<AffinityValue>() as u32,
         entries: AFFINITY,
         flags: 0,
-        // Its numbers mean nothing beside other Service maps.
+        // Its numbers are those of these Service maps.
         group: MapGroup::Services,
         sizable: true,
         about: "client, Service port -> endpoint it used last, and when",

@@ -28,7 +28,7 @@ fn run(shop: &Shop, agent: &Agent<'_>, arguments: &[&str]) -> Output {
 }
 
 /// The same, if it succeeds.
-fn asked(shop: &Shop, agent: &Agent<'_>, arguments: &[&str]) -> String {
+pub fn asked(shop: &Shop, agent: &Agent<'_>, arguments: &[&str]) -> String {
     let output = run(shop, agent, arguments);
     let [text, errors] = [output.stdout, output.stderr].map(|out| String::from_utf8(out).unwrap());
     assert!(output.status.success(), "{arguments:?}: {text}{errors}");

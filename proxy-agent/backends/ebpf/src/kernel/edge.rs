@@ -61,9 +61,14 @@ impl Edge {
         state: &NodeState,
     ) -> Result<Self, OpenError> {
         let Loaded { ebpf, maps, chosen } = load::load(pins, place, options)?;
-        let moved = chosen.earlier.as_ref();
-        let moved = moved.map(|earlier| Moved::begin(earlier, &chosen.directory));
-        let moved = moved.transpose()?.flatten();
+        let moved = match &chosen.earlier {
+            Some(earlier) => {
+                // Otherwise a run died while it moved them, maybe before it had moved any.
+                let are_all = chosen.are_beside(pins);
+                Moved::begin(earlier, &chosen.directory, are_all)?
+            }
+            None => None,
+        };
         let wanted = wanted(state, options);
         let follower = Follower::start(pins.share()?, ebpf, options, wanted, moved)?;
         chosen.settle(pins)?;

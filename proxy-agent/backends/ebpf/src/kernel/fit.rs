@@ -98,10 +98,15 @@ pub fn choose_connections<'d>(
 }
 
 impl ChosenConnections<'_> {
+    /// Whether they take the place of those in force.
+    pub fn are_beside(&self, pins: &PinDir) -> bool {
+        self.directory.shown() != pins.connections().shown()
+    }
+
     /// Puts them in force, once all programs use them.
     pub fn settle(&self, pins: &PinDir) -> Result<(), OpenError> {
         let maps = pins.connection_maps();
-        if self.directory.shown() == maps.next.shown() {
+        if self.are_beside(pins) {
             Ok(maps.replace()?)
         } else {
             Ok(pins::remove_tree(&maps.next)?)

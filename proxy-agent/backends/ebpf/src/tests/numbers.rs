@@ -6,11 +6,14 @@ use proxy_model::{NodeState, ServicePortKey};
 
 use super::{super::program::Programmer, fixtures::*};
 
-fn state(services: &[(u8, &[u8], Option<&[u8]>)]) -> NodeState {
-    let set = |endpoints: &[u8]| endpoints.iter().copied().collect::<BTreeSet<_>>();
+/// Services by number, with their endpoints.
+fn state(services: &[(u8, &[u8])]) -> NodeState {
     let mut state = NodeState::default();
-    for (number, cluster, local) in services {
-        let service = service(*number, &set(cluster), local.map(set).as_ref());
+    for (number, endpoints) in services {
+        let endpoints: BTreeSet<u8> = endpoints.iter().copied().collect();
+        // The second one has a local set.
+        let local = (*number == 2).then_some(&endpoints);
+        let service = service(*number, &endpoints, local);
         state.services.insert(key(*number), Arc::new(service));
     }
     state
@@ -31,11 +34,7 @@ fn what_stays_keeps_its_numbers_and_what_is_new_gets_others() {
     let mut programmer = resume(before.clone(), ROOM);
     program(
         &mut programmer,
-        &state(&[
-            (1, &[1, 2, 3], None),
-            (2, &[4], Some(&[4])),
-            (3, &[5, 6], None),
-        ]),
+        &state(&[(1, &[1, 2, 3]), (2, &[4]), (3, &[5, 6])]),
     );
     let [first, second] = [1, 2].map(|number| numbers(&programmer, &key(number)));
     let all = programmer.programmed().numbers();
@@ -47,11 +46,7 @@ fn what_stays_keeps_its_numbers_and_what_is_new_gets_others() {
     next.remember(resume(before, ROOM).into_programmed());
     next.adopt().unwrap();
     // One endpoint less, and one more.
-    let changed = state(&[
-        (1, &[2, 3, 7], None),
-        (2, &[4], Some(&[4])),
-        (4, &[5], None),
-    ]);
+    let changed = state(&[(1, &[2, 3, 7]), (2, &[4]), (4, &[5])]);
     program(&mut next, &changed);
     assert_eq!(numbers(&next, &key(2)), second);
     let kept = numbers(&next, &key(1));

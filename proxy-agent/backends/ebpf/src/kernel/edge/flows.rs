@@ -14,7 +14,7 @@ use aya::{
 use proxy_common::{
     address::Address,
     names::{SWEEP_PROGRAM, TRACKED_MAP},
-    track::{ConnectionKey, ConnectionValue, DIALLED, SWEPT_AT_ONCE, Settings, sweep},
+    track::{ConnectionKey, ConnectionValue, DIALLED, SWEPT_AT_ONCE, Setting, Settings, sweep},
 };
 
 use super::super::{
@@ -60,9 +60,17 @@ struct Flow {
 impl Flow {
     /// Whether it was idle for too long.
     fn is_over(&self, settings: &Settings, now: u32) -> bool {
+        now.saturating_sub(self.last) > settings.get(self.timeout())
+    }
+
+    /// Whether it was broken by one side, or both are done.
+    fn is_closed(&self) -> bool {
+        matches!(self.timeout(), Setting::TcpReset | Setting::TcpClosed)
+    }
+
+    fn timeout(&self) -> Setting {
         let [here, there] = self.seen;
-        let stays = settings.get(sweep::timeout(self.key.protocol, here, there));
-        now.saturating_sub(self.last) > stays
+        sweep::timeout(self.key.protocol, here, there)
     }
 }
 
@@ -116,17 +124,41 @@ impl Flows {
         &mut self,
         mut met: impl FnMut(&ConnectionKey, &ConnectionValue),
     ) -> io::Result<()> {
+        self.try_each(|key, value| {
+            met(key, value);
+            Ok(())
+        })
+    }
+
+    /// The same, until one fails.
+    pub fn try_each(
+        &mut self,
+        mut met: impl FnMut(&ConnectionKey, &ConnectionValue) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut position = None;
         loop {
             let batch = self
                 .table
                 .batch(&mut position, &mut self.keys, &mut self.values)?;
-            let entries = self.keys.iter().zip(&self.values).take(batch.count);
-            entries.for_each(|(key, value)| met(key, value));
+            let mut entries = self.keys.iter().zip(&self.values).take(batch.count);
+            entries.try_for_each(|(key, value)| met(key, value))?;
             if batch.last {
                 return Ok(());
             }
         }
+    }
+
+    /// The same, and whether each is of a connection of TCP that is closed: its client may begin another
+    /// one at any moment.
+    pub fn try_each_closed(
+        &mut self,
+        mut met: impl FnMut(&ConnectionKey, &ConnectionValue, bool) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let flows = self.all()?;
+        self.try_each(|key, value| {
+            let flow = flows.get(&identity(key, value));
+            met(key, value, flow.is_some_and(Flow::is_closed))
+        })
     }
 
     /// How many there are that are not over by `settings`.

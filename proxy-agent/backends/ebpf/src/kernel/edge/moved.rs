@@ -5,11 +5,13 @@
 //! begin    no connection begins (LEAVING, in both); those that are just beginning are waited for;
 //!          all entries are carried from one to the other
 //!          the programs on devices are exchanged, hook by hook
-//! finish   what the last packets through the programs of before changed is carried
+//! finish   what the last packets through the programs of before changed is carried, and what they
+//!          removed is
 //! ```
 //!
 //! What begins meanwhile, for about a second, is left to the layer beneath. An established connection
-//! is in both maps before the first program uses the other ones.
+//! is in both maps before the first program uses the other ones; a closed one in none, or its rest
+//! would take the packets of a connection from the same port that the layer beneath has got.
 
 use std::{
     io, thread,
@@ -46,6 +48,8 @@ pub struct Moved {
     from: Tables,
     to: Tables,
     began: Instant,
+    /// No connection is open that `from` does not know.
+    are_all: bool,
     /// Entries that the other maps have no room for.
     lost: u64,
 }
@@ -78,8 +82,13 @@ impl Tables {
 
 impl Moved {
     /// Has no connection begin any more, waits for those that are just beginning, and brings all to the
-    /// maps in `to`. `None` if there is nothing to move: `from` cannot be read.
-    pub fn begin(from: &PinPath<'_>, to: &PinPath<'_>) -> Result<Option<Self>, OpenError> {
+    /// maps in `to`; with `are_all`, those are left with nothing else. `None` if there is nothing to
+    /// move: `from` cannot be read.
+    pub fn begin(
+        from: &PinPath<'_>,
+        to: &PinPath<'_>,
+        are_all: bool,
+    ) -> Result<Option<Self>, OpenError> {
         let began = Instant::now();
         let (Some(earlier), Some(later)) = (Tables::open(from)?, Tables::open(to)?) else {
             tracing::warn!(
@@ -93,11 +102,12 @@ impl Moved {
             from: earlier,
             to: later,
             began,
+            are_all,
             lost: 0,
         };
         moved.close().map_err(|error| failed(&error))?;
         moved.wait().map_err(|error| failed(&error))?;
-        moved.carry()?;
+        moved.bring().map_err(|error| failed(&error))?;
         // Of clients that keep their endpoints: no connection breaks without.
         if let Err(error) = carry_clients::<ClientKey>(from, to, "CLIENTS") {
             tracing::warn!(%error, "clients may change their endpoint");
@@ -137,28 +147,54 @@ impl Moved {
         Ok(any)
     }
 
+    /// Makes the other maps know what these do. Returns the entries of answered flows.
+    fn bring(&mut self) -> io::Result<u64> {
+        self.carry()?;
+        self.forget()
+    }
+
     /// Brings all entries to the other maps.
-    fn carry(&mut self) -> Result<(), OpenError> {
+    fn carry(&mut self) -> io::Result<()> {
         let Self { from, to, .. } = self;
         let opening = &mut to.opening;
-        let lost = from.track.carry(&mut to.track, |key| {
+        self.lost = from.track.carry(&mut to.track, |key| {
             // As where a program finds that a flow is answered.
             opening.each.remove(key).ok();
-        });
-        self.lost = lost.map_err(|error| failed(&error))?;
+        })?;
         // Of what is not answered, the kernel makes room for what is used.
-        let carried = from.opening.carry(&mut to.opening, |_| {});
-        carried.map_err(|error| failed(&error))?;
+        from.opening.carry(&mut to.opening, |_| {})?;
         Ok(())
+    }
+
+    /// Removes what was carried and is in no table any more that it came from. Returns what is left.
+    fn forget(&mut self) -> io::Result<u64> {
+        let Self {
+            from, to, are_all, ..
+        } = self;
+        let (mut left, mut gone) = (0, Vec::new());
+        to.track.all.try_each(|key, value| {
+            let is_there = |table: &OpenTable| -> io::Result<bool> {
+                let found = there(&table.each, key)?;
+                Ok(found.is_some_and(|found| found.serial == value.serial))
+            };
+            if !*are_all || is_there(&from.track)? || is_there(&from.opening)? {
+                left += 1;
+            } else {
+                gone.push(*key);
+            }
+            Ok(())
+        })?;
+        for key in gone {
+            // A program may have been faster.
+            to.track.each.remove(&key).ok();
+        }
+        Ok(left)
     }
 
     /// Brings what is left, once no program uses the earlier maps.
     pub fn finish(mut self) -> Result<(), OpenError> {
         syscalls::wait_for_programs();
-        self.carry()?;
-        let mut entries = 0_u64;
-        let counted = self.to.track.all.each(|_, _| entries += 1);
-        counted.map_err(|error| failed(&error))?;
+        let entries = self.bring().map_err(|error| failed(&error))?;
         if self.lost > 0 {
             tracing::warn!(
                 entries = self.lost,
@@ -178,32 +214,30 @@ impl OpenTable {
     /// Brings all entries to `to`, and tells of those that were not there. Returns how many there was
     /// no room for.
     fn carry(&mut self, to: &mut Self, mut added: impl FnMut(&ConnectionKey)) -> io::Result<u64> {
-        let (mut full, mut result) = (0, Ok(()));
+        let mut full = 0;
         let to = &mut to.each;
-        let mut bring = |key: &ConnectionKey, value: &ConnectionValue| {
+        self.all.try_each_closed(|key, value, is_closed| {
             let here = there(to, key)?;
+            if is_closed && here.is_none() {
+                return Ok(());
+            }
             let Some(value) = carried(here.as_ref(), value) else {
                 return Ok(());
             };
             let flags = if here.is_some() { CHANGE } else { ADD };
-            match to.insert(key, value, flags) {
+            match to.insert(key, value, flags).map_err(refused) {
                 Ok(()) if here.is_none() => added(key),
                 Ok(()) => {}
-                Err(error) => match refused(error) {
-                    error if error.raw_os_error() == Some(libc::E2BIG) => full += 1,
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::E2BIG) => full += 1,
                     // A program was faster.
-                    error if matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOENT)) => {}
-                    error => return Err(error),
+                    Some(libc::EEXIST | libc::ENOENT) => {}
+                    _ => return Err(error),
                 },
             }
             Ok(())
-        };
-        self.all.each(|key, value| {
-            if result.is_ok() {
-                result = bring(key, value);
-            }
         })?;
-        result.map(|()| full)
+        Ok(full)
     }
 }
 
