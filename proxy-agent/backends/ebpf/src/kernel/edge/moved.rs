@@ -156,13 +156,14 @@ impl Moved {
     /// Brings all entries to the other maps.
     fn carry(&mut self) -> io::Result<()> {
         let Self { from, to, .. } = self;
+        // This one first: a flow that is answered meanwhile is in TRACK before it leaves OPENING. Of what
+        // is not answered, the kernel makes room for what is used.
+        from.opening.carry(&mut to.opening, |_| {})?;
         let opening = &mut to.opening;
         self.lost = from.track.carry(&mut to.track, |key| {
             // As where a program finds that a flow is answered.
             opening.each.remove(key).ok();
         })?;
-        // Of what is not answered, the kernel makes room for what is used.
-        from.opening.carry(&mut to.opening, |_| {})?;
         Ok(())
     }
 
