@@ -24,7 +24,7 @@
     reason = "sizes and indices here are small constants, and hashes want the low bits"
 )]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "in-memory"))]
 extern crate std;
 
 pub mod address;
@@ -35,8 +35,8 @@ pub mod counters;
 pub mod endpoint;
 pub mod flow;
 pub mod frontend;
-#[cfg(test)]
-mod interleaved;
+#[cfg(any(test, feature = "in-memory"))]
+pub mod in_memory;
 mod layout;
 pub mod memory;
 pub mod names;

@@ -10,7 +10,7 @@ pub mod quoted;
 pub mod rewrite;
 pub mod sum;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 pub use bytemuck::Pod;
 

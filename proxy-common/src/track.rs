@@ -23,7 +23,7 @@ mod fragment;
 mod hooks;
 pub mod ingress;
 mod open;
-mod pair;
+pub(crate) mod pair;
 pub mod reason;
 mod settings;
 pub mod sweep;

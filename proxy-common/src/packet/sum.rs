@@ -36,7 +36,8 @@ pub const fn difference(from: &Words, to: &Words) -> u32 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::tests::folded, *};
+    use super::*;
+    use crate::in_memory::folded;
 
     /// The sum of `words`, computed anew.
     fn sum(words: &Words) -> u16 {

@@ -38,7 +38,7 @@ pub fn turn_found(work: &mut Work) {
 
 /// The other entry of a flow, as it must be.
 #[inline(always)]
-pub(super) fn other(
+pub(crate) fn other(
     key: &ConnectionKey,
     value: &ConnectionValue,
     other_key: &mut ConnectionKey,

@@ -2,10 +2,8 @@
 
 mod again;
 mod connections;
-mod cpu;
 mod datagrams;
 mod direct;
-mod entries;
 mod errors;
 mod fragments;
 mod journey;
@@ -16,7 +14,6 @@ mod orders_of_frontends;
 mod passed;
 mod random;
 mod shared;
-mod world;
 
+use crate::in_memory::{World, cpu, world};
 use journey::{BOTH, Client, Family};
-use world::World;

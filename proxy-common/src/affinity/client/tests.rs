@@ -13,7 +13,7 @@ use crate::{
     counters::Event,
     endpoint::{Endpoint, SetValue, SlotValue},
     frontend::{ENDPOINTS_EXIST, FrontendKey, FrontendValue, SCOPE_ADDRESS},
-    interleaved::{self, Order, Shared, Touch},
+    in_memory::interleaved::{self, Order, Shared, Touch},
     node::NodeAddressKey,
     socket::{Route, TCP, route},
     tables::Dialler,

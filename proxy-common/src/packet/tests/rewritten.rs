@@ -4,9 +4,9 @@ use std::{boxed::Box, net::SocketAddr, vec::Vec};
 
 use proptest::prelude::*;
 
-use super::{Build, Bytes, Payload};
 use crate::{
     address,
+    in_memory::{Build, Bytes, Payload},
     packet::{
         Version,
         parse::{self, Header, Part, Transport},

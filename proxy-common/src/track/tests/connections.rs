@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use super::{
     BOTH, Client,
-    journey::{BEGIN, ack, at, data, fin, rst, syn, taken, tcp, work},
+    journey::{BEGIN, ack, at, data, fin, rst, syn, taken, tcp},
 };
 use crate::{
+    in_memory::programs::work,
     packet::parse::flags,
     socket::TCP,
     track::{

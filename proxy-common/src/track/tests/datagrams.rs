@@ -1,10 +1,7 @@
 //! Flows of UDP, which nobody opens and nobody closes.
 
-use super::{
-    BOTH,
-    journey::{datagram, work},
-};
-use crate::{socket::UDP, track::sweep};
+use super::{BOTH, journey::datagram};
+use crate::{in_memory::programs::work, socket::UDP, track::sweep};
 
 #[test]
 fn the_second_answer_makes_a_flow_an_answered_one() {

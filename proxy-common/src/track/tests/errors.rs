@@ -7,7 +7,7 @@ use super::{
     journey::{at, data, datagram, syn},
 };
 use crate::{
-    packet::tests::{Build, Payload},
+    in_memory::{Build, Payload},
     track::reason::{Outcome, Reason},
 };
 

@@ -7,7 +7,7 @@ use super::{
     journey::{at, datagram, receiver},
 };
 use crate::{
-    packet::tests::{Build, Bytes, Payload, folded},
+    in_memory::{Build, Payload},
     socket::UDP,
     track::reason::{Outcome, Reason},
 };
@@ -15,39 +15,6 @@ use crate::{
 /// What is sent in two fragments.
 fn long() -> Payload {
     Payload::Udp(vec![7; 64])
-}
-
-/// The fragments of a datagram, as its sender makes them.
-fn fragments(build: &Build, identification: u16) -> [Bytes; 2] {
-    const CUT: usize = 32;
-    let whole = build.bytes().0;
-    if build.from.is_ipv4() {
-        return [(&whole[20..20 + CUT], 0x2000_u16), (&whole[20 + CUT..], 4)].map(
-            |(data, offset)| {
-                let mut packet = whole[..20].to_vec();
-                let length = u16::try_from(20 + data.len()).unwrap();
-                packet[2..4].copy_from_slice(&length.to_be_bytes());
-                packet[4..6].copy_from_slice(&identification.to_be_bytes());
-                packet[6..8].copy_from_slice(&offset.to_be_bytes());
-                packet[10..12].copy_from_slice(&[0, 0]);
-                let sum = !folded(&packet);
-                packet[10..12].copy_from_slice(&sum.to_be_bytes());
-                packet.extend(data);
-                Bytes(packet)
-            },
-        );
-    }
-    [(&whole[40..40 + CUT], 1_u16), (&whole[40 + CUT..], 32)].map(|(data, offset)| {
-        let mut packet = whole[..40].to_vec();
-        let length = u16::try_from(8 + data.len()).unwrap();
-        packet[4..6].copy_from_slice(&length.to_be_bytes());
-        packet[6] = 44;
-        packet.extend([17, 0]);
-        packet.extend(offset.to_be_bytes());
-        packet.extend(u32::from(identification).to_be_bytes());
-        packet.extend(data);
-        Bytes(packet)
-    })
 }
 
 #[test]
@@ -71,14 +38,14 @@ fn later_fragments_follow_the_first_one_both_ways() {
             ..reply.clone()
         };
         for identification in [1, 2, 0xffff] {
-            let sent = fragments(&request, identification);
-            let expected = fragments(&reached, identification);
+            let sent = request.fragments(identification);
+            let expected = reached.fragments(identification);
             for (sent, expected) in sent.iter().zip(&expected) {
                 let became = world.comes(sent);
                 assert_eq!(became, (Outcome::TRANSLATED, expected.clone()));
             }
-            let sent = fragments(&reply, identification);
-            let expected = fragments(&heard, identification);
+            let sent = reply.fragments(identification);
+            let expected = heard.fragments(identification);
             for (sent, expected) in sent.iter().zip(&expected) {
                 let became = world.leaves(sent);
                 assert_eq!(became, (Outcome::TRANSLATED, expected.clone()));
@@ -94,7 +61,7 @@ fn a_later_fragment_before_the_first_one_is_left_as_it_is() {
         let client = family.client(&world);
         let endpoint = client.asks();
         let request = client.build(long());
-        let [first, later] = fragments(&request, 7);
+        let [first, later] = request.fragments(7);
         assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
         assert_eq!(world.comes(&first).0, Outcome::TRANSLATED);
         assert_eq!(world.comes(&later).0, Outcome::TRANSLATED);
@@ -103,12 +70,12 @@ fn a_later_fragment_before_the_first_one_is_left_as_it_is() {
             to: client.from,
             ..request
         };
-        let [first, later] = fragments(&reply, 7);
+        let [first, later] = reply.fragments(7);
         assert_eq!(world.leaves(&later).0, Outcome::UNTOUCHED);
         assert_eq!(world.leaves(&first).0, Outcome::TRANSLATED);
         assert_eq!(world.leaves(&later).0, Outcome::TRANSLATED);
         // Of another datagram.
-        let [_, other] = fragments(&reply, 8);
+        let [_, other] = reply.fragments(8);
         assert_eq!(world.leaves(&other).0, Outcome::UNTOUCHED);
     }
 }
@@ -118,7 +85,7 @@ fn a_first_fragment_begins_a_flow_where_it_says_so_in_no_extension() {
     for family in BOTH {
         let world = family.world(3);
         let client = family.client(&world);
-        let [first, later] = fragments(&client.build(long()), 7);
+        let [first, later] = client.build(long()).fragments(7);
         let (began, after) = world.comes(&first);
         if family.client.starts_with('[') {
             assert_eq!(began, Outcome::passed(Reason::Options));
@@ -137,7 +104,7 @@ fn fragments_of_what_is_left_to_the_layer_beneath_are_left_as_they_are() {
         let world = family.world(0);
         let client = family.client(&world);
         client.sends(datagram()).unwrap_err();
-        let [first, later] = fragments(&client.build(long()), 7);
+        let [first, later] = client.build(long()).fragments(7);
         assert_eq!(world.comes(&first).0, Outcome::passed(Reason::Beneath));
         assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
     }
@@ -149,7 +116,7 @@ fn a_first_fragment_is_not_believed_for_longer_than_a_host_waits_for_the_others(
         let world = family.world(1);
         let client = family.client(&world);
         client.asks();
-        let [first, later] = fragments(&client.build(long()), 7);
+        let [first, later] = client.build(long()).fragments(7);
         assert_eq!(world.comes(&first).0, Outcome::TRANSLATED);
         world.pass(60);
         assert_eq!(world.comes(&later).0, Outcome::TRANSLATED);
@@ -165,7 +132,7 @@ fn what_was_remembered_for_another_datagram_is_not_followed() {
     let world = family.world(1);
     let client = family.client(&world);
     client.asks();
-    let [first, later] = fragments(&client.build(long()), 7);
+    let [first, later] = client.build(long()).fragments(7);
     assert_eq!(world.comes(&first).0, Outcome::TRANSLATED);
     world.maps(|maps| {
         for value in maps.fragments.values_mut() {

@@ -5,17 +5,10 @@ use std::{net::SocketAddr, vec::Vec};
 
 use super::World;
 use crate::{
-    packet::{
-        Version,
-        parse::{Header, Transport, flags},
-        quoted::Quoted,
-        rewrite::Place,
-        tests::{Build, Bytes, Payload},
-    },
+    in_memory::{Build, Bytes, Hook, Payload},
+    packet::{Version, parse::flags, rewrite::Place},
     socket::{TCP, UDP},
-    track::{
-        ConnectionKey, ConnectionValue, DIALLED, INSIDE, Work, egress, ingress, reason::Outcome,
-    },
+    track::{ConnectionKey, DIALLED, INSIDE, reason::Outcome},
 };
 
 /// Addresses of one IP version.
@@ -55,7 +48,7 @@ pub(super) const SET: u32 = 1;
 impl Family {
     /// A world with the first endpoints behind both frontends, over TCP and UDP.
     pub(super) fn world(&self, endpoints: usize) -> World {
-        let world = World::new();
+        let world = World::default();
         for protocol in [TCP, UDP] {
             world.serve(self.frontend, protocol, SET);
             let second = world.serve(self.second, protocol, SET + 1);
@@ -134,32 +127,6 @@ pub(super) fn datagram() -> Payload {
     Payload::Udp(b"datagram".to_vec())
 }
 
-/// One that nothing was read into yet.
-pub(super) fn work() -> Work {
-    let zero: ConnectionKey = bytemuck::Zeroable::zeroed();
-    let value: ConnectionValue = bytemuck::Zeroable::zeroed();
-    Work {
-        header: Header::NONE,
-        transport: Transport::default(),
-        quoted: Quoted::NONE,
-        to: Place::new([0; 4], 0),
-        key: zero,
-        value,
-        other_key: zero,
-        other_value: value,
-        found: value,
-        frontend: crate::frontend::FrontendValue {
-            service: 0,
-            cluster_set: 0,
-            local_set: 0,
-            flags: 0,
-            affinity: 0,
-            check: 0,
-        },
-        frontend_is_whole: 0,
-    }
-}
-
 /// The IP version of a packet in memory.
 pub(super) fn version(packet: &Bytes) -> Version {
     if packet.0[0] >> 4 == 4 {
@@ -170,29 +137,15 @@ pub(super) fn version(packet: &Bytes) -> Version {
 }
 
 impl World {
-    /// What becomes of a packet that comes in. One that is left to others is as it was.
+    /// What becomes of a packet that comes in.
     pub(super) fn comes(&self, packet: &Bytes) -> (Outcome, Bytes) {
-        let mut after = packet.clone();
-        let version = version(packet);
-        let outcome = ingress::handle(&mut after, version, &self.alone(), &mut work());
-        whole(outcome, packet, after)
+        Hook::Ingress.meets(&self.alone(), version(packet), packet)
     }
 
     /// What becomes of a packet that goes out.
     pub(super) fn leaves(&self, packet: &Bytes) -> (Outcome, Bytes) {
-        let mut after = packet.clone();
-        let version = version(packet);
-        let outcome = egress::handle(&mut after, version, &self.alone(), &mut work());
-        whole(outcome, packet, after)
+        Hook::Egress.meets(&self.alone(), version(packet), packet)
     }
-}
-
-fn whole(outcome: Outcome, before: &Bytes, after: Bytes) -> (Outcome, Bytes) {
-    // What is dropped may be half changed: nobody sees it.
-    if outcome != Outcome::TRANSLATED && !outcome.is_dropped() {
-        assert_eq!(*before, after, "{outcome:?}");
-    }
-    (outcome, after)
 }
 
 /// A client's port, and whom it dials.

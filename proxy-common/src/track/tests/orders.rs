@@ -6,15 +6,18 @@ use std::{net::SocketAddr, vec::Vec};
 use super::{
     BOTH, Client, Family, World,
     cpu::Cpu,
-    journey::{Went, ack, data, fin, receiver, syn, taken, version, work},
+    journey::{Went, ack, data, fin, receiver, syn, taken, version},
     world::Maps,
 };
 use crate::{
-    interleaved::{Shared, every_order},
-    packet::tests::{Build, Bytes, Payload},
+    in_memory::{
+        Build, Bytes, Hook, Payload,
+        interleaved::{Shared, every_order},
+        programs::work,
+    },
     socket::TCP,
     track::{
-        ConnectionKey, Connections as _, Table, egress, ingress,
+        ConnectionKey, Connections as _, Table,
         reason::{Outcome, Reason},
         sweep,
     },
@@ -40,19 +43,11 @@ pub(super) fn act(maps: &Shared<Maps>, cpu: usize, act: &Act) -> Became {
 }
 
 fn reached(tables: &Cpu<'_>, act: &Act) -> Became {
-    let mut work = work();
     match act {
-        Act::Comes(packet) => {
-            let (mut packet, version) = (packet.clone(), version(packet));
-            let outcome = ingress::handle(&mut packet, version, tables, &mut work);
-            (outcome, Some(packet))
-        }
-        Act::Leaves(packet) => {
-            let (mut packet, version) = (packet.clone(), version(packet));
-            let outcome = egress::handle(&mut packet, version, tables, &mut work);
-            (outcome, Some(packet))
-        }
+        Act::Comes(packet) => meets(Hook::Ingress, tables, packet),
+        Act::Leaves(packet) => meets(Hook::Egress, tables, packet),
         Act::Sweeps(key) => {
+            let mut work = work();
             work.key = *key;
             sweep::sweep(tables, &mut work);
             (Outcome::UNTOUCHED, None)
@@ -66,6 +61,11 @@ fn reached(tables: &Cpu<'_>, act: &Act) -> Became {
             became.last().unwrap()
         }
     }
+}
+
+fn meets(hook: Hook, tables: &Cpu<'_>, packet: &Bytes) -> Became {
+    let (outcome, packet) = hook.meets(tables, version(packet), packet);
+    (outcome, Some(packet))
 }
 
 /// Where a packet that came in went.
@@ -101,7 +101,7 @@ fn in_every_order_of(maps: &Maps, acts: &[Act; 2], check: impl Fn(&World, &[Beca
 }
 
 /// Says in which order a check failed.
-struct Says<'a>(&'a crate::interleaved::Order);
+struct Says<'a>(&'a crate::in_memory::interleaved::Order);
 
 impl Drop for Says<'_> {
     fn drop(&mut self) {

@@ -9,7 +9,7 @@ use super::{
     orders::{Act, Became, comes, in_every_order, leaves, went},
 };
 use crate::{
-    packet::tests::Payload,
+    in_memory::Payload,
     socket::{TCP, UDP},
     track::reason::{Outcome, Reason},
 };

@@ -9,11 +9,9 @@ use super::{
 use crate::{
     address,
     frontend::{FrontendValue, MASQUERADED, OUTSIDE_TO_LOCAL, RANGED, SCOPE_NODE},
+    in_memory::{Build, Payload},
     node::NodeAddressKey,
-    packet::{
-        parse::flags,
-        tests::{Build, Payload},
-    },
+    packet::parse::flags,
     socket::{TCP, UDP},
     track::{
         LEAVING, PODS_V4, PODS_V6, Prefix, Table,

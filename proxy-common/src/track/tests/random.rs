@@ -7,12 +7,11 @@ use proptest::prelude::*;
 
 use super::{
     BOTH, Client, Family, World,
-    journey::{ack, data, datagram, fin, rst, syn, taken, work},
+    journey::{ack, data, datagram, fin, rst, syn, taken},
 };
 use crate::{
-    packet::tests::Payload,
+    in_memory::Payload,
     socket::{TCP, UDP},
-    track::sweep,
 };
 
 /// A client's port and whether it dials the second frontend.
@@ -175,14 +174,6 @@ impl Model<'_> {
         }
     }
 
-    fn sweep(&self) {
-        for key in self.world.maps(|maps| maps.track.keys()) {
-            let mut work = work();
-            work.key = key;
-            sweep::sweep(&self.world.alone(), &mut work);
-        }
-    }
-
     fn apply(&mut self, op: &Op) {
         match *op {
             Op::Connect(who) => self.connects(who),
@@ -227,7 +218,7 @@ impl Model<'_> {
                 }
             }),
             Op::Pass(seconds) => self.world.pass(seconds),
-            Op::Sweep => self.sweep(),
+            Op::Sweep => self.world.sweep(),
         }
         // Nobody else runs meanwhile: nothing is ever half.
         self.world.maps(|maps| {
@@ -259,7 +250,7 @@ proptest! {
         }
         // In the end nothing stays of what nobody uses.
         world.pass(ESTABLISHED + 1);
-        model.sweep();
+        world.sweep();
         world.maps(|maps| assert_eq!((maps.flows, maps.track.keys()), (0, Vec::new())));
     }
 }

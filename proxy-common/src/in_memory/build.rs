@@ -6,7 +6,7 @@ use super::{Bytes, folded};
 
 /// What follows the IP header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Payload {
+pub enum Payload {
     /// TCP with these flags, sequence and acknowledgement numbers, and data.
     Tcp(u32, u32, u32, Vec<u8>),
     /// UDP with data.
@@ -19,23 +19,25 @@ pub(crate) enum Payload {
 
 /// A packet to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Build {
+pub struct Build {
     /// Sender; its port counts unless it is an error.
-    pub(crate) from: SocketAddr,
+    pub from: SocketAddr,
     /// Receiver.
-    pub(crate) to: SocketAddr,
+    pub to: SocketAddr,
     /// Bytes of options (IPv4) or of a destination options header (IPv6), a multiple of 8.
-    pub(crate) options: usize,
+    pub options: usize,
     /// What it carries.
-    pub(crate) payload: Payload,
+    pub payload: Payload,
 }
 
 impl Build {
-    pub(crate) fn udp(from: &str, to: &str) -> Self {
+    /// A datagram, by what `SocketAddr` reads.
+    pub fn udp(from: &str, to: &str) -> Self {
         Self::of(from, to, Payload::Udp(b"question".to_vec()))
     }
 
-    pub(crate) fn of(from: &str, to: &str, payload: Payload) -> Self {
+    /// A packet without options.
+    pub fn of(from: &str, to: &str, payload: Payload) -> Self {
         Self {
             from: from.parse().unwrap(),
             to: to.parse().unwrap(),
@@ -45,7 +47,7 @@ impl Build {
     }
 
     /// The whole packet.
-    pub(crate) fn bytes(&self) -> Bytes {
+    pub fn bytes(&self) -> Bytes {
         let (protocol, body) = self.body();
         let mut packet = match (self.from.ip(), self.to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -79,6 +81,39 @@ impl Build {
         };
         packet.extend(body);
         Bytes(packet)
+    }
+
+    /// Two fragments of the packet, as its sender makes them; without options.
+    pub fn fragments(&self, identification: u16) -> [Bytes; 2] {
+        const CUT: usize = 32;
+        let whole = self.bytes().0;
+        if self.from.is_ipv4() {
+            return [(&whole[20..20 + CUT], 0x2000_u16), (&whole[20 + CUT..], 4)].map(
+                |(data, offset)| {
+                    let mut packet = whole[..20].to_vec();
+                    let length = u16::try_from(20 + data.len()).unwrap();
+                    packet[2..4].copy_from_slice(&length.to_be_bytes());
+                    packet[4..6].copy_from_slice(&identification.to_be_bytes());
+                    packet[6..8].copy_from_slice(&offset.to_be_bytes());
+                    packet[10..12].copy_from_slice(&[0, 0]);
+                    let sum = !folded(&packet);
+                    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+                    packet.extend(data);
+                    Bytes(packet)
+                },
+            );
+        }
+        [(&whole[40..40 + CUT], 1_u16), (&whole[40 + CUT..], 32)].map(|(data, offset)| {
+            let mut packet = whole[..40].to_vec();
+            let length = u16::try_from(8 + data.len()).unwrap();
+            packet[4..6].copy_from_slice(&length.to_be_bytes());
+            packet[6] = 44;
+            packet.extend([17, 0]);
+            packet.extend(offset.to_be_bytes());
+            packet.extend(u32::from(identification).to_be_bytes());
+            packet.extend(data);
+            Bytes(packet)
+        })
     }
 
     fn body(&self) -> (u8, Vec<u8>) {

@@ -6,22 +6,23 @@ use crate::track::{Added, ConnectionKey, ConnectionValue};
 
 /// One of TRACK and OPENING. The memory of an entry stays when the entry goes, as in the kernel.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Entries {
+pub struct Entries {
     at: HashMap<ConnectionKey, usize>,
     memory: Vec<ConnectionValue>,
     free: Vec<usize>,
     /// Keys in the order in which they were used.
     keys: Vec<ConnectionKey>,
     /// Most entries; 0 for any number.
-    pub(super) room: usize,
+    pub room: usize,
     /// Room is made by what was not used for the longest time.
     evicts: bool,
     /// The memory of an entry is given to the next one, also to that of another key.
-    pub(super) recycles: bool,
+    pub recycles: bool,
 }
 
 impl Entries {
-    pub(super) fn new(evicts: bool) -> Self {
+    /// Without entries, and with room for any number.
+    pub fn new(evicts: bool) -> Self {
         Self {
             evicts,
             recycles: true,
@@ -29,12 +30,13 @@ impl Entries {
         }
     }
 
-    pub(super) fn get(&self, key: &ConnectionKey) -> Option<ConnectionValue> {
+    /// What the entry of `key` holds. It is not used by that.
+    pub fn get(&self, key: &ConnectionKey) -> Option<ConnectionValue> {
         self.at.get(key).map(|at| self.memory[*at])
     }
 
     /// Where the entry of `key` is, and what it holds.
-    pub(super) fn find(&mut self, key: &ConnectionKey) -> Option<(usize, ConnectionValue)> {
+    pub fn find(&mut self, key: &ConnectionKey) -> Option<(usize, ConnectionValue)> {
         let at = *self.at.get(key)?;
         if self.evicts {
             self.keys.retain(|one| one != key);
@@ -44,15 +46,17 @@ impl Entries {
     }
 
     /// Writes to memory, whoever it is given to by now.
-    pub(super) fn write(&mut self, at: usize, act: impl FnOnce(&mut ConnectionValue)) {
+    pub fn write(&mut self, at: usize, act: impl FnOnce(&mut ConnectionValue)) {
         act(&mut self.memory[at]);
     }
 
-    pub(super) fn keys(&self) -> Vec<ConnectionKey> {
+    /// All keys.
+    pub fn keys(&self) -> Vec<ConnectionKey> {
         self.keys.clone()
     }
 
-    pub(super) fn add(&mut self, key: ConnectionKey, value: ConnectionValue) -> Added {
+    /// Adds an entry if the key is not there.
+    pub fn add(&mut self, key: ConnectionKey, value: ConnectionValue) -> Added {
         if self.at.contains_key(&key) {
             return Added::Exists;
         }
@@ -75,7 +79,8 @@ impl Entries {
         Added::Added
     }
 
-    pub(super) fn remove(&mut self, key: &ConnectionKey) -> bool {
+    /// Removes an entry. Whether it was there.
+    pub fn remove(&mut self, key: &ConnectionKey) -> bool {
         let Some(at) = self.at.remove(key) else {
             return false;
         };

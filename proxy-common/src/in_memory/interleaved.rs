@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Maps, which as many programs as there are CPUs reach in an order that is chosen.
-pub(crate) struct Shared<S> {
+pub struct Shared<S> {
     state: Mutex<State<S>>,
     changed: Condvar,
 }
@@ -31,13 +31,15 @@ struct State<S> {
 }
 
 /// What is chosen, of how many, at each step; beyond the end the first.
-pub(crate) type Order = Vec<(usize, usize)>;
+pub type Order = Vec<(usize, usize)>;
 
 /// What an operation touches: a number that stands for it, and whether it is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Touch {
-    pub(crate) what: u64,
-    pub(crate) changes: bool,
+pub struct Touch {
+    /// Stands for what is touched.
+    pub what: u64,
+    /// Whether it is changed.
+    pub changes: bool,
 }
 
 impl Touch {
@@ -55,7 +57,8 @@ enum At {
 }
 
 impl<S> Shared<S> {
-    pub(crate) fn new(maps: S, cpus: usize, order: Order) -> Self {
+    /// These maps, for programs on so many CPUs.
+    pub fn new(maps: S, cpus: usize, order: Order) -> Self {
         Self {
             state: Mutex::new(State {
                 maps,
@@ -72,12 +75,12 @@ impl<S> Shared<S> {
     }
 
     /// Outside of any order: of what is no operation, or where nobody else is.
-    pub(crate) fn now<R>(&self, act: impl FnOnce(&mut S) -> R) -> R {
+    pub fn now<R>(&self, act: impl FnOnce(&mut S) -> R) -> R {
         act(&mut self.state.lock().unwrap().maps)
     }
 
     /// What a program on `cpu` does with the maps, when its turn comes.
-    pub(crate) fn reach<R>(&self, cpu: usize, touch: Touch, act: impl FnOnce(&mut S) -> R) -> R {
+    pub fn reach<R>(&self, cpu: usize, touch: Touch, act: impl FnOnce(&mut S) -> R) -> R {
         let mut state = self.now_at(cpu, At::Map(touch));
         while state.turn != Some(cpu) {
             state = self.changed.wait(state).unwrap();
@@ -87,7 +90,8 @@ impl<S> Shared<S> {
         act(&mut state.maps)
     }
 
-    pub(crate) fn into_maps(self) -> S {
+    /// The maps, once every program has ended.
+    pub fn into_maps(self) -> S {
         self.state.into_inner().unwrap().maps
     }
 
@@ -149,7 +153,7 @@ impl<S> Drop for Ends<'_, S> {
 
 /// Runs `program` on `cpus` CPUs at once, in `order`. Returns the maps, what each program returned,
 /// and the order as it came to.
-pub(crate) fn run<S: Send, R: Send>(
+pub fn run<S: Send, R: Send>(
     maps: S,
     cpus: usize,
     order: Order,
@@ -182,7 +186,7 @@ fn end<S: Send, R: Send>(
 
 /// Runs `program` on `cpus` CPUs in every order, but for those that come to the same, and tells
 /// `check` how each ended. Returns how many orders there were.
-pub(crate) fn every_order<S: Send, R: Send>(
+pub fn every_order<S: Send, R: Send>(
     cpus: usize,
     start: impl Fn() -> S,
     program: impl Fn(&Shared<S>, usize) -> R + Sync,

@@ -4,13 +4,16 @@ use std::{collections::HashMap, net::SocketAddr, vec::Vec};
 
 use bytemuck::Zeroable as _;
 
-use super::{cpu::Cpu, entries::Entries};
+use super::{
+    cpu::Cpu,
+    entries::Entries,
+    interleaved::{Order, Shared},
+};
 use crate::{
     address,
     affinity::{AffinityValue, ClientKey},
     endpoint::Endpoint,
     frontend::{FrontendKey, FrontendValue, OUTSIDE_TO_LOCAL},
-    interleaved::{Order, Shared},
     node::NodeAddressKey,
     track::{
         ConnectionKey, ConnectionValue, DIALLED, FragmentKey, FragmentValue, Prefix, Settings,
@@ -20,25 +23,37 @@ use crate::{
 
 /// Everything that programs read and write.
 #[derive(Debug, Clone)]
-pub(crate) struct Maps {
-    pub(super) frontends: HashMap<FrontendKey, FrontendValue>,
-    pub(super) sets: HashMap<u32, Vec<Endpoint>>,
+pub struct Maps {
+    /// FRONTENDS.
+    pub frontends: HashMap<FrontendKey, FrontendValue>,
+    /// SETS, SLOTS and MEMBERS.
+    pub sets: HashMap<u32, Vec<Endpoint>>,
     /// What the program on the first of several CPUs chooses from: it looks there before the agent
     /// writes.
-    pub(super) sets_before: Option<HashMap<u32, Vec<Endpoint>>>,
-    pub(super) clients: HashMap<ClientKey, AffinityValue>,
-    pub(super) node_addresses: Vec<NodeAddressKey>,
-    pub(super) settings: Settings,
-    pub(super) track: Entries,
-    pub(super) opening: Entries,
-    pub(super) fragments: HashMap<FragmentKey, FragmentValue>,
-    pub(super) flows: i64,
-    pub(super) seconds: u32,
-    pub(super) random: u32,
+    pub sets_before: Option<HashMap<u32, Vec<Endpoint>>>,
+    /// AFFINITY.
+    pub clients: HashMap<ClientKey, AffinityValue>,
+    /// NODE_ADDRS.
+    pub node_addresses: Vec<NodeAddressKey>,
+    /// SETTINGS.
+    pub settings: Settings,
+    /// TRACK.
+    pub track: Entries,
+    /// OPENING.
+    pub opening: Entries,
+    /// FRAGMENTS.
+    pub fragments: HashMap<FragmentKey, FragmentValue>,
+    /// Flows in TRACK, as programs count them.
+    pub flows: i64,
+    /// Seconds since boot.
+    pub seconds: u32,
+    /// How many random numbers were drawn.
+    pub random: u32,
 }
 
 impl Maps {
-    pub(super) fn table(&mut self, table: Table) -> &mut Entries {
+    /// One of the two maps of flows.
+    pub fn table(&mut self, table: Table) -> &mut Entries {
         match table {
             Table::Track => &mut self.track,
             Table::Opening => &mut self.opening,
@@ -46,7 +61,7 @@ impl Maps {
     }
 
     /// Keys of TRACK of which the flow's other entry is not there, or is of another flow.
-    pub(super) fn halves(&self) -> Vec<ConnectionKey> {
+    pub fn halves(&self) -> Vec<ConnectionKey> {
         let mut halves = self.track.keys();
         halves.retain(|key| {
             let mut value = self.track.get(key).unwrap();
@@ -61,14 +76,14 @@ impl Maps {
     }
 
     /// Flows of TRACK, by their entries.
-    pub(super) fn dialled(&self) -> usize {
+    pub fn dialled(&self) -> usize {
         let keys = self.track.keys().into_iter();
         keys.filter(|key| key.role == DIALLED).count()
     }
 }
 
 /// Numbers of the Settings here, in seconds.
-pub(super) const SETTINGS: Settings = Settings {
+pub const SETTINGS: Settings = Settings {
     seed: 7,
     flags: 0,
     most_flows: 1000,
@@ -86,10 +101,11 @@ pub(super) const SETTINGS: Settings = Settings {
 };
 
 /// The maps, and who reaches them.
-pub(crate) struct World(Shared<Maps>);
+pub struct World(Shared<Maps>);
 
-impl World {
-    pub(super) fn new() -> Self {
+impl Default for World {
+    /// Empty maps.
+    fn default() -> Self {
         let maps = Maps {
             frontends: HashMap::new(),
             sets: HashMap::new(),
@@ -106,31 +122,36 @@ impl World {
         };
         Self::of(maps)
     }
+}
 
-    pub(super) fn of(maps: Maps) -> Self {
+impl World {
+    /// These maps.
+    pub fn of(maps: Maps) -> Self {
         Self(Shared::new(maps, 1, Order::new()))
     }
 
-    pub(super) fn into_maps(self) -> Maps {
+    /// The maps alone.
+    pub fn into_maps(self) -> Maps {
         self.0.into_maps()
     }
 
     /// Looks at the maps, or changes them.
-    pub(super) fn maps<R>(&self, act: impl FnOnce(&mut Maps) -> R) -> R {
+    pub fn maps<R>(&self, act: impl FnOnce(&mut Maps) -> R) -> R {
         self.0.now(act)
     }
 
     /// What a program sees while nothing else runs.
-    pub(super) fn alone(&self) -> Cpu<'_> {
+    pub fn alone(&self) -> Cpu<'_> {
         Cpu::new(&self.0, None)
     }
 
-    pub(super) fn pass(&self, seconds: u32) {
+    /// Lets time pass.
+    pub fn pass(&self, seconds: u32) {
         self.maps(|maps| maps.seconds += seconds);
     }
 
     /// A frontend of this protocol that leads to `set`. `flags` are changed in those of a usual one.
-    pub(super) fn serve(&self, at: &str, protocol: u8, set: u32) -> FrontendKey {
+    pub fn serve(&self, at: &str, protocol: u8, set: u32) -> FrontendKey {
         let at: SocketAddr = at.parse().unwrap();
         let address = address::to_words(&address::from_ip(at.ip()));
         let key = FrontendKey::new(address, at.port(), protocol);
@@ -139,7 +160,7 @@ impl World {
     }
 
     /// Changes a frontend.
-    pub(super) fn put(&self, key: FrontendKey, change: impl FnOnce(&mut FrontendValue)) {
+    pub fn put(&self, key: FrontendKey, change: impl FnOnce(&mut FrontendValue)) {
         self.maps(|maps| {
             let usual = FrontendValue {
                 service: 1,
@@ -156,7 +177,7 @@ impl World {
     }
 
     /// The endpoints of a set: their numbers and where they are.
-    pub(super) fn set(&self, set: u32, endpoints: &[(u32, &str)]) {
+    pub fn set(&self, set: u32, endpoints: &[(u32, &str)]) {
         let endpoints = endpoints.iter().map(|(number, at)| {
             let at: SocketAddr = at.parse().unwrap();
             Endpoint {

@@ -3,12 +3,15 @@
 use core::{cell::Cell, hash::Hasher as _};
 use std::{collections::hash_map::DefaultHasher, vec::Vec};
 
-use super::{entries::Entries, world::Maps};
+use super::{
+    entries::Entries,
+    interleaved::{Shared, Touch},
+    world::Maps,
+};
 use crate::{
     affinity::{AffinityValue, ClientKey},
     endpoint::{Endpoint, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
-    interleaved::{Shared, Touch},
     node::NodeAddressKey,
     packet::Words,
     tables::ServiceTables,
@@ -19,7 +22,7 @@ use crate::{
 };
 
 /// What the program on one CPU sees. The Service maps do not change while it runs.
-pub(crate) struct Cpu<'a> {
+pub struct Cpu<'a> {
     maps: &'a Shared<Maps>,
     /// Its number, where others run at the same time.
     number: Option<usize>,
@@ -27,7 +30,8 @@ pub(crate) struct Cpu<'a> {
 }
 
 impl<'a> Cpu<'a> {
-    pub(super) fn new(maps: &'a Shared<Maps>, number: Option<usize>) -> Self {
+    /// What the program on the CPU of this number sees; without one, nothing else runs.
+    pub fn new(maps: &'a Shared<Maps>, number: Option<usize>) -> Self {
         let drawn = Cell::new(0);
         Self {
             maps,
