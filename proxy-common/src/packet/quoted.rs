@@ -173,6 +173,10 @@ fn fix_quoted_sum<P: Packet>(
         word += 1;
     }
     after = sum::of_half(after, port, to.port);
+    // Zero would say that there was none (RFC 768).
+    if inner.protocol != TCP && after == 0 {
+        after = 0xffff;
+    }
     packet.write(at, &after.to_be_bytes())
         && packet.fix_sum_half(error_sum, before, after, Sum::Plain)
 }

@@ -90,6 +90,31 @@ fn an_error_about_a_reply_reaches_the_endpoint_that_sent_it() {
 }
 
 #[test]
+fn an_error_quotes_no_missing_sum_where_one_came_to_zero() {
+    for family in BOTH {
+        let world = family.world(3);
+        let client = family.client(&world);
+        // With its sum for data, a datagram has one that comes to zero; it is sent as all ones.
+        let of = |data: [u8; 2]| client.build(Payload::Udp(data.to_vec()));
+        let sum = |build: &Build| {
+            let bytes = build.bytes().0;
+            let at = bytes.len() - 4;
+            [bytes[at], bytes[at + 1]]
+        };
+        let request = of(sum(&of([0, 0])));
+        assert_eq!(sum(&request), [0xff, 0xff]);
+        let endpoint = client.sends(request.payload.clone()).unwrap();
+        let inside = Build {
+            to: endpoint,
+            ..request.clone()
+        };
+        let became = world.leaves(&error(3, endpoint, &inside).bytes());
+        let expected = error(3, client.to, &request).bytes();
+        assert_eq!(became, (Outcome::TRANSLATED, expected));
+    }
+}
+
+#[test]
 fn errors_about_what_is_not_translated_are_untouched() {
     for family in BOTH {
         let world = family.world(3);
