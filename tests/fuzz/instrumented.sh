@@ -6,7 +6,8 @@ previous=
 for argument do
     case "$previous $argument" in
     # Not build scripts, nor what they are made of: they run without a fuzzer.
-    "--crate-name proxy_"* | "--crate-name objects" | "--crate-name model" | "--crate-name wire")
+    "--crate-name proxy_"* | "--crate-name objects" | "--crate-name model" | "--crate-name wire" \
+        | "--crate-name packets")
         # Coverage, and the operands of comparisons, so that the fuzzer learns what to write.
         set -- "$@" --cfg fuzzing -Copt-level=1 \
             -Cpasses=sancov-module \

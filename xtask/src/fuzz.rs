@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: lets a fuzzer invent input for everything that reads objects.
+//! `cargo xtask fuzz`: lets a fuzzer invent input for everything that reads objects, and packets for
+//! what handles them.
 //!
 //! The targets are in `tests/fuzz`. Our own packages are instrumented as `cargo fuzz` does it,
 //! without its sanitizers: those need a nightly compiler, and what they find is left to Miri and to the few
@@ -37,11 +38,13 @@ pub(crate) enum Target {
     Model,
     /// Operations of a brain, as bytes: decoding, the replica, explanations
     Wire,
+    /// Packets: what the programs on devices make of them
+    Packets,
 }
 
 impl Target {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Objects, Self::Model, Self::Wire];
+    pub(crate) const ALL: [Self; 4] = [Self::Objects, Self::Model, Self::Wire, Self::Packets];
 
     /// Its name on the command line, which is that of its program.
     pub(crate) const fn name(self) -> &'static str {
@@ -49,6 +52,7 @@ impl Target {
             Self::Objects => "objects",
             Self::Model => "model",
             Self::Wire => "wire",
+            Self::Packets => "packets",
         }
     }
 
@@ -59,6 +63,8 @@ impl Target {
             Self::Objects => &["tests/scenarios", "tests/data"],
             // Bytes that nobody can write: the fuzzer finds its own within seconds.
             Self::Model | Self::Wire => &[],
+            // One of each kind, which `tests/fuzz/src/packets/seeds.rs` makes.
+            Self::Packets => &["tests/fuzz/corpus/packets"],
         }
     }
 }

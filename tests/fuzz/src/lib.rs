@@ -5,6 +5,7 @@
 //! objects   text ──manifests──> ClusterEvent ──┐
 //! model     bytes ──events────> ClusterEvent ──┴─> Model ──────> state, changes, reports, verdicts
 //! wire      bytes ──────────────operations────────> Replica ──┘
+//! packets   bytes ──steps──────> packets, as they come and leave ──> maps in memory
 //! ```
 //!
 //! Knows no fuzzer: the programs in `targets/` do.
@@ -13,6 +14,7 @@ mod changes;
 mod events;
 pub mod model;
 pub mod objects;
+pub mod packets;
 mod questions;
 pub mod wire;
 

@@ -1,0 +1,499 @@
+//! The first inputs of this target: one of each kind of packet, in a journey that such packets have.
+//! Each is made by playing it, so that what is sent next is what would come.
+
+use std::net::{IpAddr, SocketAddr};
+
+use proxy_common::{
+    in_memory::{Build, Bytes, Hook, Payload},
+    packet::{Version, parse::flags, rewrite::End},
+    track::reason::{Outcome, Reason},
+};
+
+use super::{
+    Play,
+    fields::Layout,
+    site::{FAMILIES, Family, at},
+    step::Step,
+};
+
+/// What a journey is called, and its steps.
+pub(super) type Seed = (String, Vec<Step>);
+
+const SYN: u32 = flags::SYN;
+const ACK: u32 = flags::ACK;
+const DONE: Outcome = Outcome::TRANSLATED;
+const UNTOUCHED: Outcome = Outcome::UNTOUCHED;
+
+/// A client of one family, and what happened so far.
+struct Journey {
+    family: &'static Family,
+    client: SocketAddr,
+    frontend: SocketAddr,
+    /// Where its last packet went.
+    endpoint: SocketAddr,
+    steps: Vec<Step>,
+    play: Play,
+}
+
+impl Journey {
+    fn new(family: &'static Family) -> Self {
+        let frontend = at(family.frontend);
+        let client = if frontend.is_ipv4() {
+            "198.51.100.7:40000"
+        } else {
+            "[2001:db8:7::7]:40000"
+        };
+        Self {
+            family,
+            client: at(client),
+            frontend,
+            endpoint: at(family.endpoints[0]),
+            steps: Vec::new(),
+            play: Play::default(),
+        }
+    }
+
+    fn version(&self) -> Version {
+        if self.frontend.is_ipv4() {
+            Version::V4
+        } else {
+            Version::V6
+        }
+    }
+
+    fn does(&mut self, step: Step) {
+        self.play.take(step.clone());
+        self.steps.push(step);
+    }
+
+    /// A packet that this becomes of.
+    #[track_caller]
+    fn meets(&mut self, hook: Hook, packet: Bytes, expected: Outcome) {
+        self.does(Step::Packet(hook, self.version(), packet.0));
+        assert_eq!(self.play.outcomes.last(), Some(&expected));
+        if let (DONE, Hook::Ingress, Some((_, version, packet))) =
+            (expected, hook, &self.play.translated)
+        {
+            let layout = Layout::of(*version, &packet.0).unwrap();
+            let (address, port) = layout.outer.side(&packet.0, End::Destination);
+            if let Some(port) = port {
+                self.endpoint = SocketAddr::new(address, port);
+            }
+        }
+    }
+
+    /// What the client sends.
+    fn request(&self, payload: Payload) -> Build {
+        Build {
+            from: self.client,
+            to: self.frontend,
+            options: 0,
+            payload,
+        }
+    }
+
+    /// What the endpoint gets, and answers.
+    fn inside(&self, payload: Payload) -> Build {
+        Build {
+            to: self.endpoint,
+            ..self.request(payload)
+        }
+    }
+
+    fn reply(&self, payload: Payload) -> Build {
+        Build {
+            from: self.endpoint,
+            to: self.client,
+            options: 0,
+            payload,
+        }
+    }
+
+    #[track_caller]
+    fn sends(&mut self, payload: Payload, expected: Outcome) {
+        let packet = self.request(payload).bytes();
+        self.meets(Hook::Ingress, packet, expected);
+    }
+
+    #[track_caller]
+    fn hears(&mut self, payload: Payload, expected: Outcome) {
+        let packet = self.reply(payload).bytes();
+        self.meets(Hook::Egress, packet, expected);
+    }
+
+    fn connects(&mut self) {
+        self.sends(tcp(SYN, ""), DONE);
+        self.hears(taken(), DONE);
+        self.sends(tcp(ACK, ""), DONE);
+    }
+
+    fn asks(&mut self) {
+        self.sends(udp("question"), DONE);
+        self.hears(udp("answer"), DONE);
+        self.hears(udp("more"), DONE);
+    }
+
+    fn router(&self) -> SocketAddr {
+        at(if self.frontend.is_ipv4() {
+            "203.0.113.1:0"
+        } else {
+            "[2001:db8:9::1]:0"
+        })
+    }
+
+    /// An error about a packet, to its sender, that quotes so many bytes of it.
+    fn error(from: IpAddr, about: Build, quoted: usize) -> Bytes {
+        let kind = if from.is_ipv4() { 3 } else { 1 };
+        Self::error_of(kind, from, about, quoted)
+    }
+
+    fn error_of(kind: u8, from: IpAddr, about: Build, quoted: usize) -> Bytes {
+        let error = Build {
+            from: SocketAddr::new(from, 0),
+            to: SocketAddr::new(about.from.ip(), 0),
+            options: 0,
+            payload: Payload::Error(kind, Box::new(about), quoted),
+        };
+        error.bytes()
+    }
+}
+
+fn tcp(seen: u32, data: &str) -> Payload {
+    let acknowledged = if seen & ACK == 0 { 0 } else { 5001 };
+    let sequence = if seen & SYN == 0 { 1001 } else { 1000 };
+    Payload::Tcp(seen, sequence, acknowledged, data.into())
+}
+
+/// What the endpoint begins with.
+fn taken() -> Payload {
+    Payload::Tcp(SYN | ACK, 5000, 1001, Vec::new())
+}
+
+fn udp(data: &str) -> Payload {
+    Payload::Udp(data.into())
+}
+
+/// All of them.
+pub(super) fn all() -> Vec<Seed> {
+    let mut all = Vec::new();
+    for (family, version) in FAMILIES.iter().zip(["v4", "v6"]) {
+        for (name, journey) in JOURNEYS {
+            let mut played = Journey::new(family);
+            journey(&mut played);
+            if !played.steps.is_empty() {
+                all.push((format!("{name}-{version}"), played.steps));
+            }
+        }
+    }
+    all
+}
+
+const JOURNEYS: [(&str, fn(&mut Journey)); 20] = [
+    ("connection", connection),
+    ("datagrams", datagrams),
+    ("datagrams-without-sum", datagrams_without_sum),
+    ("sum-that-comes-to-zero", sum_that_comes_to_zero),
+    ("node-port", node_port),
+    ("affinity", affinity),
+    ("options", options),
+    ("fragments", fragments),
+    ("error-of-endpoint", error_of_endpoint),
+    ("error-of-router", error_of_router),
+    ("error-about-reply", error_about_reply),
+    ("redirect", redirect),
+    ("cut-off", cut_off),
+    ("nobodys", nobodys),
+    ("passed-on", passed_on),
+    ("reset-and-again", reset_and_again),
+    ("endpoints-change", endpoints_change),
+    ("room-runs-out", room_runs_out),
+    ("direct-datagrams", direct_datagrams),
+    ("direct-connection", direct_connection),
+];
+
+fn connection(journey: &mut Journey) {
+    journey.connects();
+    journey.sends(tcp(ACK, "some data"), DONE);
+    journey.does(Step::Pass(1));
+    journey.hears(tcp(ACK, "other data"), DONE);
+    journey.sends(tcp(ACK | flags::FIN, ""), DONE);
+    journey.hears(tcp(ACK | flags::FIN, ""), DONE);
+    journey.does(Step::Pass(11));
+    journey.does(Step::Sweep);
+    journey.sends(tcp(ACK, ""), UNTOUCHED);
+}
+
+fn datagrams(journey: &mut Journey) {
+    journey.asks();
+    journey.does(Step::Pass(121));
+    journey.hears(udp("late"), DONE);
+    journey.sends(udp("question"), DONE);
+    journey.does(Step::Pass(121));
+    journey.does(Step::Sweep);
+    journey.hears(udp("too late"), UNTOUCHED);
+}
+
+fn datagrams_without_sum(journey: &mut Journey) {
+    // IPv6 demands one.
+    if journey.version() == Version::V4 {
+        let without = || Payload::UdpWithoutSum(b"odd".to_vec());
+        journey.sends(without(), DONE);
+        journey.hears(without(), DONE);
+        journey.hears(without(), DONE);
+        let about = journey.inside(without());
+        let error = Journey::error(journey.endpoint.ip(), about, 88);
+        journey.meets(Hook::Egress, error, DONE);
+    }
+}
+
+/// One that would say that there is none: its complement is sent.
+fn sum_that_comes_to_zero(journey: &mut Journey) {
+    let version = journey.version();
+    let zero = |mut build: Build| {
+        build.payload = Payload::Udp(vec![0, 0]);
+        let packet = build.bytes().0;
+        let layout = Layout::of(version, &packet).unwrap();
+        build.payload = Payload::Udp(packet[layout.outer.transport_sum()].to_vec());
+        build
+    };
+    let request = zero(journey.request(udp("")));
+    journey.meets(Hook::Ingress, request.bytes(), DONE);
+    let reply = zero(journey.reply(udp("")));
+    journey.meets(Hook::Egress, reply.bytes(), DONE);
+    let about = journey.inside(request.payload);
+    let error = Journey::error(journey.router().ip(), about, 88);
+    journey.meets(Hook::Egress, error, DONE);
+    let about = journey.inside(udp(""));
+    let error = Journey::error(journey.router().ip(), zero(about), 88);
+    journey.meets(Hook::Egress, error, DONE);
+}
+
+fn node_port(journey: &mut Journey) {
+    journey.frontend = at(journey.family.node);
+    journey.connects();
+    journey.asks();
+}
+
+fn affinity(journey: &mut Journey) {
+    journey.frontend = at(journey.family.sticky);
+    for port in 40_000..40_003 {
+        journey.client.set_port(port);
+        journey.sends(tcp(SYN, ""), DONE);
+        journey.does(Step::Answer(0x12));
+    }
+    journey.does(Step::Pass(101));
+    journey.client.set_port(40_003);
+    journey.sends(udp("question"), DONE);
+}
+
+fn options(journey: &mut Journey) {
+    let first = Build {
+        options: 8,
+        ..journey.request(tcp(SYN, ""))
+    };
+    let passed = Outcome::passed(Reason::Options);
+    journey.meets(Hook::Ingress, first.bytes(), passed);
+    journey.client.set_port(40_001);
+    journey.connects();
+    for options in [8, 16] {
+        let later = Build {
+            options,
+            ..journey.request(tcp(ACK, "data"))
+        };
+        journey.meets(Hook::Ingress, later.bytes(), DONE);
+        let reply = Build {
+            options,
+            ..journey.reply(tcp(ACK, "data"))
+        };
+        journey.meets(Hook::Egress, reply.bytes(), DONE);
+    }
+}
+
+fn fragments(journey: &mut Journey) {
+    let long = || udp("a datagram that is in two fragments, of which one has the ports");
+    journey.asks();
+    let [first, later] = journey.request(long()).fragments(7);
+    journey.meets(Hook::Ingress, later.clone(), UNTOUCHED);
+    journey.meets(Hook::Ingress, first, DONE);
+    journey.meets(Hook::Ingress, later, DONE);
+    let [first, later] = journey.reply(long()).fragments(8);
+    journey.meets(Hook::Egress, later.clone(), UNTOUCHED);
+    journey.meets(Hook::Egress, first, DONE);
+    journey.meets(Hook::Egress, later.clone(), DONE);
+    journey.does(Step::Pass(61));
+    journey.meets(Hook::Egress, later, UNTOUCHED);
+}
+
+fn error_of_endpoint(journey: &mut Journey) {
+    journey.sends(udp("question"), DONE);
+    let about = journey.inside(udp("question"));
+    let error = Journey::error(journey.endpoint.ip(), about, 88);
+    journey.meets(Hook::Egress, error, DONE);
+    journey.connects();
+    let about = journey.inside(tcp(ACK, "data"));
+    let error = Journey::error(journey.endpoint.ip(), about, 88);
+    journey.meets(Hook::Egress, error, DONE);
+    journey.does(Step::Answer(0));
+}
+
+fn error_of_router(journey: &mut Journey) {
+    journey.connects();
+    let about = journey.inside(tcp(ACK, "data"));
+    let with_options = Build {
+        options: 8,
+        ..about.clone()
+    };
+    // As little as an error must quote, and an odd number of bytes.
+    let ports = if journey.version() == Version::V4 {
+        28
+    } else {
+        48
+    };
+    for (about, quoted) in [(about.clone(), ports), (about, 65), (with_options, 88)] {
+        let error = Journey::error(journey.router().ip(), about, quoted);
+        journey.meets(Hook::Egress, error, DONE);
+    }
+}
+
+fn error_about_reply(journey: &mut Journey) {
+    journey.asks();
+    let about = Build {
+        from: journey.frontend,
+        ..journey.reply(udp("answer"))
+    };
+    for from in [journey.client, journey.router()] {
+        let error = Journey::error(from.ip(), about.clone(), 88);
+        journey.meets(Hook::Ingress, error, DONE);
+    }
+}
+
+fn redirect(journey: &mut Journey) {
+    if journey.version() == Version::V4 {
+        journey.connects();
+        let about = journey.inside(tcp(ACK, ""));
+        let redirect = Journey::error_of(5, journey.router().ip(), about, 88);
+        journey.meets(Hook::Egress, redirect, Outcome::dropped(Reason::Redirect));
+    }
+}
+
+fn cut_off(journey: &mut Journey) {
+    journey.connects();
+    journey.asks();
+    for payload in [tcp(ACK, ""), udp("")] {
+        let whole = journey.request(payload);
+        let header = if journey.version() == Version::V4 {
+            20
+        } else {
+            40
+        };
+        let of_sum = if matches!(whole.payload, Payload::Udp(_)) {
+            4
+        } else {
+            16
+        };
+        for (length, expected) in [
+            (header - 1, UNTOUCHED),
+            (header + 3, UNTOUCHED),
+            (header + of_sum, Outcome::dropped(Reason::NotChanged)),
+        ] {
+            let mut packet = whole.bytes();
+            packet.0.truncate(length);
+            journey.meets(Hook::Ingress, packet, expected);
+        }
+    }
+}
+
+/// For nobody here, of another protocol, of the other version, damaged, or nothing at all.
+fn nobodys(journey: &mut Journey) {
+    let packet = journey.request(tcp(SYN, "")).bytes().0;
+    let protocol = if journey.version() == Version::V4 {
+        9
+    } else {
+        6
+    };
+    for (at, byte) in [
+        (0, 0x12),
+        (0, packet[0] ^ 0x20),
+        (protocol, 132),
+        (protocol, 51),
+    ] {
+        let mut packet = packet.clone();
+        packet[at] = byte;
+        journey.meets(Hook::Ingress, Bytes(packet), UNTOUCHED);
+    }
+    journey.meets(Hook::Egress, Bytes(packet), UNTOUCHED);
+    journey.meets(Hook::Ingress, Bytes(Vec::new()), UNTOUCHED);
+    journey.frontend.set_port(79);
+    journey.sends(udp("question"), UNTOUCHED);
+}
+
+fn passed_on(journey: &mut Journey) {
+    journey.does(Step::Lead(0));
+    journey.sends(udp("question"), Outcome::passed(Reason::NoEndpoint));
+    journey.does(Step::Lead(7));
+    journey.sends(udp("question"), Outcome::passed(Reason::Beneath));
+    journey.sends(tcp(SYN, "early"), Outcome::passed(Reason::FastOpen));
+    journey.client.set_port(40_001);
+    journey.does(Step::Leaving);
+    journey.sends(tcp(SYN, ""), Outcome::passed(Reason::Leaving));
+    journey.client = at(journey.family.node);
+    journey.does(Step::Leaving);
+    journey.sends(tcp(SYN, ""), Outcome::passed(Reason::LocalSource));
+}
+
+fn reset_and_again(journey: &mut Journey) {
+    journey.connects();
+    journey.hears(tcp(flags::RST | ACK, ""), DONE);
+    journey.connects();
+    journey.sends(tcp(flags::RST, ""), DONE);
+    journey.does(Step::Pass(6));
+    journey.does(Step::Sweep);
+}
+
+fn endpoints_change(journey: &mut Journey) {
+    journey.connects();
+    journey.asks();
+    journey.does(Step::Lead(0));
+    journey.sends(tcp(ACK, "data"), DONE);
+    journey.hears(tcp(ACK, "data"), DONE);
+    journey.sends(udp("question"), Outcome::passed(Reason::NoEndpoint));
+    journey.does(Step::Lead(2));
+    journey.connects();
+    journey.does(Step::Lead(5));
+    journey.sends(tcp(SYN, ""), DONE);
+    journey.does(Step::Again { at: 21, change: 1 });
+}
+
+/// Several openings first: a flow that began is not refused before the end.
+fn room_runs_out(journey: &mut Journey) {
+    for port in 40_000..40_004 {
+        journey.client.set_port(port);
+        journey.sends(tcp(SYN, ""), DONE);
+        journey.hears(taken(), DONE);
+    }
+    for port in 40_000..40_003 {
+        journey.client.set_port(port);
+        journey.sends(tcp(ACK, ""), DONE);
+    }
+    journey.client.set_port(40_003);
+    journey.sends(tcp(ACK, ""), Outcome::dropped(Reason::TableFull));
+    journey.client.set_port(40_004);
+    journey.sends(tcp(SYN, ""), Outcome::passed(Reason::TableFull));
+}
+
+fn direct_datagrams(journey: &mut Journey) {
+    journey.asks();
+    let direct = journey.inside(udp("direct")).bytes();
+    journey.meets(Hook::Ingress, direct, Outcome::passed(Reason::Direct));
+    journey.hears(udp("answer"), UNTOUCHED);
+    journey.does(Step::Lead(7));
+    let frontend = journey.request(udp("question")).bytes();
+    journey.does(Step::Packet(Hook::Ingress, journey.version(), frontend.0));
+}
+
+fn direct_connection(journey: &mut Journey) {
+    journey.sends(tcp(SYN, ""), DONE);
+    journey.does(Step::Pass(1));
+    journey.hears(tcp(ACK, ""), Outcome::passed(Reason::Direct));
+    journey.sends(tcp(SYN, ""), Outcome::passed(Reason::Beneath));
+}
