@@ -1,6 +1,6 @@
 //! What must hold of a packet after a program met it.
 
-use std::ops::Range;
+use std::{iter, ops::Range};
 
 use proxy_common::{
     in_memory::{Bytes, Hook, folded},
@@ -10,7 +10,7 @@ use proxy_common::{
 };
 
 use super::{
-    fields::{Header, Layout, Side},
+    fields::{Header, Layout},
     opens,
     site::{Site, other},
 };
@@ -142,76 +142,46 @@ impl Met<'_> {
     /// The answer to what the packet became is translated to the answer to it.
     fn comes_back(&self, layout: &Layout, site: &Site) {
         let (header, end, outer_end) = self.translated(layout);
-        let side = |packet: &Bytes, end| header.side(&packet.0, end);
-        let Some(answered) = self.flow(header, end) else {
-            // Later fragments follow the first one of their own direction.
+        if header.is_later() {
+            // It follows the first one of its own direction.
             return;
-        };
-        let is_tracked = site.is_tracked(
-            answered.client,
-            answered.frontend,
-            answered.endpoint,
-            header.protocol,
-        );
-        if let Some(end) = outer_end {
-            // A router with the address that is put in: nobody can tell it from what was put in.
-            let (outer, _) = layout.outer.side(&self.before.0, end);
-            if outer == side(self.after, end_of(end)).0 {
-                return;
-            }
         }
-        let site = site.copy();
+        let far = opposite(end);
+        let from = header.side(&self.before.0, end);
+        let to = header.side(&self.after.0, end);
+        if let Some(end) = outer_end
+            && layout.outer.side(&self.before.0, end).0 == to.0
+        {
+            // A router with the address that is put in is not to be told from what was put in.
+            return;
+        }
+        let copy = site.copy();
         let mirrored = Bytes(layout.mirrored(&self.after.0));
-        let hook = other(self.hook);
-        let (outcome, back) = site.meets(hook, self.version, &mirrored);
-        site.is_whole();
-        let begins = hook == Hook::Ingress
+        let (outcome, back) = copy.meets(other(self.hook), self.version, &mirrored);
+        copy.is_whole();
+        let begins = self.hook == Hook::Egress
             && layout.quoted.is_none()
             && header.protocol == TCP
             && opens(self.before.0[header.body + 13]);
-        let expected = Bytes(layout.mirrored(&self.before.0));
-        if !is_tracked || begins {
-            // What is not answered yet may begin anew, with another endpoint.
-            if outcome != Outcome::TRANSLATED
-                || side(&back, end_of(end)) != side(&expected, end_of(end))
-            {
-                return;
-            }
-        }
-        assert_eq!(outcome, Outcome::TRANSLATED, "back: {self:?}");
-        let [back, expected] = [back, expected].map(|packet| normal(layout, packet));
-        assert_eq!(back, expected, "back: {self:?}");
-    }
-
-    /// The flow that a translated packet is of, or quotes a packet of.
-    fn flow(&self, header: Header, end: End) -> Option<Flow> {
-        let client = header.side(&self.before.0, end_of(end));
-        let (from, to) = (
-            header.side(&self.before.0, end),
-            header.side(&self.after.0, end),
-        );
         let (frontend, endpoint) = match self.hook {
             Hook::Ingress => (from, to),
             Hook::Egress => (to, from),
         };
-        let flow = Flow {
-            client,
-            frontend,
-            endpoint,
-        };
-        (!header.is_later()).then_some(flow)
+        let client = header.side(&self.before.0, far);
+        let stays = !begins && site.is_tracked(client, frontend, endpoint, header.protocol);
+        // What is not answered yet may begin anew, and with another endpoint.
+        let is_same = outcome == Outcome::TRANSLATED && header.side(&back.0, far) == from;
+        if stays || is_same {
+            assert_eq!(outcome, Outcome::TRANSLATED, "back: {self:?}");
+            let expected = Bytes(layout.mirrored(&self.before.0));
+            let [back, expected] = [back, expected].map(|packet| normal(layout, packet));
+            assert_eq!(back, expected, "back: {self:?}");
+        }
     }
 }
 
-/// Whom a flow is between.
-struct Flow {
-    client: Side,
-    frontend: Side,
-    endpoint: Side,
-}
-
 /// The other end.
-fn end_of(end: End) -> End {
+fn opposite(end: End) -> End {
     match end {
         End::Source => End::Destination,
         End::Destination => End::Source,
@@ -226,7 +196,7 @@ fn sums(layout: &Layout, bytes: &[u8]) -> Vec<Sum> {
     for header in layout.headers() {
         sums.extend(header.own_sum().map(|at| Sum {
             at,
-            covers: vec![header.at..header.body.min(bytes.len())],
+            covers: iter::once(header.at..header.body.min(bytes.len())).collect(),
             zero_is_none: false,
         }));
     }

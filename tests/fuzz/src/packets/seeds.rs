@@ -19,6 +19,9 @@ use super::{
 /// What a journey is called, and its steps.
 pub(super) type Seed = (String, Vec<Step>);
 
+/// Plays a journey.
+type Played = fn(&mut Journey);
+
 const SYN: u32 = flags::SYN;
 const ACK: u32 = flags::ACK;
 const DONE: Outcome = Outcome::TRANSLATED;
@@ -188,7 +191,8 @@ pub(super) fn all() -> Vec<Seed> {
     all
 }
 
-const JOURNEYS: [(&str, fn(&mut Journey)); 20] = [
+/// What they are called, and what happens.
+const JOURNEYS: [(&str, Played); 20] = [
     ("connection", connection),
     ("datagrams", datagrams),
     ("datagrams-without-sum", datagrams_without_sum),

@@ -73,7 +73,7 @@ impl Step {
     pub(super) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Packet(hook, version, packet) => {
-                let hook = if *hook == Hook::Ingress { 0 } else { 1 };
+                let hook = u8::from(*hook == Hook::Egress);
                 let version = if *version == Version::V4 { 0 } else { V6 };
                 let length = u8::try_from(packet.len()).expect("packets here are short");
                 [&[hook | version, length], &packet[..]].concat()
