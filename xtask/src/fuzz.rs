@@ -56,6 +56,15 @@ impl Target {
         }
     }
 
+    /// Words that mean something to it.
+    const fn dictionary(self) -> Option<&'static str> {
+        match self {
+            Self::Objects => Some("tests/fuzz/objects.dict"),
+            Self::Packets => Some("tests/fuzz/packets.dict"),
+            Self::Model | Self::Wire => None,
+        }
+    }
+
     /// Where its first inputs come from.
     fn seeds(self) -> &'static [&'static str] {
         match self {
@@ -190,9 +199,8 @@ fn invocation(
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/", findings.display()))
         .args([LONGEST_INPUT, SLOW, "-print_final_stats=1", "-verbosity=0"]);
-    if target == Target::Objects {
-        command.arg("-dict=tests/fuzz/objects.dict");
-    }
+    let dictionary = target.dictionary();
+    command.args(dictionary.map(|file| format!("-dict={file}")));
     command.arg(learnt).args(target.seeds());
     command
 }

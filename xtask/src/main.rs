@@ -61,7 +61,7 @@ enum Command {
     Test(test::Args),
     /// Run the README's commands, set-up included, on a bare Debian made for the purpose
     Fresh(fresh::Args),
-    /// Fuzz decoding and the model with arbitrary objects and events
+    /// Fuzz decoding, the model, and what becomes of packets, with arbitrary input
     Fuzz(fuzz::Args),
     /// Build the model and the agent for Windows, and compare what they print under wine
     Windows,

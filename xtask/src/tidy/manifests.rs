@@ -95,9 +95,19 @@ pub(super) fn check(file: &File) -> Vec<Finding> {
         file.path == path || inside && file.path.starts_with(path)
     };
     let rules = RULES.iter().filter(|(path, ..)| is_of(path));
-    rules
+    let mut findings: Vec<_> = rules
         .flat_map(|(_, rule, reason)| breaches(&file.text, rule, reason))
-        .collect()
+        .collect();
+    findings.extend(asks_for_memory(file));
+    findings
+}
+
+/// What of `proxy-common` is for tests must not come into what runs.
+fn asks_for_memory(file: &File) -> Option<Finding> {
+    const FEATURE: &str = "\"in-memory\"";
+    let asks = file.path.ends_with("Cargo.toml") && !file.path.starts_with("tests/");
+    let text = "must not ask for in-memory: only tests use it";
+    (asks && file.text.contains(FEATURE)).then(|| Finding::Error(text.to_owned()))
 }
 
 fn breaches(manifest: &str, rule: &Rule, reason: &str) -> Vec<Finding> {
@@ -164,6 +174,17 @@ mod tests {
             found[0].contains("must not depend on tokio: the model is pure"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn what_is_for_tests_comes_into_tests_alone() {
+        let text = "[dependencies]\nproxy-common = { features = [\"in-memory\"] }\n";
+        let found = |path: &str| {
+            let (path, text) = (path.to_owned(), text.to_owned());
+            check(&File { path, text }).len()
+        };
+        assert_eq!(found("proxy-agent/Cargo.toml"), 1);
+        assert_eq!(found("tests/fuzz/Cargo.toml"), 0);
     }
 
     #[test]
