@@ -1,180 +1,25 @@
 //! The first inputs of this target: one of each kind of packet, in a journey that such packets have.
-//! Each is made by playing it, so that what is sent next is what would come.
 
-use std::net::{IpAddr, SocketAddr};
+mod journey;
 
 use proxy_common::{
     in_memory::{Build, Bytes, Hook, Payload},
-    packet::{Version, parse::flags, rewrite::End},
+    packet::{Version, parse::flags},
     track::reason::{Outcome, Reason},
 };
 
 use super::{
-    Play,
     fields::Layout,
-    site::{FAMILIES, Family, at},
+    site::{FAMILIES, at},
     step::Step,
 };
+use journey::{ACK, DONE, Journey, SYN, UNTOUCHED, taken, tcp, udp};
 
 /// What a journey is called, and its steps.
 pub(super) type Seed = (String, Vec<Step>);
 
 /// Plays a journey.
 type Played = fn(&mut Journey);
-
-const SYN: u32 = flags::SYN;
-const ACK: u32 = flags::ACK;
-const DONE: Outcome = Outcome::TRANSLATED;
-const UNTOUCHED: Outcome = Outcome::UNTOUCHED;
-
-/// A client of one family, and what happened so far.
-struct Journey {
-    family: &'static Family,
-    client: SocketAddr,
-    frontend: SocketAddr,
-    /// Where its last packet went.
-    endpoint: SocketAddr,
-    steps: Vec<Step>,
-    play: Play,
-}
-
-impl Journey {
-    fn new(family: &'static Family) -> Self {
-        let frontend = at(family.frontend);
-        let client = if frontend.is_ipv4() {
-            "198.51.100.7:40000"
-        } else {
-            "[2001:db8:7::7]:40000"
-        };
-        Self {
-            family,
-            client: at(client),
-            frontend,
-            endpoint: at(family.endpoints[0]),
-            steps: Vec::new(),
-            play: Play::default(),
-        }
-    }
-
-    fn version(&self) -> Version {
-        if self.frontend.is_ipv4() {
-            Version::V4
-        } else {
-            Version::V6
-        }
-    }
-
-    fn does(&mut self, step: Step) {
-        self.play.take(step.clone());
-        self.steps.push(step);
-    }
-
-    /// A packet that this becomes of.
-    #[track_caller]
-    fn meets(&mut self, hook: Hook, packet: Bytes, expected: Outcome) {
-        self.does(Step::Packet(hook, self.version(), packet.0));
-        assert_eq!(self.play.outcomes.last(), Some(&expected));
-        if let (DONE, Hook::Ingress, Some((_, version, packet))) =
-            (expected, hook, &self.play.translated)
-        {
-            let layout = Layout::of(*version, &packet.0).unwrap();
-            let (address, port) = layout.outer.side(&packet.0, End::Destination);
-            if let Some(port) = port {
-                self.endpoint = SocketAddr::new(address, port);
-            }
-        }
-    }
-
-    /// What the client sends.
-    fn request(&self, payload: Payload) -> Build {
-        Build {
-            from: self.client,
-            to: self.frontend,
-            options: 0,
-            payload,
-        }
-    }
-
-    /// What the endpoint gets, and answers.
-    fn inside(&self, payload: Payload) -> Build {
-        Build {
-            to: self.endpoint,
-            ..self.request(payload)
-        }
-    }
-
-    fn reply(&self, payload: Payload) -> Build {
-        Build {
-            from: self.endpoint,
-            to: self.client,
-            options: 0,
-            payload,
-        }
-    }
-
-    #[track_caller]
-    fn sends(&mut self, payload: Payload, expected: Outcome) {
-        let packet = self.request(payload).bytes();
-        self.meets(Hook::Ingress, packet, expected);
-    }
-
-    #[track_caller]
-    fn hears(&mut self, payload: Payload, expected: Outcome) {
-        let packet = self.reply(payload).bytes();
-        self.meets(Hook::Egress, packet, expected);
-    }
-
-    fn connects(&mut self) {
-        self.sends(tcp(SYN, ""), DONE);
-        self.hears(taken(), DONE);
-        self.sends(tcp(ACK, ""), DONE);
-    }
-
-    fn asks(&mut self) {
-        self.sends(udp("question"), DONE);
-        self.hears(udp("answer"), DONE);
-        self.hears(udp("more"), DONE);
-    }
-
-    fn router(&self) -> SocketAddr {
-        at(if self.frontend.is_ipv4() {
-            "203.0.113.1:0"
-        } else {
-            "[2001:db8:9::1]:0"
-        })
-    }
-
-    /// An error about a packet, to its sender, that quotes so many bytes of it.
-    fn error(from: IpAddr, about: Build, quoted: usize) -> Bytes {
-        let kind = if from.is_ipv4() { 3 } else { 1 };
-        Self::error_of(kind, from, about, quoted)
-    }
-
-    fn error_of(kind: u8, from: IpAddr, about: Build, quoted: usize) -> Bytes {
-        let error = Build {
-            from: SocketAddr::new(from, 0),
-            to: SocketAddr::new(about.from.ip(), 0),
-            options: 0,
-            payload: Payload::Error(kind, Box::new(about), quoted),
-        };
-        error.bytes()
-    }
-}
-
-fn tcp(seen: u32, data: &str) -> Payload {
-    let acknowledged = if seen & ACK == 0 { 0 } else { 5001 };
-    let sequence = if seen & SYN == 0 { 1001 } else { 1000 };
-    Payload::Tcp(seen, sequence, acknowledged, data.into())
-}
-
-/// What the endpoint begins with.
-fn taken() -> Payload {
-    Payload::Tcp(SYN | ACK, 5000, 1001, Vec::new())
-}
-
-fn udp(data: &str) -> Payload {
-    Payload::Udp(data.into())
-}
 
 /// All of them.
 pub(super) fn all() -> Vec<Seed> {
