@@ -65,12 +65,15 @@ volumeMounts:
   {{- end }}
 {{- end }}
 
-{{/* No more than the mode uses. NET_ADMIN is enough for `cleanup`: whatever is pinned goes with its name. */}}
+{{/* No more than the mode uses. NET_ADMIN is enough for `cleanup`: whatever is pinned goes with its name. To
+wait for connections it looks into maps. */}}
 {{- define "culvert.capabilities" -}}
 {{- $all := list "NET_ADMIN" }}
 {{- if include "culvert.hasEbpf" . }}
 {{- $all = concat (list "BPF") $all (list "PERFMON") }}
 {{- if .Values.linuxBefore511 }}{{ $all = append $all "SYS_RESOURCE" }}{{ end }}
+{{- else if and .Values.cleanupWait (include "culvert.cleans" .) }}
+{{- $all = concat (list "BPF") $all }}
 {{- end }}
 {{- /* iptables-legacy speaks to the kernel through a raw socket. */}}
 {{- if and .Values.takeOver (not (include "culvert.cleans" .)) }}{{ $all = append $all "NET_RAW" }}{{ end }}

@@ -96,6 +96,12 @@ pub trait Host: Sync {
         Ok(false)
     }
 
+    /// Called by a `cleanup` that waits: has no connection begin any more that its programs decide about,
+    /// and returns how many would break if it were removed now.
+    fn wind_down(&self, _settings: &Settings) -> Result<u64, OpenError> {
+        Ok(0)
+    }
+
     /// An error that names the holder if an agent serves with this backend, whatever its pin
     /// directory.
     fn nobody_serves(&self) -> Result<(), OpenError> {

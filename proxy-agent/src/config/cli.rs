@@ -11,7 +11,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -139,10 +139,24 @@ pub struct CleanupArgs {
     #[command(flatten)]
     pub pins: PinArgs,
 
+    /// First let connections from outside end that programs on devices translate, for at most this
+    /// long, such as 5m; the rest is removed at once. Without it, these connections break
+    #[arg(help_heading = DATAPLANE, long, value_name = "DURATION", value_parser = duration)]
+    pub wait: Option<Duration>,
+
     /// Afterwards, stay until SIGTERM or SIGINT: for a DaemonSet that cleans each node, whose pods
     /// are there to be counted
     #[arg(help_heading = DATAPLANE, long)]
     pub hold: bool,
+}
+
+/// How long something may take.
+fn duration(text: &str) -> Result<Duration, &'static str> {
+    let duration = text.parse::<jiff::SignedDuration>().ok();
+    let duration = duration.and_then(|duration| Duration::try_from(duration).ok());
+    duration
+        .filter(|duration| !duration.is_zero())
+        .ok_or("write it like 30s, 5m or 1h30m")
 }
 
 /// Arguments of `mount-bpffs`.

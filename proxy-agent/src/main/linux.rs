@@ -1,24 +1,24 @@
 //! The commands that need Linux: those that serve, and those that ask an agent which does.
 
-use std::{fs, os::unix::net::UnixStream, process::ExitCode};
+mod cleaning;
+
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Error};
-use nix::sys::signal::{SigSet, Signal};
 use proxy_agent::{
     LogForm, LogLevelError,
-    admin::{self, client, server::Asked},
+    admin::{client, server::Asked},
     backend::check::Check,
     backends,
     bpffs::{self, MountError, Mounted},
     config::{
         self,
         cli::{
-            AskArgs, BrainArgs, CheckArgs, CleanupArgs, ConntrackArgs, ConntrackCommand,
-            ExplainArgs, LogArgs, LogLevelArgs, ModelArgs, MountBpffsArgs, PinArgs, RunArgs,
-            StateArgs,
+            AskArgs, BrainArgs, CheckArgs, ConntrackArgs, ConntrackCommand, ExplainArgs, LogArgs,
+            LogLevelArgs, ModelArgs, MountBpffsArgs, PinArgs, RunArgs, StateArgs,
         },
     },
-    leftovers, log_level,
+    log_level,
     report::{self, Form},
     run::{self, RunError},
     start_logging,
@@ -28,6 +28,7 @@ use proxy_model::FatalCause;
 use tokio::task::block_in_place;
 
 use crate::{HOST_CANNOT, end, print};
+pub use cleaning::{cleanup, cleanup_all};
 
 /// Serves until stopped.
 pub fn run(args: RunArgs) -> ExitCode {
@@ -187,49 +188,6 @@ fn connections(args: &PinArgs) -> Result<Box<dyn Connections>, Error> {
     Ok(found?)
 }
 
-/// Removes what is in the kernel, and stays if that is wanted.
-pub fn cleanup(args: &CleanupArgs) -> Result<(), Error> {
-    // Before anything else, so that a signal that comes meanwhile is heard: process 1 of a container
-    // gets none that it does not wait for.
-    let mut ends = SigSet::empty();
-    ends.add(Signal::SIGTERM);
-    ends.add(Signal::SIGINT);
-    if args.hold {
-        ends.thread_block().context("waiting for signals")?;
-    }
-    clean(&args.pins)?;
-    if args.hold {
-        print("clean; waiting for SIGTERM\n")?;
-        ends.wait().context("waiting for signals")?;
-    }
-    Ok(())
-}
-
-/// Removes what is in the kernel, of agents and of kube-proxy, as kube-proxy's `--cleanup` does of
-/// its own. What fails keeps nothing else from being removed.
-pub fn cleanup_all(args: &PinArgs) -> Result<(), Error> {
-    clean(args)?;
-    let found = leftovers::find();
-    let removed = leftovers::remove(&found);
-    let lines = removed.removed.iter();
-    let lines = lines.map(|leftover| format!("removed what kube-proxy left: {leftover}\n"));
-    print(&lines.collect::<String>())?;
-    let kept = found.kept.iter().map(|kept| format!("left {kept}\n"));
-    print(&kept.collect::<String>())?;
-    let waiting = removed.waiting.iter();
-    let waiting = waiting.map(|left| format!("{left}: still leads connections; run this again"));
-    let problems: Vec<String> = found
-        .problems
-        .into_iter()
-        .chain(removed.problems)
-        .chain(waiting)
-        .collect();
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(Error::msg(problems.join("\n")))
-}
-
 /// kube-proxy's `--init-only`: what it then does with full rights, this agent needs none for.
 pub fn init(args: &RunArgs) -> Result<(), Error> {
     config::written(args)?;
@@ -243,54 +201,6 @@ pub fn mount_bpffs(args: &MountBpffsArgs) -> Result<(), Error> {
         Mounted::Now => format!("mounted the BPF file system at {at}\n"),
         Mounted::Before => format!("the BPF file system is mounted at {at} already\n"),
     })
-}
-
-/// Removes what is in the kernel. What one backend left goes also where rights for that of another
-/// are missing. What an agent with other pins serves with here stays, and what is at these pins goes:
-/// hooks that an agent of before left decide before those of the one that serves.
-fn clean(args: &PinArgs) -> Result<(), Error> {
-    let settings = config::cleanup(args)?;
-    // Before anything is removed.
-    let (mut free, mut held) = (Vec::new(), None);
-    for host in backends::ALL.iter().filter_map(|kind| kind.host()) {
-        match host.nobody_serves() {
-            Ok(()) => free.push(host),
-            Err(error) => held = held.or(Some(error)),
-        }
-    }
-    let socket = admin::socket_path(&settings.pin_dir);
-    // Not every backend holds the pins; one that serves would write its rules again.
-    if UnixStream::connect(&socket).is_ok() {
-        return Err(held.unwrap_or(OpenError::Locked(settings.pin_dir)).into());
-    }
-    if !free.iter().any(|host| host.left_something(&settings)) {
-        held.map_or(Ok(()), Err)?;
-        held = None;
-    }
-    let (mut removed, mut failed) = (String::new(), None);
-    for host in free {
-        match host.cleanup(&settings) {
-            Ok(lines) => removed.push_str(&lines),
-            Err(error) => {
-                let is_held = error.is_holder();
-                failed = failed.or(Some(error));
-                if is_held {
-                    break;
-                }
-            }
-        }
-    }
-    if let Some(held) = held {
-        removed += &["left what serves here: ", &held.to_string(), "\n"].concat();
-    }
-    print(&removed)?;
-    failed.map_or(Ok(()), Err)?;
-    // Of an agent that was killed; a running one would have kept the pins locked.
-    proxy_api::server::socket::remove(&socket)
-        .with_context(|| format!("removing {}", socket.display()))?;
-    // Fails while sockets of other agents are in it.
-    socket.parent().and_then(|all| fs::remove_dir(all).ok());
-    Ok(())
 }
 
 /// The exit code of an error that only these commands have.

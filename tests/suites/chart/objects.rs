@@ -79,6 +79,8 @@ fn each_mode_has_the_rights_that_it_uses() {
     assert_eq!(capabilities(&["mode=ebpf"]), programs);
     assert_eq!(capabilities(&["mode=nftables"]), [CAP_NET_ADMIN]);
     assert_eq!(capabilities(&["mode=cleanup"]), [CAP_NET_ADMIN]);
+    let waits = capabilities(&["mode=cleanup", "cleanupWait=10m"]);
+    assert_eq!(waits, [CAP_BPF, CAP_NET_ADMIN]);
     let old = capabilities(&["linuxBefore511=true"]);
     assert_eq!(old, [&programs[..], &[CAP_SYS_RESOURCE]].concat());
     let beside = capabilities(&["mode=nftables", "takeOver=true"]);
@@ -172,6 +174,9 @@ fn nodes_are_cleaned_by_the_same_daemonset() {
     let parts = cleaning.init_parts().unwrap();
     let words: Vec<_> = parts.iter().map(|part| part.args[0].as_str()).collect();
     assert_eq!(words, ["cleanup"]);
+    let waiting = ["mode=cleanup", "cleanupWait=10m"];
+    let waiting = Chart::with(&[&reused[..], &waiting].concat()).unwrap();
+    assert_eq!(waiting.init_parts().unwrap()[0].args[1], "--wait=10m");
     let agent = cleaning.agent().unwrap();
     assert_eq!(agent.args[..2], ["cleanup", "--hold"]);
     assert!(agent.readiness.is_none() && agent.liveness.is_none());

@@ -74,6 +74,17 @@ impl Host for OnLinux {
         Ok(links::stop_leading(&pins.links())? > 0 || open > 0)
     }
 
+    fn wind_down(&self, settings: &Settings) -> Result<u64, OpenError> {
+        let Existing::Locked(pins) = PinDir::open_existing(&settings.pin_dir)? else {
+            return Ok(0);
+        };
+        let open = leave::wind_down(&pins)?;
+        if open > 0 {
+            links::stop_leading(&pins.links())?;
+        }
+        Ok(open)
+    }
+
     fn cleanup(&self, settings: &Settings) -> Result<String, OpenError> {
         Ok(format!("{}\n", cleanup(&settings.pin_dir)?))
     }

@@ -161,12 +161,12 @@ impl Flows {
         })
     }
 
-    /// How many there are that are not over by `settings`.
+    /// How many there are that are neither closed nor over by `settings`.
     pub fn live(&mut self, settings: &Settings) -> io::Result<u64> {
         let now = since_boot()?;
         let flows = self.all()?;
-        let live = flows.values().filter(|flow| !flow.is_over(settings, now));
-        Ok(live.count() as u64)
+        let live = |flow: &&Flow| !flow.is_closed() && !flow.is_over(settings, now);
+        Ok(flows.values().filter(live).count() as u64)
     }
 
     /// Removes those that are over, and writes how many there are.
