@@ -178,7 +178,7 @@ impl Moved {
                 let found = there(&table.each, key)?;
                 Ok(found.is_some_and(|found| found.serial == value.serial))
             };
-            if !*are_all || is_there(&from.track)? || is_there(&from.opening)? {
+            if !*are_all || is_there(&from.opening)? || is_there(&from.track)? {
                 left += 1;
             } else {
                 gone.push(*key);
