@@ -98,7 +98,7 @@ pub const OUTSIDE_TO_LOCAL: u32 = 1 << 3;
 /// Endpoints must see this node in the place of clients outside.
 pub const MASQUERADED: u32 = 1 << 4;
 
-/// Only clients in the source ranges of the Service may come.
+/// Only clients in the source ranges of the Service may come: those in RANGES.
 pub const RANGED: u32 = 1 << 5;
 
 impl FrontendValue {

@@ -11,6 +11,7 @@ use crate::{
     frontend::{FrontendKey, FrontendValue},
     names::{EDGE_MAPS, EDGE_PROGRAMS, MAPS, SOCKET_PROGRAMS},
     node::{NodeAddressKey, NodeAddressValue},
+    ranges::{RangeData, RangeKey, RangeValue},
     service::{ServiceKey, ServiceValue},
     track::{
         ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Prefix, Settings,
@@ -34,6 +35,9 @@ layout! {
         check @ 20 }
     NodeAddressKey: 16 { address @ 0 }
     NodeAddressValue: 4 { present @ 0 }
+    RangeKey: 24 { prefix @ 0, service @ 4, address @ 8 }
+    RangeData: 20 { service @ 0, address @ 4 }
+    RangeValue: 8 { service @ 0, check @ 4 }
     AffinityKey: 16 { client @ 0, service @ 8, claim @ 12 }
     AffinityValue: 16 { last_used @ 0, endpoint @ 8, check @ 12 }
     SetKey: 4 { set @ 0 }
@@ -99,7 +103,8 @@ mod user {
     use super::{
         AffinityKey, AffinityValue, ClientKey, ConnectionKey, ConnectionValue, Counted, Counters,
         FrontendKey, FrontendValue, MemberKey, MemberValue, NodeAddressKey, NodeAddressValue,
-        ServiceKey, ServiceValue, SetKey, SetValue, Settings, SlotKey, SlotValue,
+        RangeData, RangeValue, ServiceKey, ServiceValue, SetKey, SetValue, Settings, SlotKey,
+        SlotValue,
     };
 
     macro_rules! pod {
@@ -132,6 +137,8 @@ mod user {
         MemberValue,
         NodeAddressKey,
         NodeAddressValue,
+        RangeData,
+        RangeValue,
         ServiceKey,
         ServiceValue,
         SetKey,

@@ -7,6 +7,7 @@
 //! SETS       set                     ──> count
 //! SLOTS      set, index < count      ──> endpoint, its address and port
 //! MEMBERS    set, endpoint           ──> index of its slot
+//! RANGES     service, range          ──> (its clients may dial load-balancer IPs)
 //! SERVICES   service                 ──> namespace, name, port name
 //! AFFINITY   client, service         ──> endpoint, when it was used last
 //! ```
@@ -42,6 +43,7 @@ pub mod memory;
 pub mod names;
 pub mod node;
 pub mod packet;
+pub mod ranges;
 pub mod service;
 pub mod shared;
 pub mod socket;
@@ -49,7 +51,7 @@ pub mod tables;
 pub mod track;
 
 /// Version of the Service maps: any change of a key or value in [`frontend`], [`endpoint`],
-/// [`service`], [`node`], [`affinity`] or [`counters`], or of their meaning, raises it once there
+/// [`service`], [`node`], [`ranges`], [`affinity`] or [`counters`], or of their meaning, raises it once there
 /// is a release. Maps of another version are rebuilt beside the old ones.
 pub const SERVICES_ABI: u32 = 1;
 

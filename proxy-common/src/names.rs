@@ -8,6 +8,7 @@ use crate::{
     flow::{Flows, PEERS, Peer},
     frontend::{FrontendKey, FrontendValue},
     node::{NodeAddressKey, NodeAddressValue},
+    ranges::{RangeKey, RangeValue},
     service::{ServiceKey, ServiceValue},
     track::{
         ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Settings, reason::Counted,
@@ -40,7 +41,12 @@ pub struct MapShape {
 impl MapShape {
     /// Whether the agent alone decides what is in it, entry by entry.
     pub const fn is_programmed(&self) -> bool {
-        self.kind == HASH
+        matches!(self.kind, HASH | LPM_TRIE)
+    }
+
+    /// Whether its entries are found by the longest prefix of what is looked up.
+    pub const fn is_trie(&self) -> bool {
+        self.kind == LPM_TRIE
     }
 
     /// Whether the kernel takes the memory for all entries when the map is made.
@@ -80,6 +86,7 @@ const ARRAY: u32 = 2;
 const PERCPU_HASH: u32 = 5;
 const PERCPU_ARRAY: u32 = 6;
 const LRU_HASH: u32 = 9;
+const LPM_TRIE: u32 = 11;
 const SK_STORAGE: u32 = 24;
 /// `BPF_F_NO_PREALLOC`: an empty map costs next to nothing, so sizes can be generous.
 pub const NO_PREALLOC: u32 = 1;
@@ -99,6 +106,9 @@ pub const MEMBERS: u32 = SLOTS;
 
 /// Default entries of NODE_ADDRS: a node in IPVS mode had an address for each Service.
 pub const NODE_ADDRS: u32 = 1 << 14;
+/// Default entries of RANGES: for each Service port in question and family, its source ranges. An
+/// empty trie costs nothing.
+pub const RANGES: u32 = 1 << 16;
 /// Default entries of AFFINITY: for each pod of this node, the Services with session affinity that
 /// it uses. The kernel makes room for all of them at once, 1.6 MiB; when they are used up, the one
 /// that was not used for longest gives way. [`PARKED`] come on top.
@@ -126,7 +136,7 @@ pub const PARKED: u32 = 128;
 pub const REASONS: u32 = 1 << 8;
 
 /// Every map of the socket programs, in the order they are documented.
-pub const MAPS: [MapShape; 11] = [
+pub const MAPS: [MapShape; 12] = [
     hash::<ServiceKey, ServiceValue>(
         "SERVICES",
         SERVICES,
@@ -145,6 +155,17 @@ pub const MAPS: [MapShape; 11] = [
     hash::<SetKey, SetValue>("SETS", SETS, "set -> count of endpoints"),
     hash::<SlotKey, SlotValue>("SLOTS", SLOTS, "set, index -> endpoint, address, port"),
     hash::<MemberKey, MemberValue>("MEMBERS", MEMBERS, "set, endpoint -> index of its slot"),
+    MapShape {
+        name: "RANGES",
+        kind: LPM_TRIE,
+        key_size: size_of::<RangeKey>() as u32,
+        value_size: size_of::<RangeValue>() as u32,
+        entries: RANGES,
+        flags: NO_PREALLOC,
+        group: MapGroup::Services,
+        sizable: true,
+        about: "Service port, source range -> its clients may dial the load-balancer IPs",
+    },
     MapShape {
         name: "AFFINITY",
         kind: LRU_HASH,
@@ -219,7 +240,14 @@ const fn hash<K, V>(name: &'static str, entries: u32, about: &'static str) -> Ma
 }
 
 /// Of these, the ones that programs on devices read too.
-pub const SHARED_MAPS: [&str; 5] = ["FRONTENDS", "NODE_ADDRS", "SETS", "SLOTS", "MEMBERS"];
+pub const SHARED_MAPS: [&str; 6] = [
+    "FRONTENDS",
+    "NODE_ADDRS",
+    "SETS",
+    "SLOTS",
+    "MEMBERS",
+    "RANGES",
+];
 
 /// The maps that the programs on devices alone use, in the order they are documented.
 pub const EDGE_MAPS: [MapShape; 8] = [

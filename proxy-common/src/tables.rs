@@ -1,11 +1,12 @@
 //! The Service maps, as decisions read them: those of the kernel, or any others in a test.
 
 use crate::{
-    affinity::{AffinityKey, AffinityValue, Client},
+    affinity::{AffinityKey, AffinityValue, Client, ClientKey},
     counters::Event,
     endpoint::{SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
+    ranges::{RangeKey, RangeValue},
 };
 
 /// The Service maps as a program reads them. Each method copies the value out, each word once.
@@ -45,4 +46,10 @@ pub trait Dialler: ServiceTables<Client = AffinityKey> {
     fn is_host(&self) -> bool;
     /// COUNTERS.
     fn count(&self, event: Event);
+}
+
+/// What programs read besides that meet clients outside.
+pub trait Admitting: ServiceTables<Client = ClientKey> {
+    /// RANGES: the longest range that holds all that the key says.
+    fn range(&self, key: &RangeKey) -> Option<RangeValue>;
 }

@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
-    btf_maps::{HashMap, LruHashMap},
+    btf_maps::{HashMap, LpmTrie, LruHashMap},
     helpers::{bpf_get_prandom_u32, bpf_ktime_get_boot_ns},
     macros::btf_map,
 };
@@ -12,6 +12,7 @@ use proxy_common::{
     frontend::{FrontendKey, FrontendValue},
     names,
     node::{NodeAddressKey, NodeAddressValue},
+    ranges::{RangeData, RangeValue},
     tables::ServiceTables,
 };
 
@@ -44,6 +45,10 @@ pub static SLOTS: HashMap<SlotKey, SlotValue, { names::SLOTS as usize }, NO_PREA
 #[btf_map]
 pub static MEMBERS: HashMap<MemberKey, MemberValue, { names::MEMBERS as usize }, NO_PREALLOC> =
     HashMap::new();
+
+#[btf_map]
+pub static RANGES: LpmTrie<RangeData, RangeValue, { names::RANGES as usize }, NO_PREALLOC> =
+    LpmTrie::new();
 
 /// Copies a map value out, each word once: the kernel may give the element to another key
 /// meanwhile, and what is checked must be what is used.

@@ -14,7 +14,8 @@ use crate::{
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
     packet::Words,
-    tables::ServiceTables,
+    ranges::{RangeKey, RangeValue},
+    tables::{Admitting, ServiceTables},
     track::{
         Added, ConnectionKey, ConnectionValue, Connections, FragmentKey, FragmentValue, Fragments,
         Setting, Settings, Table,
@@ -207,5 +208,14 @@ impl ServiceTables for Cpu<'_> {
             }),
         };
         number.wrapping_mul(0x9e37_79b1)
+    }
+}
+
+impl Admitting for Cpu<'_> {
+    fn range(&self, key: &RangeKey) -> Option<RangeValue> {
+        let is_in = |range: &RangeKey| range.contains(key.service, key.address);
+        self.maps
+            .now(|maps| maps.ranges.iter().find(|(range, _)| is_in(range)).copied())
+            .map(|(_, value)| value)
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     endpoint::Endpoint,
     frontend::{FrontendKey, FrontendValue, OUTSIDE_TO_LOCAL},
     node::NodeAddressKey,
+    ranges::{RangeKey, RangeValue},
     track::{
         ConnectionKey, ConnectionValue, DIALLED, FragmentKey, FragmentValue, Prefix, Settings,
         Table, pair,
@@ -35,6 +36,8 @@ pub struct Maps {
     pub clients: HashMap<ClientKey, AffinityValue>,
     /// NODE_ADDRS.
     pub node_addresses: Vec<NodeAddressKey>,
+    /// RANGES.
+    pub ranges: Vec<(RangeKey, RangeValue)>,
     /// SETTINGS.
     pub settings: Settings,
     /// TRACK.
@@ -112,6 +115,7 @@ impl Default for World {
             sets_before: None,
             clients: HashMap::new(),
             node_addresses: Vec::new(),
+            ranges: Vec::new(),
             settings: SETTINGS,
             track: Entries::new(false),
             opening: Entries::new(true),

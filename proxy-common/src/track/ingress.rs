@@ -9,7 +9,6 @@ use super::{
     seen,
 };
 use crate::{
-    affinity::ClientKey,
     packet::{
         Packet, Version,
         parse::{Transport, flags},
@@ -17,7 +16,7 @@ use crate::{
         rewrite::End,
     },
     socket::{TCP, UDP},
-    tables::ServiceTables,
+    tables::{Admitting, ServiceTables},
 };
 
 /// Whether a packet of TCP opens a connection.
@@ -31,7 +30,7 @@ pub(super) const fn opens(seen: u32) -> bool {
 pub fn handle<P, T>(packet: &mut P, version: Version, tables: &T, work: &mut Work) -> Outcome
 where
     P: Packet,
-    T: ServiceTables<Client = ClientKey> + Connections + Fragments,
+    T: Admitting + Connections + Fragments,
 {
     match read(packet, version, work) {
         Kind::Other => return Outcome::UNTOUCHED,
@@ -51,7 +50,7 @@ where
 #[inline(always)]
 fn way<T>(tables: &T, work: &mut Work) -> Outcome
 where
-    T: ServiceTables<Client = ClientKey> + Connections,
+    T: Admitting + Connections,
 {
     let mut over = None;
     if let Some(at) = tables.find(Table::Track, &work.key, &mut work.value)

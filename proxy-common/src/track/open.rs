@@ -22,8 +22,9 @@ use crate::{
     frontend::{FrontendKey, FrontendValue, MASQUERADED, OUTSIDE_TO_LOCAL, RANGED},
     node::as_dialled,
     packet::is_same,
+    ranges::RangeKey,
     socket::{TCP, UDP},
-    tables::ServiceTables,
+    tables::{Admitting, ServiceTables},
 };
 
 /// How often it is tried to find an endpoint: again when the Service changed meanwhile, or when the
@@ -36,7 +37,7 @@ const ATTEMPTS: u32 = 3;
 #[inline(never)]
 pub(super) fn open<T>(tables: &T, work: &mut Work, is_new: bool) -> Outcome
 where
-    T: ServiceTables<Client = ClientKey> + Connections,
+    T: Admitting + Connections,
 {
     if !find(tables, work) {
         return if work.key.protocol == UDP {
@@ -120,7 +121,7 @@ fn find<T: ServiceTables>(tables: &T, work: &mut Work) -> bool {
 #[inline(never)]
 fn choose<T>(tables: &T, work: &mut Work, collisions: u32) -> Outcome
 where
-    T: ServiceTables<Client = ClientKey> + Connections,
+    T: Admitting + Connections,
 {
     if work.frontend_is_whole == 0 {
         return Outcome::passed(Reason::Changed);
@@ -195,7 +196,7 @@ where
 
 /// Why the packet is passed on, if it is for something that this layer does not do.
 #[inline(always)]
-fn refuses<T: ServiceTables + Connections>(tables: &T, work: &Work) -> Outcome {
+fn refuses<T: Admitting + Connections>(tables: &T, work: &Work) -> Outcome {
     let flags = work.frontend.flags;
     Outcome::passed(if tables.setting(Setting::Flags) & LEAVING != 0 {
         Reason::Leaving
@@ -203,13 +204,14 @@ fn refuses<T: ServiceTables + Connections>(tables: &T, work: &Work) -> Outcome {
         Reason::Options
     } else if work.key.protocol == TCP && work.header.length > work.transport.header {
         Reason::FastOpen
-    } else if flags & RANGED != 0 {
-        Reason::SourceRanges
     } else if flags & MASQUERADED != 0 {
         Reason::Masquerade
     } else if flags & OUTSIDE_TO_LOCAL == 0 {
         Reason::RemoteEndpoint
-    } else if tables.is_pod(&work.header.source)
+    } else if flags & RANGED != 0 && !is_admitted(tables, work) {
+        Reason::SourceRanges
+    } else if is_own(work)
+        || tables.is_pod(&work.header.source)
         || tables.is_node_address(&as_dialled(&work.key.source).0)
     {
         Reason::LocalSource
@@ -218,6 +220,25 @@ fn refuses<T: ServiceTables + Connections>(tables: &T, work: &Work) -> Outcome {
     } else {
         return Outcome::TRANSLATED;
     })
+}
+
+/// Whether the client is in a source range of the Service.
+// A leaf, so that the key takes none of the stack of what is called otherwise.
+#[inline(never)]
+fn is_admitted<T: Admitting>(tables: &T, work: &Work) -> bool {
+    let service = work.frontend.service;
+    let key = RangeKey::of_client(service, work.header.source);
+    match tables.range(&key) {
+        Some(found) => found.holds_for(service),
+        None => false,
+    }
+}
+
+/// Whether the packet says that it comes from the very address that it goes to: this node alone may
+/// say so, and whether ranges let it in is decided beneath.
+#[inline(always)]
+fn is_own(work: &Work) -> bool {
+    is_same(&work.header.source, &work.header.destination)
 }
 
 /// A number that belongs to the packets of one client, port and frontend.

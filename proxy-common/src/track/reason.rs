@@ -16,7 +16,7 @@ pub enum Reason {
     NoEndpoint = 4,
     /// Passed on: the endpoint must see this node as the client.
     Masquerade = 5,
-    /// Passed on: only sources in some ranges may come.
+    /// Passed on: the client is in none of the source ranges of the Service.
     SourceRanges = 6,
     /// Passed on: the source is of this node, or of its pods.
     LocalSource = 7,

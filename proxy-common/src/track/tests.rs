@@ -13,6 +13,7 @@ mod orders_of_ends;
 mod orders_of_frontends;
 mod passed;
 mod random;
+mod ranges;
 mod shared;
 
 use crate::in_memory::{World, cpu, world};

@@ -1,14 +1,18 @@
 //! The maps of programs on devices.
 
-use aya_ebpf::btf_maps::LruHashMap;
+use core::ptr;
+
+use aya_ebpf::{btf_maps::LruHashMap, helpers::bpf_map_lookup_elem};
 use proxy_common::{
     affinity::{AffinityValue, ClientKey},
     names,
+    ranges::{RangeKey, RangeValue},
+    tables::Admitting,
 };
 
 use crate::{
     maps,
-    services::{Kind, Tables},
+    services::{self, Kind, Tables},
 };
 
 /// Programs that meet packets.
@@ -24,5 +28,18 @@ impl Kind for Packets {
     #[inline(always)]
     fn clients() -> &'static Self::Affinities {
         &maps::CLIENTS
+    }
+}
+
+impl Admitting for Tables<Packets> {
+    #[inline(always)]
+    fn range(&self, key: &RangeKey) -> Option<RangeValue> {
+        let map = ptr::from_ref(&services::RANGES).cast_mut().cast();
+        // By the helper itself: the trie's type takes its key, which has no alignment, by reference, and
+        // returns one to the value.
+        // SAFETY: it is a map, whose keys are of this layout.
+        let value = unsafe { bpf_map_lookup_elem(map, ptr::from_ref(key).cast()) };
+        // SAFETY: the map returned a live value of this type.
+        (!value.is_null()).then(|| unsafe { services::copy(value.cast()) })
     }
 }

@@ -82,6 +82,7 @@ fn restore(family: &Family, world: &World) {
         maps.sets = usual.sets;
         maps.node_addresses = usual.node_addresses;
         maps.settings = usual.settings;
+        maps.ranges = usual.ranges;
     });
 }
 
