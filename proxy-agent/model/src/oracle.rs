@@ -150,9 +150,13 @@ fn serve(
 
 /// Whether the ranges let `packet` in.
 fn may_come(ranges: &SourceRanges, packet: &Packet) -> bool {
+    is_within(ranges, packet) || (ranges.own_address && packet.source == packet.destination.ip())
+}
+
+/// Whether the source of `packet` is in one of the ranges.
+fn is_within(ranges: &SourceRanges, packet: &Packet) -> bool {
     let mut all = ranges.ranges.iter();
     all.any(|range| range.contains(&packet.source))
-        || (ranges.own_address && packet.source == packet.destination.ip())
 }
 
 /// What becomes of a packet that no frontend waits for.

@@ -1,7 +1,7 @@
 //! Whether programs on devices take a packet from outside where they lie over a packet backend: what
 //! they pass on, that one decides. What becomes of the packet is the same either way.
 
-use super::{Detector, Outcome, Packet, Path, dialled, verdict};
+use super::{Detector, Outcome, Packet, Path, dialled, is_within, verdict};
 use crate::{FrontendKind, NodeState, Protocol, TrafficPolicy};
 
 /// Why programs on devices pass a packet on.
@@ -11,7 +11,7 @@ pub enum PassedOn {
     Protocol,
     /// It is for no Service.
     NoFrontend,
-    /// Ranges of sources are compared beneath.
+    /// Its source is in none of the ranges.
     SourceRanges,
     /// It may have to be masqueraded.
     Masquerade,
@@ -29,7 +29,7 @@ impl PassedOn {
         match self {
             Self::Protocol => "it is neither TCP nor UDP",
             Self::NoFrontend => "it is for no Service",
-            Self::SourceRanges => "loadBalancerSourceRanges",
+            Self::SourceRanges => "its source is in none of the loadBalancerSourceRanges",
             Self::Masquerade => "it may have to be masqueraded",
             Self::RemoteEndpoint => "its endpoint may be on another node",
             Self::LocalSource => "it comes from this node or from a pod of it",
@@ -54,17 +54,23 @@ pub fn taken_on_device(state: &NodeState, packet: &Packet) -> Result<(), PassedO
         service.internal_policy
     };
     let detects = state.traffic.masquerade_all || state.traffic.detector != Detector::None;
-    if frontend.kind == FrontendKind::LoadBalancerIp && service.source_ranges.is_some() {
-        return Err(PassedOn::SourceRanges);
-    }
     if is_external && policy == TrafficPolicy::Cluster || !is_external && detects {
         return Err(PassedOn::Masquerade);
     }
     if policy != TrafficPolicy::Local {
         return Err(PassedOn::RemoteEndpoint);
     }
+    let ranges = service.source_ranges.as_ref();
+    let mut ranges = ranges
+        .filter(|_| frontend.kind == FrontendKind::LoadBalancerIp)
+        .into_iter();
+    if ranges.any(|ranges| !is_within(ranges, packet)) {
+        return Err(PassedOn::SourceRanges);
+    }
     let from_pod = state.traffic.detector.is_local(&state.node, packet) == Some(true);
-    if from_pod || state.node.is_host(packet.source) {
+    // Nobody else may say so: what the ranges make of it is decided beneath.
+    let is_own = packet.source == packet.destination.ip();
+    if is_own || from_pod || state.node.is_host(packet.source) {
         return Err(PassedOn::LocalSource);
     }
     if verdict(state, packet, Path::Packet).outcome != Outcome::Forward {

@@ -91,13 +91,30 @@ fn policy_and_detector_decide_about_masquerading() {
 #[test]
 fn ranges_and_what_ends_nowhere_are_passed_on() {
     let here: &[_] = &[("10.0.0.1", "here")];
-    let ranged = restricted_web(CLUSTER, LOCAL, &["198.51.100.0/24"], here);
-    let ranged = state(Settings::from("here"), ranged);
-    assert_eq!(
-        ask(&ranged, CLIENT, "203.0.113.1:80/tcp"),
-        "loadBalancerSourceRanges"
-    );
-    assert_eq!(ask(&ranged, CLIENT, "203.0.113.2:80/tcp"), "taken");
+    let refused = "its source is in none of the loadBalancerSourceRanges";
+    let local = "it comes from this node or from a pod of it";
+    for (policy, from, to, expected) in [
+        (LOCAL, CLIENT, "203.0.113.1:80/tcp", "taken"),
+        (LOCAL, "198.51.101.9", "203.0.113.1:80/tcp", refused),
+        // Other addresses of the Service have no ranges.
+        (LOCAL, "198.51.101.9", "203.0.113.2:80/tcp", "taken"),
+        (LOCAL, "198.51.101.9", "192.0.2.1:30080/tcp", "taken"),
+        // The node's own, which ranges may let in, and one that says to be the address that it dials.
+        (LOCAL, "192.0.2.1", "203.0.113.1:80/tcp", local),
+        (LOCAL, "203.0.113.1", "203.0.113.1:80/tcp", local),
+        (LOCAL, "203.0.113.2", "203.0.113.2:80/tcp", local),
+        (
+            CLUSTER,
+            CLIENT,
+            "203.0.113.1:80/tcp",
+            "it may have to be masqueraded",
+        ),
+    ] {
+        let ranges = ["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/28"];
+        let ranged = restricted_web(CLUSTER, policy, &ranges, here);
+        let ranged = state(Settings::from("here"), ranged);
+        assert_eq!(ask(&ranged, from, to), expected, "{from} {to}");
+    }
     let elsewhere = restricted_web(CLUSTER, LOCAL, &[], &[("10.0.1.1", "there")]);
     let elsewhere = state(Settings::from("here"), elsewhere);
     assert_eq!(
