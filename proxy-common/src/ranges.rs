@@ -2,10 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{
-    address::{self, Address},
-    check,
-};
+use crate::{address::Address, check};
 
 /// Key of RANGES, in the form of the kernel's longest-prefix tries: a length in bits, and that many
 /// bits that count, as they lie in memory.
@@ -53,7 +50,7 @@ impl RangeKey {
     }
 
     /// The key that finds the longest range of the Service port that an address (in the kernel's form,
-    /// see [`address::from_words`]) is in.
+    /// see [`crate::address::from_words`]) is in.
     #[inline(always)]
     pub fn of_client(service: u32, [a, b, c, d]: [u32; 4]) -> Self {
         bytemuck::cast([SERVICE_BITS + ADDRESS_BITS, service, a, b, c, d])
@@ -118,6 +115,7 @@ mod tests {
     use core::net::IpAddr;
 
     use super::*;
+    use crate::address;
 
     const SERVICE: u32 = 7;
 

@@ -4,12 +4,13 @@
 //! An agent can die between any two writes. What it left always serves correctly (see `program`),
 //! but may hold entries that nothing points to, or an endpoint in two slots.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use proxy_common::{
     address,
     endpoint::{SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
+    ranges::RangeKey,
 };
 use proxy_model::ServicePortKey;
 
@@ -36,6 +37,7 @@ struct Found {
     frontends: HashMap<FrontendKey, FrontendValue>,
     counts: HashMap<u32, u32>,
     slots: HashMap<SlotKey, SlotValue>,
+    ranges: HashMap<u32, BTreeSet<RangeKey>>,
 }
 
 /// Makes sense of the entries.
@@ -106,6 +108,12 @@ impl Found {
         let slots = entries.slots.iter();
         let slots = slots.filter(|(key, value)| value.holds_for(key.set));
         found.slots.extend(slots.copied());
+        for (key, value) in &entries.ranges {
+            let whole = key.length().is_some() && *key == key.canonical();
+            if whole && value.holds_for(key.service) {
+                found.ranges.entry(key.service).or_default().insert(*key);
+            }
+        }
         found
     }
 
@@ -123,6 +131,7 @@ impl Found {
     fn service(&self, number: u32, (cluster, local): (u32, u32)) -> ProgrammedService {
         let mut service = ProgrammedService {
             number,
+            ranges: self.ranges.get(&number).cloned().unwrap_or_default(),
             ..ProgrammedService::default()
         };
         service.cluster = self.set(cluster, &mut service);

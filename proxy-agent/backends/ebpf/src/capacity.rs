@@ -5,7 +5,7 @@ use proxy_model::{Endpoint, ServicePortKey, ServiceState};
 use thiserror::Error;
 
 use super::{
-    encode::WantedFrontend,
+    encode::{self, WantedFrontend},
     programmed::{Programmed, ProgrammedService, ProgrammedSet, Usage},
 };
 
@@ -75,6 +75,9 @@ fn needed(
         frontends: frontends
             .iter()
             .filter(|wanted| !programmed.frontends.contains_key(&wanted.key))
+            .count(),
+        ranges: encode::ranges(service.number, state, frontends)
+            .difference(&service.ranges)
             .count(),
         ..Usage::default()
     };

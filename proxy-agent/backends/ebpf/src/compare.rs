@@ -10,6 +10,7 @@ use std::{
 use proxy_common::{
     address,
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
+    ranges::{RangeKey, RangeValue},
     service::{ServiceKey, ServiceValue},
 };
 use proxy_model::ServicePortKey;
@@ -74,6 +75,7 @@ impl<'a> Expected<'a> {
             sets: self.sets.len(),
             slots: endpoints,
             members: endpoints,
+            ranges: self.ranges().count(),
             node_addresses: self.programmed.node_addresses.len(),
         }
     }
@@ -146,6 +148,20 @@ impl<'a> Expected<'a> {
             &mut all,
         );
         column(
+            (&found.ranges, usage.ranges),
+            |key, _| {
+                let (_, service) = self.services.get(&key.service)?;
+                let value = RangeValue::new(key.service);
+                service.ranges.contains(key).then_some(value)
+            },
+            || {
+                self.ranges()
+                    .map(|key| (*key, RangeValue::new(key.service)))
+            },
+            Entry::Range,
+            &mut all,
+        );
+        column(
             (&found.frontends, usage.frontends),
             |key, _| self.programmed.frontends.get(key).copied(),
             || {
@@ -183,6 +199,7 @@ impl<'a> Expected<'a> {
             Key::Slot(key) => by_set(&key.set),
             Key::Member(key) => by_set(&key.set),
             Key::Set(key) => by_set(&key.set),
+            Key::Range(key) => by_number(&key.service),
             Key::Frontend(_) => {
                 [mismatch.wanted, mismatch.found]
                     .iter()
@@ -195,6 +212,11 @@ impl<'a> Expected<'a> {
             Key::NodeAddress(_) => None,
         };
         owner.cloned()
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = &RangeKey> {
+        let services = self.services.values();
+        services.flat_map(|(_, service)| &service.ranges)
     }
 
     fn service(&self, key: ServiceKey) -> Option<ServiceValue> {

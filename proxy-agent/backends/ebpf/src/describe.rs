@@ -7,6 +7,7 @@ use proxy_common::{
     frontend::{
         ENDPOINTS_EXIST, FrontendKey, FrontendValue, LEADS_TO_LOCAL, LEFT_ALONE, SCOPE_NODE,
     },
+    ranges::RangeKey,
     socket,
 };
 use proxy_model::IpFamily;
@@ -23,9 +24,19 @@ pub fn object(key: &Key) -> String {
         Key::Slot(key) => format!("SLOTS set {} index {}", key.set, key.index),
         Key::Member(key) => format!("MEMBERS set {} endpoint {}", key.set, key.endpoint),
         Key::Set(key) => format!("SETS {}", key.set),
+        Key::Range(key) => range(key),
         Key::Frontend(key) => format!("FRONTENDS {}", dialled(key)),
         Key::NodeAddress(key) => format!("NODE_ADDRS {}", address::to_ip(key.address)),
     }
+}
+
+/// `RANGES service 1 203.0.113.0/24`
+fn range(key: &RangeKey) -> String {
+    let range = encode::range(key).map_or_else(
+        || format!("{} with {} bits", address::to_ip(key.address), key.prefix),
+        |range| range.to_string(),
+    );
+    format!("RANGES service {} {range}", key.service)
 }
 
 /// `10.96.0.1:80/TCP`, or `node-port 30080/TCP/IPv4`.
@@ -61,6 +72,7 @@ pub fn content(entry: &Entry) -> String {
         }
         Entry::Member(_, value) => (format!("index {}", value.index), true),
         Entry::Set(key, value) => (format!("count {}", value.count), value.holds_for(key.set)),
+        Entry::Range(key, value) => ("admitted".to_owned(), value.holds_for(key.service)),
         Entry::Frontend(key, value) => (frontend(value), value.holds_for(key)),
         Entry::NodeAddress(..) => ("answers node ports".to_owned(), true),
     };

@@ -1,11 +1,13 @@
 //! Model values in the form the maps hold.
 
 use std::{
+    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     num::NonZeroU32,
     sync::Arc,
 };
 
+use ipnet::IpNet;
 use proxy_common::{
     address,
     endpoint::{Endpoint, SlotValue},
@@ -14,6 +16,7 @@ use proxy_common::{
         RANGED,
     },
     node::{NodeAddressKey, NodeAddressValue},
+    ranges::{MAPPED_BITS, RangeKey},
     service::{ServiceKey, ServiceValue, from_text, to_text},
     socket,
 };
@@ -61,6 +64,44 @@ pub fn frontends(
         flags: flags(frontend.kind, state, leaves) | outside(frontend.kind, state, leaves),
         affinity: state.affinity.map_or(0, NonZeroU32::get),
     })
+}
+
+/// What RANGES shall hold for the Service port with this number and these frontends: nothing where no
+/// program would ask, because a packet backend beneath decides about all clients outside.
+pub fn ranges(
+    service: u32,
+    state: &ServiceState,
+    frontends: &[WantedFrontend],
+) -> BTreeSet<RangeKey> {
+    const DECIDED: u32 = OUTSIDE_TO_LOCAL | RANGED;
+    let mut flags = frontends.iter().map(|frontend| frontend.flags);
+    let ranges = state.source_ranges.as_ref();
+    let ranges = ranges.filter(|_| flags.any(|flags| flags & DECIDED == DECIDED));
+    let ranges = ranges.iter().flat_map(|all| &all.ranges);
+    ranges.map(|range| range_key(service, range)).collect()
+}
+
+fn range_key(service: u32, range: &IpNet) -> RangeKey {
+    let before = match range {
+        IpNet::V4(_) => MAPPED_BITS,
+        IpNet::V6(_) => 0,
+    };
+    let length = before + u32::from(range.prefix_len());
+    RangeKey::new(service, address::from_ip(range.addr()), length)
+}
+
+/// The range that an entry of RANGES is about; `None` when it makes no sense.
+pub fn range(key: &RangeKey) -> Option<IpNet> {
+    let length = key.length()?;
+    let (address, length) = match address::to_ip(key.address) {
+        // A shorter one has addresses of IPv6, too.
+        IpAddr::V4(address) if length < MAPPED_BITS => {
+            (IpAddr::V6(address.to_ipv6_mapped()), length)
+        }
+        address @ IpAddr::V4(_) => (address, length - MAPPED_BITS),
+        address @ IpAddr::V6(_) => (address, length),
+    };
+    IpNet::new(address, u8::try_from(length).ok()?).ok()
 }
 
 /// What is left to a packet backend beneath, besides load-balancer IPs with source ranges: those no

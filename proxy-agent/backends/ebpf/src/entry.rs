@@ -4,6 +4,7 @@ use proxy_common::{
     endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     node::{NodeAddressKey, NodeAddressValue},
+    ranges::{RangeKey, RangeValue},
     service::{ServiceKey, ServiceValue},
 };
 use thiserror::Error;
@@ -19,6 +20,8 @@ pub enum Key {
     Member(MemberKey),
     /// In SETS.
     Set(SetKey),
+    /// In RANGES.
+    Range(RangeKey),
     /// In FRONTENDS.
     Frontend(FrontendKey),
     /// In NODE_ADDRS.
@@ -36,6 +39,8 @@ pub enum Entry {
     Member(MemberKey, MemberValue),
     /// In SETS.
     Set(SetKey, SetValue),
+    /// In RANGES.
+    Range(RangeKey, RangeValue),
     /// In FRONTENDS.
     Frontend(FrontendKey, FrontendValue),
     /// In NODE_ADDRS.
@@ -50,6 +55,7 @@ impl Entry {
             Self::Slot(key, _) => Key::Slot(*key),
             Self::Member(key, _) => Key::Member(*key),
             Self::Set(key, _) => Key::Set(*key),
+            Self::Range(key, _) => Key::Range(*key),
             Self::Frontend(key, _) => Key::Frontend(*key),
             Self::NodeAddress(key, _) => Key::NodeAddress(*key),
         }
@@ -68,6 +74,8 @@ pub struct Entries {
     pub members: Vec<(MemberKey, MemberValue)>,
     /// Of SETS.
     pub sets: Vec<(SetKey, SetValue)>,
+    /// Of RANGES.
+    pub ranges: Vec<(RangeKey, RangeValue)>,
     /// Of FRONTENDS.
     pub frontends: Vec<(FrontendKey, FrontendValue)>,
     /// Of NODE_ADDRS.
@@ -83,6 +91,7 @@ impl FromIterator<Entry> for Entries {
                 Entry::Slot(key, value) => all.slots.push((key, value)),
                 Entry::Member(key, value) => all.members.push((key, value)),
                 Entry::Set(key, value) => all.sets.push((key, value)),
+                Entry::Range(key, value) => all.ranges.push((key, value)),
                 Entry::Frontend(key, value) => all.frontends.push((key, value)),
                 Entry::NodeAddress(key, value) => all.node_addresses.push((key, value)),
             }

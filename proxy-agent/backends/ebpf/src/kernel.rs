@@ -320,6 +320,7 @@ fn capacity(sizes: &BTreeMap<String, u32>) -> Capacity {
         sets: entries("SETS"),
         slots: entries("SLOTS"),
         members: entries("MEMBERS"),
+        ranges: entries("RANGES"),
         node_addresses: entries("NODE_ADDRS"),
     }
 }

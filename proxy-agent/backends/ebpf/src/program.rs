@@ -4,13 +4,16 @@
 //! ```text
 //! before:  NODE_ADDRS                       (what is gone)
 //! upsert:  SERVICES, SLOTS, MEMBERS, SETS   (what is new)
+//!          RANGES                           (new)
 //!          FRONTENDS                        (new and changed)
-//!          MEMBERS, SLOTS, SETS             (what is gone)
+//!          MEMBERS, SLOTS, SETS, RANGES     (what is gone)
 //! settle:  FRONTENDS                        (what no Service of the sync took over)
 //! after:   NODE_ADDRS                       (what is new)
 //! ```
 //!
 //! Adding or removing one endpoint takes the same few writes, however large the set is.
+
+use std::collections::BTreeSet;
 
 use proxy_common::{frontend::FrontendKey, service::ServiceKey};
 use proxy_model::{ServicePortKey, ServiceState};
@@ -27,6 +30,7 @@ use super::{
 mod frontends;
 mod mend;
 mod node_addresses;
+mod ranges;
 mod remembered;
 mod sets;
 
@@ -140,7 +144,7 @@ impl<M: ServiceMaps> Programmer<M> {
                 self.remove(key)?;
                 return Err(Refusal::Left(full).into());
             }
-            self.drop_gone(key, state)?;
+            self.drop_gone(key, state, &frontends)?;
             return Err(Refusal::Full(full).into());
         }
 
@@ -155,8 +159,14 @@ impl<M: ServiceMaps> Programmer<M> {
     }
 
     /// Takes endpoints that no longer exist out of a Service port that does not fit as a whole, and
-    /// puts new ones in their places: clients must not be sent to where nobody answers.
-    fn drop_gone(&mut self, key: &ServicePortKey, state: &ServiceState) -> Result<(), MapError> {
+    /// puts new ones in their places: clients must not be sent to where nobody answers. Nor may any
+    /// come in that the Service does not admit any more.
+    fn drop_gone(
+        &mut self,
+        key: &ServicePortKey,
+        state: &ServiceState,
+        frontends: &[WantedFrontend],
+    ) -> Result<(), MapError> {
         let Some(mut service) = self.programmed.services.remove(key) else {
             return Ok(());
         };
@@ -171,6 +181,7 @@ impl<M: ServiceMaps> Programmer<M> {
                     .and_then(|()| self.remove_endpoints(&mut service, policy, Some(&fitting)));
             }
         }
+        result = result.and_then(|()| self.restrict(&mut service, state, frontends));
         self.release_endpoints(&mut service);
         self.programmed.services.insert(key.clone(), service);
         result
@@ -205,12 +216,14 @@ impl<M: ServiceMaps> Programmer<M> {
                 self.add_endpoints(service, policy, wanted)?;
             }
         }
+        let ranges = encode::ranges(service.number, state, &frontends);
+        self.add_ranges(service, &ranges)?;
         self.write_frontends(service, state, frontends)?;
         for policy in POLICIES {
             self.remove_endpoints(service, policy, policy.wanted(state))?;
         }
         self.release_endpoints(service);
-        Ok(())
+        self.remove_ranges(service, &ranges)
     }
 
     /// Removes a Service port and all that belongs to it.
@@ -233,6 +246,7 @@ impl<M: ServiceMaps> Programmer<M> {
             self.remove_endpoints(service, policy, None)?;
         }
         self.release_endpoints(service);
+        self.remove_ranges(service, &BTreeSet::new())?;
         self.delete(Key::Service(ServiceKey {
             service: service.number,
         }))?;

@@ -6,7 +6,10 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use proxy_common::frontend::{FrontendKey, FrontendValue};
+use proxy_common::{
+    frontend::{FrontendKey, FrontendValue},
+    ranges::RangeKey,
+};
 use proxy_model::{Endpoint, ServicePortKey};
 
 use super::entry::Key;
@@ -33,6 +36,8 @@ pub struct ProgrammedService {
     pub frontends: Vec<FrontendKey>,
     /// Numbers of its endpoints.
     pub endpoints: BTreeMap<SocketAddr, u32>,
+    /// Its entries of RANGES.
+    pub ranges: BTreeSet<RangeKey>,
     /// The cluster set, if it has one.
     pub cluster: Option<ProgrammedSet>,
     /// The local set, if it has one.
@@ -128,19 +133,22 @@ pub struct Usage {
     pub slots: usize,
     /// Entries of MEMBERS.
     pub members: usize,
+    /// Entries of RANGES.
+    pub ranges: usize,
     /// Entries of NODE_ADDRS.
     pub node_addresses: usize,
 }
 
 impl Usage {
     /// Pairs of map name and entries.
-    pub fn by_map(&self) -> [(&'static str, usize); 6] {
+    pub fn by_map(&self) -> [(&'static str, usize); 7] {
         [
             ("SERVICES", self.services),
             ("FRONTENDS", self.frontends),
             ("SETS", self.sets),
             ("SLOTS", self.slots),
             ("MEMBERS", self.members),
+            ("RANGES", self.ranges),
             ("NODE_ADDRS", self.node_addresses),
         ]
     }
@@ -156,6 +164,7 @@ impl Programmed {
             Key::Set(_) => &mut used.sets,
             Key::Slot(_) => &mut used.slots,
             Key::Member(_) => &mut used.members,
+            Key::Range(_) => &mut used.ranges,
             Key::NodeAddress(_) => &mut used.node_addresses,
         };
         *count = if added {

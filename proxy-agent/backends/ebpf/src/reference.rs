@@ -69,6 +69,7 @@ fn map_row(shape: &MapShape) -> String {
         5 => "per-CPU hash",
         6 => "per-CPU array",
         9 => "LRU hash",
+        11 => "longest-prefix trie",
         24 => "socket storage",
         _ => "other",
     };

@@ -46,6 +46,7 @@ const UNLIMITED: Capacity = Capacity {
     sets: usize::MAX,
     slots: usize::MAX,
     members: usize::MAX,
+    ranges: usize::MAX,
     node_addresses: usize::MAX,
 };
 

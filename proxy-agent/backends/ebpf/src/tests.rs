@@ -7,6 +7,8 @@ mod fixtures;
 mod limits;
 mod numbers;
 mod order;
+mod outside;
+mod ranges;
 
 use std::{collections::BTreeSet, sync::Arc};
 

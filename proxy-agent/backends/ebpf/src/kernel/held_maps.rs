@@ -35,6 +35,7 @@ pub fn hold(
             let Some(
                 Map::HashMap(data)
                 | Map::LruHashMap(data)
+                | Map::LpmTrie(data)
                 | Map::Array(data)
                 | Map::PerCpuArray(data)
                 | Map::PerCpuHashMap(data)

@@ -1,6 +1,7 @@
 //! The Service maps in the kernel.
 
 pub mod batch;
+mod trie;
 
 use std::{borrow::BorrowMut, os::fd::AsFd as _};
 
@@ -15,6 +16,7 @@ use proxy_common::{
     service::{ServiceKey, ServiceValue},
 };
 
+use self::trie::Ranges;
 use super::error::of_io;
 use super::{OpenError, syscalls::Table, with_causes};
 use crate::entry::{Entries, Entry, Key, MapError, ServiceMaps};
@@ -26,6 +28,7 @@ pub struct KernelMaps {
     sets: Hash<SetKey, SetValue>,
     slots: Hash<SlotKey, SlotValue>,
     members: Hash<MemberKey, MemberValue>,
+    ranges: Ranges,
     node_addresses: Hash<NodeAddressKey, NodeAddressValue>,
     numbers: Array<MapData, u32>,
 }
@@ -39,6 +42,7 @@ impl KernelMaps {
             sets: Hash::take(ebpf, "SETS")?,
             slots: Hash::take(ebpf, "SLOTS")?,
             members: Hash::take(ebpf, "MEMBERS")?,
+            ranges: Ranges::take(ebpf, "RANGES")?,
             node_addresses: Hash::take(ebpf, "NODE_ADDRS")?,
             numbers: ebpf
                 .take_map("NUMBERS")
@@ -91,6 +95,7 @@ macro_rules! for_map {
             $enum::Set $parts => { let $map = &mut $self.sets.map; ($self.sets.name, $body) }
             $enum::Slot $parts => { let $map = &mut $self.slots.map; ($self.slots.name, $body) }
             $enum::Member $parts => { let $map = &mut $self.members.map; ($self.members.name, $body) }
+            $enum::Range $parts => { let $map = &mut $self.ranges.map; ($self.ranges.name, $body) }
             $enum::NodeAddress $parts => {
                 let $map = &mut $self.node_addresses.map;
                 ($self.node_addresses.name, $body)
@@ -121,6 +126,7 @@ impl ServiceMaps for KernelMaps {
             slots: self.slots.entries()?,
             members: self.members.entries()?,
             sets: self.sets.entries()?,
+            ranges: self.ranges.entries()?,
             frontends: self.frontends.entries()?,
             node_addresses: self.node_addresses.entries()?,
         })
@@ -148,6 +154,6 @@ fn refused(map: &'static str, operation: &'static str, error: &aya::maps::MapErr
         map,
         operation,
         reason: with_causes(error),
-        no_room: matches!(errno, Some(libc::E2BIG | libc::ENOMEM)),
+        no_room: matches!(errno, Some(libc::E2BIG | libc::ENOMEM | libc::ENOSPC)),
     }
 }

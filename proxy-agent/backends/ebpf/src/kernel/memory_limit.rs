@@ -75,6 +75,8 @@ fn bytes(shape: &MapShape, sizes: &Sizes<'_>) -> u64 {
     match (shape.is_hash(), shape.is_preallocated()) {
         (true, true) => buckets + entries * entry,
         (true, false) => buckets,
+        // Nodes of tries are made with their entries.
+        _ if shape.is_trie() => 0,
         (false, _) => entries * aligned(shape.value_size) * values,
     }
 }

@@ -72,6 +72,9 @@ impl<'a> Sizes<'a> {
             self.track.unwrap_or(asked.saturating_mul(2))
         } else if shape.gives_way() {
             asked.saturating_add(PARKED.saturating_mul(self.cpus))
+        } else if shape.is_trie() {
+            // Before Linux 6.13, one that is full takes no other value for a key that it has.
+            asked.saturating_add(1)
         } else if shape.name == PEERS {
             self.peers
         } else {
@@ -122,6 +125,7 @@ mod tests {
         }
         assert_eq!(size("AFFINITY", &asked), 1 + 4 * 128);
         assert_eq!(size("SLOTS", &asked), 7);
+        assert_eq!(size("RANGES", &asked), 65_536 + 1);
     }
 
     #[test]

@@ -70,7 +70,10 @@ impl Programmed {
         let is_right = |wanted: &WantedFrontend| {
             self.frontends.get(&wanted.key) == Some(&value(service, state, wanted))
         };
-        sets && service.frontends.len() == frontends.len() && frontends.iter().all(is_right)
+        let ranges = encode::ranges(service.number, state, &frontends);
+        sets && service.ranges == ranges
+            && service.frontends.len() == frontends.len()
+            && frontends.iter().all(is_right)
     }
 }
 

@@ -45,6 +45,10 @@ fn altered(entry: &Entry) -> Entry {
         }
         // Whole in itself, but not what was written.
         Entry::Set(key, value) => Entry::Set(key, SetValue::new(key.set, value.count + 1)),
+        Entry::Range(key, mut value) => {
+            value.service ^= 1;
+            Entry::Range(key, value)
+        }
         Entry::Frontend(key, mut value) => {
             value.flags ^= 1;
             Entry::Frontend(key, value.sealed(&key))

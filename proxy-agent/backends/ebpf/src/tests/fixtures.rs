@@ -203,6 +203,7 @@ pub const ROOM: Capacity = Capacity {
     sets: 200,
     slots: 1000,
     members: 1000,
+    ranges: 100,
     node_addresses: 10,
 };
 
@@ -274,14 +275,23 @@ pub fn service(frontend: u8, cluster: &BTreeSet<u8>, local: Option<&BTreeSet<u8>
 pub struct Outside {
     node_port: bool,
     balanced: bool,
-    ranged: bool,
+    /// Which of [`RANGES`] may come, if not all.
+    ranges: [bool; 3],
+    own_address: bool,
 }
 
+/// Of clients, ordered; the last one is a part of another.
+const RANGES: [&str; 3] = ["198.18.0.0/15", "203.0.113.0/24", "203.0.113.128/25"];
+
 fn outside() -> impl Strategy<Value = Outside> {
-    any::<[bool; 3]>().prop_map(|[node_port, balanced, ranged]| Outside {
-        node_port,
-        balanced,
-        ranged,
+    (any::<[bool; 4]>(), any::<[bool; 3]>()).prop_map(|(any, ranges)| {
+        let [node_port, balanced, ranged, own_address] = any;
+        Outside {
+            node_port,
+            balanced,
+            ranges: ranges.map(|one| one && ranged),
+            own_address,
+        }
     })
 }
 
@@ -308,10 +318,15 @@ fn with_outside(mut service: ServiceState, frontend: u8, outside: Outside) -> Se
         service.cluster_endpoints.clone_from(&any);
         service.local_endpoints = local.clone().or(any);
     }
-    if outside.balanced && outside.ranged {
+    let ranges = RANGES.iter().zip(outside.ranges);
+    let ranges: Vec<_> = ranges
+        .filter(|(_, chosen)| outside.balanced && *chosen)
+        .map(|(range, _)| range.parse().unwrap())
+        .collect();
+    if !ranges.is_empty() {
         service.source_ranges = Some(Arc::new(SourceRanges {
-            ranges: vec!["203.0.113.0/24".parse().unwrap()],
-            own_address: false,
+            ranges,
+            own_address: outside.own_address,
         }));
     }
     service
@@ -350,6 +365,23 @@ pub fn states() -> impl Strategy<Value = NodeState> {
             }
             state
         })
+}
+
+/// A state in which one of two Services has the first load-balancer IP, most often the first.
+pub fn ranged_states() -> impl Strategy<Value = NodeState> {
+    let set = prop::collection::btree_set(1u8..5, 0..3);
+    let holder = prop_oneof![3 => Just(0u8), 1 => Just(1)];
+    (holder, outside(), set).prop_map(|(holder, outside, endpoints)| {
+        let balanced = true;
+        let outside = Outside {
+            balanced,
+            ..outside
+        };
+        let service = with_outside(service(1, &endpoints, None), 1, outside);
+        let mut state = NodeState::default();
+        state.services.insert(key(holder), Arc::new(service));
+        state
+    })
 }
 
 /// Where NodePorts may answer, ordered.

@@ -13,6 +13,7 @@ use super::{
         memory_maps::MemoryMaps,
     },
     fixtures::*,
+    outside,
 };
 
 /// Maps that remember what they were after every write.
@@ -95,6 +96,61 @@ fn led_to(state: &NodeState, holder: &ServicePortKey, key: &FrontendKey) -> Vec<
         .collect()
 }
 
+/// Brings maps to one state after another, and looks at them after each write.
+fn watch(states: &[NodeState]) -> Result<(), TestCaseError> {
+    let mut programmer = resume(Filmed::default(), ROOM);
+    let mut old = NodeState::default();
+    for new in states {
+        program(&mut programmer, new);
+        let mut maps = programmer.maps().clone();
+        for frame in std::mem::take(&mut maps.frames) {
+            for key in dialled() {
+                let seen = outcome(&frame, &key);
+                prop_assert!(
+                    legal_between(&old, new, &key, &seen),
+                    "{:?} -> {:?}, but saw {seen:?} at {key:?}",
+                    wanted(&old, &key),
+                    wanted(new, &key)
+                );
+            }
+            for dial in outside::dials() {
+                let led = outside::led(&frame, &dial);
+                prop_assert!(
+                    outside::is_legal_between(&old, new, &dial, led),
+                    "{dial:?} is led to {led:?}"
+                );
+            }
+            // The agent dies here and another starts.
+            let mut next = resume(
+                Filmed {
+                    maps: frame,
+                    frames: Vec::new(),
+                },
+                ROOM,
+            );
+            program(&mut next, new);
+            for key in dialled() {
+                prop_assert_eq!(outcome(&next.maps().maps, &key), wanted(new, &key));
+            }
+            for dial in outside::dials() {
+                let led = outside::led(&next.maps().maps, &dial);
+                prop_assert!(outside::is_wanted(new, &dial, led), "{dial:?}: {led:?}");
+            }
+            let count = next.maps().maps.entries.len();
+            prop_assert_eq!(count, resume(maps.maps.clone(), ROOM).maps().entries.len());
+        }
+        let resumed = resume(maps.maps.clone(), ROOM);
+        prop_assert_eq!(
+            &resumed.maps().entries,
+            &maps.maps.entries,
+            "needed no repair"
+        );
+        old = new.clone();
+        programmer = resume(maps, ROOM);
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -102,35 +158,12 @@ proptest! {
     fn no_write_tears_a_service_and_every_crash_can_be_continued(
         states in prop::collection::vec(states(), 1..4)
     ) {
-        let mut programmer = resume(Filmed::default(), ROOM);
-        let mut old = NodeState::default();
-        for new in &states {
-            program(&mut programmer, new);
-            let mut maps = programmer.maps().clone();
-            for frame in std::mem::take(&mut maps.frames) {
-                for key in dialled() {
-                    let seen = outcome(&frame, &key);
-                    prop_assert!(
-                        legal_between(&old, new, &key, &seen),
-                        "{:?} -> {:?}, but saw {seen:?} at {key:?}",
-                        wanted(&old, &key),
-                        wanted(new, &key)
-                    );
-                }
-                // The agent dies here and another starts.
-                let mut next = resume(Filmed { maps: frame, frames: Vec::new() }, ROOM);
-                program(&mut next, new);
-                for key in dialled() {
-                    prop_assert_eq!(outcome(&next.maps().maps, &key), wanted(new, &key));
-                }
-                let count = next.maps().maps.entries.len();
-                prop_assert_eq!(count, resume(maps.maps.clone(), ROOM).maps().entries.len());
-            }
-            let resumed = resume(maps.maps.clone(), ROOM);
-            prop_assert_eq!(&resumed.maps().entries, &maps.maps.entries, "needed no repair");
-            old = new.clone();
-            programmer = resume(maps, ROOM);
-        }
+        watch(&states)?;
+    }
+
+    #[test]
+    fn no_write_tears_source_ranges(states in prop::collection::vec(ranged_states(), 2..4)) {
+        watch(&states)?;
     }
 }
 

@@ -1,0 +1,299 @@
+//! Clients outside: what the programs on devices make of maps in memory, and what states want.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
+
+use bytemuck::Zeroable as _;
+use proxy_common::{
+    address,
+    affinity::{AffinityValue, ClientKey},
+    endpoint::{MemberKey, SetKey, SetValue, SlotKey, SlotValue},
+    frontend::{FrontendKey, FrontendValue},
+    node::NodeAddressKey,
+    packet::{
+        Covers, Packet, Pod, Sum, Version, Words,
+        parse::{Header, Transport, flags},
+        quoted::Quoted,
+        rewrite::Place,
+    },
+    ranges::{RangeKey, RangeValue},
+    tables::{Admitting, ServiceTables},
+    track::{
+        Added, ConnectionKey, ConnectionValue, Connections, FragmentKey, FragmentValue, Fragments,
+        Setting, Table, Work, ingress, reason::Outcome as Done,
+    },
+};
+use proxy_model::{
+    NodeState, Protocol, ServicePortKey, ServiceState, SourceRanges,
+    oracle::{self, Path},
+};
+
+use super::{
+    super::{
+        entry::{Entry, Key},
+        memory_maps::MemoryMaps,
+    },
+    fixtures::{dialled, owner},
+};
+
+/// Maps in memory as a program on a device reads them. No flow is known, and all begin.
+struct Device<'a>(&'a MemoryMaps);
+
+macro_rules! read {
+    ($self:ident, $variant:ident, $key:expr) => {
+        match $self.0.entries.get(&Key::$variant($key)) {
+            Some(Entry::$variant(_, value)) => Some(*value),
+            _ => None,
+        }
+    };
+}
+
+impl ServiceTables for Device<'_> {
+    type Client = ClientKey;
+
+    fn frontend(&self, key: &FrontendKey) -> Option<FrontendValue> {
+        read!(self, Frontend, *key)
+    }
+    fn set(&self, set: u32) -> Option<SetValue> {
+        read!(self, Set, SetKey { set })
+    }
+    fn slot(&self, key: &SlotKey) -> Option<SlotValue> {
+        read!(self, Slot, *key)
+    }
+    fn is_node_address(&self, key: &NodeAddressKey) -> bool {
+        read!(self, NodeAddress, *key).is_some()
+    }
+    fn member(&self, set: u32, endpoint: u32) -> Option<u32> {
+        read!(self, Member, MemberKey { set, endpoint }).map(|value| value.index)
+    }
+    fn affinity(&self, _: &ClientKey) -> Option<AffinityValue> {
+        None
+    }
+    fn keep(&self, _: &ClientKey, _: &AffinityValue, _: bool) -> bool {
+        true
+    }
+    fn release(&self, _: &ClientKey) {}
+    fn touch(&self, _: &ClientKey, _: u64) {}
+    fn now(&self) -> u64 {
+        0
+    }
+    fn random(&self) -> u32 {
+        0
+    }
+}
+
+impl Admitting for Device<'_> {
+    fn range(&self, key: &RangeKey) -> Option<RangeValue> {
+        let mut found = self.0.entries.values().filter_map(|entry| match entry {
+            Entry::Range(range, value) => Some((range, value)),
+            _ => None,
+        });
+        found
+            .find(|(range, _)| range.contains(key.service, key.address))
+            .map(|(_, value)| *value)
+    }
+}
+
+impl Connections for Device<'_> {
+    type At = ();
+
+    fn find(&self, _: Table, _: &ConnectionKey, _: &mut ConnectionValue) -> Option<()> {
+        None
+    }
+    fn add(&self, _: Table, _: &ConnectionKey, _: &ConnectionValue) -> Added {
+        Added::Added
+    }
+    fn remove(&self, _: Table, _: &ConnectionKey) -> bool {
+        false
+    }
+    fn set_last(&self, (): (), _: u32) {}
+    fn set_state(&self, (): (), _: u32) {}
+    fn set_sequence(&self, (): (), _: u32) {}
+    fn count_flows(&self, _: i64) {}
+    fn flows(&self) -> u64 {
+        0
+    }
+    fn seconds(&self) -> u32 {
+        1000
+    }
+    fn setting(&self, which: Setting) -> u32 {
+        u32::from(which == Setting::MostFlows)
+    }
+    fn is_pod(&self, _: &Words) -> bool {
+        false
+    }
+}
+
+impl Fragments for Device<'_> {
+    fn remember(&self, _: &FragmentKey, _: &FragmentValue) {}
+    fn recall(&self, _: &FragmentKey) -> Option<FragmentValue> {
+        None
+    }
+}
+
+/// A SYN over IPv4. Its sums are nobody's business here.
+struct Syn([u8; 40]);
+
+impl Syn {
+    fn new(from: IpAddr, to: SocketAddr) -> Self {
+        let mut bytes = [0; 40];
+        bytes[0] = 0x45;
+        bytes[3] = 40;
+        bytes[9] = 6;
+        for (at, address) in [(12, from), (16, to.ip())] {
+            bytes[at..at + 4].copy_from_slice(&address::from_ip(address)[12..]);
+        }
+        bytes[20..22].copy_from_slice(&40000_u16.to_be_bytes());
+        bytes[22..24].copy_from_slice(&to.port().to_be_bytes());
+        bytes[32] = 0x50;
+        bytes[33] = u8::try_from(flags::SYN).unwrap();
+        Self(bytes)
+    }
+
+    fn destination(&self) -> SocketAddr {
+        let byte = |at: usize| self.0[at];
+        let port = u16::from_be_bytes([byte(22), byte(23)]);
+        SocketAddr::from(([byte(16), byte(17), byte(18), byte(19)], port))
+    }
+}
+
+impl Packet for Syn {
+    fn read<T: Pod>(&self, at: u32) -> Option<T> {
+        let bytes = self.0.get(at as usize..)?.get(..size_of::<T>())?;
+        Some(bytemuck::pod_read_unaligned(bytes))
+    }
+    fn write<T: Pod>(&mut self, at: u32, value: &T) -> bool {
+        let bytes = bytemuck::bytes_of(value);
+        self.0[at as usize..][..bytes.len()].copy_from_slice(bytes);
+        true
+    }
+    fn fix_sum(&mut self, _: u32, _: &Words, _: &Words, _: Covers, _: Sum) -> bool {
+        true
+    }
+    fn fix_sum_half(&mut self, _: u32, _: u16, _: u16, _: Sum) -> bool {
+        true
+    }
+}
+
+fn work() -> Work {
+    Work {
+        header: Header::NONE,
+        transport: Transport::default(),
+        quoted: Quoted::NONE,
+        to: Place::new([0; 4], 0),
+        key: ConnectionKey::zeroed(),
+        value: ConnectionValue::zeroed(),
+        other_key: ConnectionKey::zeroed(),
+        other_value: ConnectionValue::zeroed(),
+        found: ConnectionValue::zeroed(),
+        frontend: FrontendValue::zeroed(),
+        frontend_is_whole: 0,
+    }
+}
+
+/// A client outside, and what it dials.
+#[derive(Debug, Clone, Copy)]
+pub struct Dial {
+    pub from: IpAddr,
+    pub key: FrontendKey,
+}
+
+impl Dial {
+    fn to(&self) -> SocketAddr {
+        SocketAddr::new(address::to_ip(self.key.address), self.key.port)
+    }
+
+    fn packet(&self) -> oracle::Packet {
+        oracle::Packet {
+            source: self.from,
+            destination: self.to(),
+            protocol: Protocol::Tcp,
+            interface: None,
+        }
+    }
+}
+
+/// Every frontend, dialled from inside and outside of ranges, and from its own address.
+pub fn dials() -> impl Iterator<Item = Dial> {
+    let clients = ["192.0.2.99", "198.19.0.1", "203.0.113.7", "203.0.113.200"];
+    dialled().flat_map(move |key| {
+        let clients = clients.map(|client| client.parse().unwrap());
+        let all = clients.into_iter().chain([address::to_ip(key.address)]);
+        all.map(move |from| Dial { from, key })
+    })
+}
+
+/// Where the programs on devices send a client that has no flow yet; `None` if they pass it on.
+pub fn led(maps: &MemoryMaps, dial: &Dial) -> Option<SocketAddr> {
+    let mut packet = Syn::new(dial.from, dial.to());
+    let done = ingress::handle(&mut packet, Version::V4, &Device(maps), &mut work());
+    let to = packet.destination();
+    assert_eq!(
+        done == Done::TRANSLATED,
+        to != dial.to(),
+        "{dial:?}: {done:?}"
+    );
+    assert!(!done.is_dropped(), "{dial:?}: {done:?}");
+    (done == Done::TRANSLATED).then_some(to)
+}
+
+/// Whether that is what `state` wants.
+pub fn is_wanted(state: &NodeState, dial: &Dial, led: Option<SocketAddr>) -> bool {
+    let packet = dial.packet();
+    match (oracle::taken_on_device(state, &packet), led) {
+        (Ok(()), Some(to)) => {
+            let verdict = oracle::verdict(state, &packet, Path::Packet);
+            let mut targets = verdict.targets.iter();
+            targets.any(|target| target.address == to && target.masquerade.is_none())
+        }
+        (Err(_), None) => true,
+        _ => false,
+    }
+}
+
+/// Whether that may become of a client while `old` becomes `new`. It is led by a Service that has the
+/// frontend before or after, to one of its endpoints, if one of the states admits the client. A Service
+/// that gives the frontend up may do so by the ranges that it then has elsewhere. What is passed on,
+/// the layer beneath decides: nothing that one Service takes before and after.
+pub fn is_legal_between(
+    old: &NodeState,
+    new: &NodeState,
+    dial: &Dial,
+    led: Option<SocketAddr>,
+) -> bool {
+    let states = [old, new];
+    let Some(to) = led else {
+        let [before, after] = states.map(|state| {
+            let taken = oracle::taken_on_device(state, &dial.packet());
+            taken.ok().and_then(|()| owner(state, &dial.key))
+        });
+        return before.is_none() || before != after;
+    };
+    let holders: BTreeSet<_> = states.iter().filter_map(|s| owner(s, &dial.key)).collect();
+    holders.iter().any(|holder| {
+        let services = states.map(|state| state.services.get(holder));
+        let mut leads = services.into_iter().flatten();
+        leads.any(|service| has_local(service, to))
+            && states.iter().any(|state| admits(state, holder, dial))
+    })
+}
+
+fn has_local(service: &ServiceState, to: SocketAddr) -> bool {
+    let mut endpoints = service.local_endpoints.iter().flat_map(|set| set.iter());
+    endpoints.any(|endpoint| endpoint.address == to)
+}
+
+fn admits(state: &NodeState, holder: &ServicePortKey, dial: &Dial) -> bool {
+    let Some(service) = state.services.get(holder) else {
+        return false;
+    };
+    let within =
+        |ranges: &SourceRanges| ranges.ranges.iter().any(|range| range.contains(&dial.from));
+    let is_balanced = dial.to().ip().to_string().starts_with("198.51.100.");
+    match service.source_ranges.as_deref().filter(|_| is_balanced) {
+        Some(ranges) => within(ranges),
+        None => owner(state, &dial.key).as_ref() == Some(holder),
+    }
+}
