@@ -11,10 +11,10 @@ use proxy_common::names::{MAPS, MapShape};
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
     agent::LogLine,
-    bpf::Pinned,
+    bpf::{Pinned, foreign_key},
     pod::Transport,
     requires::{self, PRIVILEGED},
-    shop::{self, answers, errno, frontend, frontend6, http, service},
+    shop::{self, answers, errno, frontend, frontend6, http, ranged_service, service},
 };
 
 const FILE: &str = "cluster.yaml";
@@ -100,7 +100,8 @@ fn what_a_crash_between_two_writes_leaves_is_repaired() {
         return;
     }
     let shop = Shop::new().unwrap();
-    let cluster = [service(1, &[1, 2, 3]), service(2, &[4])].concat();
+    let ranges = "203.0.113.0/24, 198.51.100.0/25, \"2001:db8::/32\"";
+    let cluster = [service(1, &[1, 2, 3]), ranged_service(2, &[4], ranges)].concat();
     let options = AgentOptions::default();
     let mut agent = Agent::start(&shop.world, options, &[(FILE, &cluster)]).unwrap();
     let before = counts(&agent);
@@ -125,7 +126,7 @@ fn what_a_crash_between_two_writes_leaves_is_repaired() {
     }
     assert_eq!(orphans, 2, "one frontend for each port");
     for shape in service_maps() {
-        let key = vec![0x3d; shape.key_size as usize];
+        let key = foreign_key(shape.key_size as usize, shape.is_trie());
         let value = vec![0x3d; shape.value_size as usize];
         service_map(&agent, shape.name).write(&key, &value).unwrap();
     }

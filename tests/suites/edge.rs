@@ -13,6 +13,8 @@ pub mod journeys;
 mod leaving;
 #[path = "edge/narrow.rs"]
 mod narrow;
+#[path = "edge/ranges.rs"]
+mod ranges;
 #[path = "edge/resized.rs"]
 mod resized;
 #[path = "edge/restarted.rs"]

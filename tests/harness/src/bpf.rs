@@ -41,6 +41,16 @@ pub type Attribute = [u64; 16];
 /// Bytes of `struct bpf_map_info` and `struct bpf_link_info` that are asked for.
 const INFO_BYTES: u32 = 32;
 
+/// A key that no agent writes, of a map with keys of this size; in a trie all of its bits count.
+pub fn foreign_key(size: usize, is_trie: bool) -> Vec<u8> {
+    let mut key = vec![0x3d; size];
+    if is_trie {
+        let bits = u32::try_from((size - 4) * 8).expect("a key of a few bytes");
+        key[..4].copy_from_slice(&bits.to_ne_bytes());
+    }
+    key
+}
+
 /// Why BPF cannot be used here; `None` if it can.
 pub fn missing() -> Option<io::Error> {
     match call(PROG_GET_NEXT_ID, &mut [0; 16]) {

@@ -177,6 +177,28 @@ spec:
     text
 }
 
+/// Addresses of the load balancer of the Service `number`. No interface has them.
+pub fn balanced(number: u8) -> [IpAddr; 2] {
+    let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0xaa, 0, 0, 0, 0, number.into());
+    [Ipv4Addr::new(203, 0, 113, number).into(), v6.into()]
+}
+
+/// [`service`] behind a load balancer, with external policy Local, and these source ranges (a list in
+/// YAML, without its brackets).
+pub fn ranged_service(number: u8, endpoints: &[u8], ranges: &str) -> String {
+    let [v4, v6] = balanced(number);
+    let spec = format!(
+        "  type: LoadBalancer\n  externalTrafficPolicy: Local\n  \
+         allocateLoadBalancerNodePorts: false\n  loadBalancerSourceRanges: [{ranges}]\n  ports:\n"
+    );
+    let status = format!(
+        "protocol: UDP}}\nstatus: {{loadBalancer: {{ingress: [{{ip: {v4}}}, {{ip: \"{v6}\"}}]}}}}\n"
+    );
+    service(number, endpoints)
+        .replacen("  ports:\n", &spec, 1)
+        .replacen("protocol: UDP}\n", &status, 1)
+}
+
 /// Manifest of the Service `shop/s<number>` with one IPv4 port (`http`) only: one Service port,
 /// one frontend, one set.
 pub fn small_service(number: u8, endpoints: &[u8]) -> String {

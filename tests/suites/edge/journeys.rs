@@ -68,6 +68,26 @@ fn answer(agent: &Agent<'_>, subcommand: &str, arguments: &[&str]) -> String {
     done.stdout
 }
 
+/// What becomes of a packet that comes in by a device, and why.
+pub fn explained(
+    agent: &Agent<'_>,
+    from: std::net::IpAddr,
+    to: SocketAddr,
+    device: &str,
+) -> String {
+    let (from, to) = (from.to_string(), format!("{to}/tcp"));
+    let packet = [
+        "--path=packet",
+        "--from",
+        &from,
+        "--to",
+        &to,
+        "--in-interface",
+        device,
+    ];
+    answer(agent, "explain", &packet)
+}
+
 #[test]
 fn devices_are_told_and_which_layer_decides_about_a_packet() {
     let Some(site) = Site::build() else {
@@ -80,20 +100,7 @@ fn devices_are_told_and_which_layer_decides_about_a_packet() {
     let line = format!("\ndevice ext1: served (Ethernet): carries {node}\n");
     assert!(state.contains(&line), "{state}");
     let of_port = |port: u16, device: &str| {
-        let (from, to) = (
-            neighbour.addresses[0].to_string(),
-            format!("{node}:{port}/tcp"),
-        );
-        let packet = [
-            "--path=packet",
-            "--from",
-            &from,
-            "--to",
-            &to,
-            "--in-interface",
-            device,
-        ];
-        answer(&agent, "explain", &packet)
+        explained(&agent, neighbour.addresses[0], (node, port).into(), device)
     };
     for (port, device, part) in [
         (HTTP, "ext1", "ebpf decides: its programs are on ext1."),

@@ -24,10 +24,8 @@ pub fn can_run() -> bool {
     requires::met(SUITE, PRIVILEGED) && requires::met(SUITE, NFTABLES)
 }
 
-/// The Service 1 with these endpoints, whose NodePorts keep to this node; and the node, which is known
-/// by those addresses of `neighbour`.
+/// The Service 1 with these endpoints, whose NodePorts keep to this node; and the [`node`].
 pub fn cluster(neighbour: &Neighbour, endpoints: &[u8]) -> String {
-    let [v4, v6] = neighbour.node;
     let service = service(1, endpoints)
         .replace(
             "  ports:\n  - {name: http, port: 80, protocol: TCP}",
@@ -40,6 +38,12 @@ pub fn cluster(neighbour: &Neighbour, endpoints: &[u8]) -> String {
             "port: 53, protocol: UDP}",
             &format!("port: 53, protocol: UDP, nodePort: {DNS}}}"),
         );
+    [node(neighbour), service].concat()
+}
+
+/// The node, which is known by those addresses of `neighbour`.
+pub fn node(neighbour: &Neighbour) -> String {
+    let [v4, v6] = neighbour.node;
     format!(
         "---
 apiVersion: v1
@@ -49,7 +53,7 @@ status:
   addresses:
   - {{type: InternalIP, address: {v4}}}
   - {{type: InternalIP, address: \"{v6}\"}}
-{service}"
+"
     )
 }
 

@@ -6,21 +6,27 @@ use proxy_backend_ebpf::{EbpfBackend, EbpfOptions};
 use proxy_model::{Backend as _, Difference, DifferenceKind};
 use proxy_tests::{
     Prober, Shop,
-    bpf::Pinned,
+    bpf::{Pinned, foreign_key},
     bpffs::PinDir,
     pod::Transport,
     requires::{self, PRIVILEGED},
-    shop::{frontend, http, service, small_service},
+    shop::{frontend, http, ranged_service, service, small_service},
 };
 
 use super::rig::{Rig, options, service_maps, shape, state};
+
+/// Services that have entries in every map.
+fn cluster() -> String {
+    let ranges = "203.0.113.0/24, 198.51.100.0/25, \"2001:db8::/32\"";
+    [service(1, &[1, 2]), ranged_service(2, &[3], ranges)].concat()
+}
 
 #[test]
 fn every_damaged_entry_is_told_and_mended_with_one_write() {
     if !requires::met("repair", PRIVILEGED) {
         return;
     }
-    let mut rig = Rig::new(&service(1, &[1, 2]));
+    let mut rig = Rig::new(&cluster());
     rig.assert_whole();
     for shape in service_maps() {
         let (key_size, value_size) = (shape.key_size as usize, shape.value_size as usize);
@@ -35,8 +41,8 @@ fn every_damaged_entry_is_told_and_mended_with_one_write() {
         value[0] ^= 0x40;
         map.write(&keys[1], &value).unwrap();
         note(DifferenceKind::Changed);
-        map.write(&vec![0x3d; key_size], &vec![0x3d; value_size])
-            .unwrap();
+        let foreign = foreign_key(key_size, shape.is_trie());
+        map.write(&foreign, &vec![0x3d; value_size]).unwrap();
         note(DifferenceKind::Unexpected);
 
         let seen = rig.differences();
@@ -63,7 +69,7 @@ fn a_map_that_was_emptied_or_filled_with_others_is_mended() {
     if !requires::met("repair", PRIVILEGED) {
         return;
     }
-    let mut rig = Rig::new(&service(1, &[1, 2]));
+    let mut rig = Rig::new(&cluster());
     let mut entries = 0;
     for shape in service_maps() {
         let map = rig.map(shape);
