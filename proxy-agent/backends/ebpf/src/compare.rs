@@ -149,14 +149,10 @@ impl<'a> Expected<'a> {
         );
         column(
             (&found.ranges, usage.ranges),
-            |key, _| {
-                let (_, service) = self.services.get(&key.service)?;
-                let value = RangeValue::new(key.service);
-                service.ranges.contains(key).then_some(value)
-            },
+            |key, _| self.range(key),
             || {
-                self.ranges()
-                    .map(|key| (*key, RangeValue::new(key.service)))
+                let keys = self.ranges();
+                keys.filter_map(|key| Some((*key, self.range(key)?)))
             },
             Entry::Range,
             &mut all,
@@ -212,6 +208,12 @@ impl<'a> Expected<'a> {
             Key::NodeAddress(_) => None,
         };
         owner.cloned()
+    }
+
+    fn range(&self, key: &RangeKey) -> Option<RangeValue> {
+        let (_, service) = self.services.get(&key.service)?;
+        let value = RangeValue::new(key.service);
+        service.ranges.contains(key).then_some(value)
     }
 
     fn ranges(&self) -> impl Iterator<Item = &RangeKey> {

@@ -111,9 +111,9 @@ fn ranges_and_what_ends_nowhere_are_passed_on() {
         ),
     ] {
         let ranges = ["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/28"];
-        let ranged = restricted_web(CLUSTER, policy, &ranges, here);
-        let ranged = state(Settings::from("here"), ranged);
-        assert_eq!(ask(&ranged, from, to), expected, "{from} {to}");
+        let web = restricted_web(CLUSTER, policy, &ranges, here);
+        let state = state(Settings::from("here"), web);
+        assert_eq!(ask(&state, from, to), expected, "{from} {to}");
     }
     let elsewhere = restricted_web(CLUSTER, LOCAL, &[], &[("10.0.1.1", "there")]);
     let elsewhere = state(Settings::from("here"), elsewhere);

@@ -1,6 +1,6 @@
 //! RANGES in the kernel: a trie, which aya knows by a key of its own.
 
-use std::os::fd::AsFd as _;
+use std::{borrow::Borrow, os::fd::AsFd as _};
 
 use aya::{
     Ebpf,
@@ -57,7 +57,7 @@ impl Trie {
     pub fn insert(
         &mut self,
         key: &RangeKey,
-        value: &RangeValue,
+        value: impl Borrow<RangeValue>,
         flags: u64,
     ) -> Result<(), KernelError> {
         self.0.insert(&to_kernel(key), value, flags)
