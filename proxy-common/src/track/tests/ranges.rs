@@ -1,6 +1,6 @@
 //! Source ranges: who is admitted, and what becomes of flows when the ranges change.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, vec::Vec};
 
 use super::{
     BOTH, Client, Family, World,
@@ -17,7 +17,7 @@ const REFUSED: Outcome = Outcome::passed(Reason::SourceRanges);
 
 /// Makes both frontends ranged.
 fn restrict(world: &World) {
-    let keys: std::vec::Vec<_> = world.maps(|maps| maps.frontends.keys().copied().collect());
+    let keys: Vec<_> = world.maps(|maps| maps.frontends.keys().copied().collect());
     for key in keys {
         world.put(key, |value| value.flags |= RANGED);
     }
@@ -56,6 +56,12 @@ fn clients_in_a_range_of_the_service_are_served_and_others_passed_on() {
         }
         client.connects();
         client.asks();
+
+        let world = ranged(&family);
+        let (client, second) = (family.client(&world), family.second(&world));
+        admit(&world, 2, client.from.ip(), 8);
+        assert_eq!(client.sends(syn()), Err(REFUSED));
+        second.connects();
     }
 }
 
@@ -124,7 +130,7 @@ fn what_must_be_masqueraded_is_passed_on_for_that_whoever_is_admitted() {
     for family in BOTH {
         let world = ranged(&family);
         let client = Client::new(&world, family.client, family.frontend);
-        let keys: std::vec::Vec<_> = world.maps(|maps| maps.frontends.keys().copied().collect());
+        let keys: Vec<_> = world.maps(|maps| maps.frontends.keys().copied().collect());
         for key in keys {
             world.put(key, |value| value.flags |= MASQUERADED);
         }
