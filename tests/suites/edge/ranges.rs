@@ -4,13 +4,15 @@
 use std::{net::SocketAddr, time::Duration};
 
 use proxy_tests::{
-    Agent, Prober, Shop, Traffic,
+    Agent, AgentOptions, Prober, Shop, Traffic,
     pod::{Attempt, Load, Transport},
+    requires::{self, PRIVILEGED},
     shop::{balanced, ranged_service},
     world::Neighbour,
 };
 use serde_json::Value;
 
+use super::SUITE;
 use super::asked::{asked, listed};
 use super::journeys::{all_are_led, explained, tracked};
 use super::rig::{FILE, can_run, node, options, prober, served};
@@ -33,11 +35,13 @@ struct Site {
 impl Site {
     /// `None` if this cannot run here.
     fn build() -> Option<Self> {
-        can_run().then(|| {
-            let shop = Shop::routed().unwrap();
-            let neighbours = [1, 2].map(|number| shop.world.neighbour(number).unwrap());
-            Self { shop, neighbours }
-        })
+        can_run().then(Self::new)
+    }
+
+    fn new() -> Self {
+        let shop = Shop::routed().unwrap();
+        let neighbours = [1, 2].map(|number| shop.world.neighbour(number).unwrap());
+        Self { shop, neighbours }
     }
 
     /// The objects, with the wires of these neighbours as the ranges.
@@ -53,9 +57,13 @@ impl Site {
 
     /// The default agent, with those.
     fn serve(&self, admitted: &[usize]) -> Agent<'_> {
+        self.serve_by(options(&[]), admitted)
+    }
+
+    fn serve_by(&self, mut options: AgentOptions, admitted: &[usize]) -> Agent<'_> {
+        options.arguments.push("--devices=ext1,ext2".to_owned());
         let objects = self.objects(admitted);
         let files = [(FILE, &*objects)];
-        let options = options(&["--devices=ext1,ext2"]);
         let mut agent = Agent::start(&self.shop.world, options, &files).unwrap();
         for neighbour in &self.neighbours {
             served(&mut agent, &neighbour.device);
@@ -228,4 +236,23 @@ fn a_first_packet_that_was_refused_is_taken_when_it_is_sent_again_and_admitted()
     let taken = site.taken(&agent, 1);
     assert_eq!(taken.len(), 1, "{taken:#?}");
     assert_eq!(taken[0]["frontend"], *to.to_string());
+}
+
+#[test]
+fn without_a_layer_beneath_clients_outside_the_ranges_reach_nobody() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let site = Site::new();
+    let alone = AgentOptions {
+        arguments: vec!["--tc=on".to_owned()],
+        ..AgentOptions::default()
+    };
+    let mut agent = site.serve_by(alone, &[0]);
+    let mut clients = [0, 1].map(|index| prober(&site.neighbours[index]));
+    assert_eq!(clients.each_mut().map(connects), [true, false]);
+    for (admitted, expected) in [(&[0, 1][..], [true, true]), (&[1], [false, true])] {
+        agent.apply_and_sync(FILE, &site.objects(admitted)).unwrap();
+        assert_eq!(clients.each_mut().map(connects), expected, "{admitted:?}");
+    }
 }
