@@ -227,6 +227,7 @@ fn a_first_packet_that_was_refused_is_taken_when_it_is_sent_again_and_admitted()
     let attempts = std::thread::scope(|scope| {
         let sent = scope.spawn(|| prober.send_on_within(SENT_AGAIN, "kept", Transport::Tcp, to, 1));
         while site.refused(&agent, 1) == before {
+            assert!(!sent.is_finished(), "answered or given up, and not refused");
             std::thread::sleep(Duration::from_millis(20));
         }
         agent.apply_and_sync(FILE, &site.objects(&[1])).unwrap();
