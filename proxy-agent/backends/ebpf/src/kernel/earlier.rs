@@ -35,6 +35,8 @@ pub fn programmed(directory: &PinPath<'_>) -> Result<Programmed, OpenError> {
         sets: entries(directory, "SETS")?,
         frontends: entries(directory, "FRONTENDS")?,
         node_addresses: entries(directory, "NODE_ADDRS")?,
+        // Who may come is written anew: it has no numbers of its own.
+        ranges: Vec::new(),
     };
     let Adopted { programmed, .. } = adopt(&entries);
     Ok(programmed)
