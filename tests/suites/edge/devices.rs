@@ -1,6 +1,11 @@
 //! Devices that come, and programs that others take away or put before ours.
 
-use proxy_tests::{Agent, Shop, packets::Programs, pod::Transport};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use proxy_tests::{Agent, Shop, agent::LIMIT, packets::Programs, pod::Transport};
 
 use super::{
     journeys::{all_are_led, dial, tracked},
@@ -29,6 +34,43 @@ fn a_device_that_comes_later_is_served_when_it_has_an_address() {
                 .answer_as(to)
                 .unwrap_or_else(|error| panic!("{to}: {error}"));
         }
+    }
+}
+
+#[test]
+fn nothing_stays_pinned_for_a_device_that_is_gone() {
+    if !can_run() {
+        return;
+    }
+    let shop = Shop::routed().unwrap();
+    let neighbour = shop.world.neighbour(1).unwrap();
+    let objects = cluster(&neighbour, &[1]);
+    let devices = options(&["--devices=ext1,passing*"]);
+    let mut agent = Agent::start(&shop.world, devices, &[(FILE, &*objects)]).unwrap();
+    served(&mut agent, "ext1");
+    let pinned = |agent: &Agent<'_>| {
+        let pins = std::fs::read_dir(agent.pins().path().join("devices")).unwrap();
+        pins.count()
+    };
+    let before = pinned(&agent);
+    for number in 0..3 {
+        let [one, other] = ["", "peer"].map(|suffix| format!("passing{number}{suffix}"));
+        let veth = ["link", "add", &one, "type", "veth", "peer", "name", &other];
+        on_node(&shop, "ip", &veth);
+        for device in [&one, &other] {
+            on_node(&shop, "ip", &["link", "set", device, "up"]);
+        }
+        served(&mut agent, &one);
+    }
+    assert!(pinned(&agent) > before);
+    for number in 0..3 {
+        on_node(&shop, "ip", &["link", "del", &format!("passing{number}")]);
+    }
+    // It looks every second.
+    let deadline = Instant::now() + LIMIT;
+    while pinned(&agent) > before {
+        assert!(Instant::now() < deadline, "{} pins", pinned(&agent));
+        thread::sleep(Duration::from_millis(50));
     }
 }
 

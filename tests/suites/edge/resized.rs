@@ -3,12 +3,20 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
 
-use proxy_tests::{Agent, Shop, bpf::Pinned, pod::Transport};
+use proxy_tests::{
+    Agent, Shop,
+    bpf::Pinned,
+    launcher::MemoryLimit,
+    pod::Transport,
+    requires::{self, Need},
+    shop::http,
+};
 use serde_json::Value;
 
 use super::{
+    SUITE,
     asked::{ask, asked, listed},
-    rig::{DNS, FILE, HTTP, Site, cluster, prober, served, traffic},
+    rig::{DNS, FILE, HTTP, Site, can_run, cluster, prober, served, traffic},
 };
 
 /// Said when all programs and maps are as they are to be.
@@ -184,4 +192,42 @@ fn datagrams_and_clients_keep_their_endpoints_in_other_service_maps() {
         let endpoint = ask(&mut prober, &name, Transport::Tcp, to(HTTP));
         assert_eq!(endpoint.ip(), kept.ip(), "{name}");
     }
+}
+
+#[test]
+fn programs_of_before_take_nothing_new_where_their_successors_do_not_fit() {
+    if !can_run() || !requires::met(SUITE, &[Need::MemoryLimit]) {
+        return;
+    }
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let (shop, neighbour) = (&site.shop, &site.neighbour);
+    let mut agent = site.serve(&[1, 2, 3]);
+    let to = SocketAddr::new(neighbour.node[0], HTTP);
+    let mut prober = prober(neighbour);
+    let kept = ask(&mut prober, "kept", Transport::Tcp, to);
+    agent.terminate().unwrap();
+
+    // Enough for the agent and its Service maps, which are other ones; not for this table.
+    let limit = MemoryLimit::new(256).unwrap();
+    agent.options().launcher = limit.launcher();
+    let too_large = ["--map-size=TRACK=4000000", "--map-size=SLOTS=5000"];
+    resize(&mut agent, too_large.map(str::to_owned).to_vec());
+    agent.launch().unwrap();
+    agent
+        .wait_for("clients outside are left to the layer beneath; trying again")
+        .unwrap();
+    agent
+        .apply_and_sync(FILE, &cluster(neighbour, &[3]))
+        .unwrap();
+    for number in 0..8 {
+        let name = format!("new {number}");
+        let endpoint = ask(&mut prober, &name, Transport::Tcp, to);
+        assert_eq!(endpoint, http(3), "{name}");
+    }
+    assert_eq!(ask(&mut prober, "kept", Transport::Tcp, to), kept);
+    assert_eq!(listed(shop, &agent, &[]).len(), 1);
+    // The memory limit goes once nobody is in it.
+    drop(agent);
 }

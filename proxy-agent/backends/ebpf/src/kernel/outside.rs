@@ -7,6 +7,7 @@ use proxy_model::{Device, NodeState};
 use super::{
     EbpfBackend,
     edge::{Edge, Seen},
+    leave,
 };
 use crate::descriptor::Tc;
 
@@ -65,6 +66,10 @@ impl EbpfBackend {
                 self.outside.failed = None;
             }
             Err(error) => {
+                // Those of an earlier run may go by Service maps that nobody writes any more.
+                if let Err(error) = leave::wind_down(&self.pins) {
+                    tracing::warn!(%error, "earlier programs on devices go on taking new connections");
+                }
                 if self.outside.failed.is_none() {
                     tracing::warn!(
                         reason = error.to_string(),

@@ -160,7 +160,10 @@ impl Devices {
         }
         let seen = &look.seen;
         let exists = |index: u32| seen.iter().any(|device| device.index == index);
+        let before = self.attached.len();
         self.attached.retain(|(index, _), _| exists(*index));
+        // Pins of devices that are gone stay otherwise.
+        self.swept &= self.attached.len() == before;
         let attached = &self.attached;
         self.layers
             .retain(|index, _| attached.contains_key(&(*index, Direction::Ingress)));

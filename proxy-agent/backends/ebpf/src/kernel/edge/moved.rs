@@ -9,7 +9,7 @@
 //!          removed is
 //! ```
 //!
-//! What begins meanwhile, for about a second, is left to the layer beneath. An established connection
+//! What begins meanwhile, for about a second and longer under a flood, is left to the layer beneath. An established connection
 //! is in both maps before the first program uses the other ones; a closed one in none, or its rest
 //! would take the packets of a connection from the same port that the layer beneath has got.
 
