@@ -162,7 +162,7 @@ fn clean(args: &PinArgs, patience: Option<&Patience<'_>>) -> Result<(), Error> {
         let waits = patience.is_some() && host.wind_down(&settings)? > 0;
         if waits { &mut later } else { &mut now }.push(host);
     }
-    remove(now, &settings)?;
+    let gone = remove(now, &settings);
     if let Some(held) = held {
         print(&["left what serves here: ", &held.to_string(), "\n"].concat())?;
     }
@@ -172,6 +172,7 @@ fn clean(args: &PinArgs, patience: Option<&Patience<'_>>) -> Result<(), Error> {
         }
         remove(vec![host], &settings)?;
     }
+    gone?;
     // Of an agent that was killed; a running one would have kept the pins locked.
     proxy_api::server::socket::remove(&socket)
         .with_context(|| format!("removing {}", socket.display()))?;
