@@ -18,6 +18,7 @@
 
 mod direct;
 pub mod egress;
+mod ended;
 mod entry;
 mod fragment;
 mod hooks;

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[path = "edge/asked.rs"]
-mod asked;
+pub mod asked;
 #[path = "edge/devices.rs"]
 mod devices;
 #[path = "edge/journeys.rs"]

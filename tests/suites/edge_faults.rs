@@ -7,6 +7,8 @@
 mod bypassed;
 #[path = "edge_faults/direct.rs"]
 mod direct;
+#[path = "edge_faults/forged.rs"]
+mod forged;
 #[path = "edge_faults/hostile.rs"]
 mod hostile;
 #[path = "edge_faults/mangled.rs"]

@@ -107,7 +107,8 @@ pub struct ConnectionValue {
     pub last: u32,
     /// The serial's lower half, then what was seen: [`seen`].
     pub state: u32,
-    /// `INSIDE`: the sequence number with which the endpoint began.
+    /// `INSIDE`: in OPENING the sequence number with which the endpoint began, in TRACK what it
+    /// acknowledged last, that is, what it expects of the client next.
     pub sequence: u32,
     /// When the entry was made, in seconds since boot.
     pub since: u32,
@@ -125,12 +126,17 @@ pub const DIRECT: u16 = 3;
 pub mod seen {
     /// This direction is done.
     pub const FIN: u32 = 1 << 0;
-    /// This direction broke the connection, and sent nothing else since.
+    /// This direction seems to have broken the connection, and sent nothing else since.
     pub const RST: u32 = 1 << 1;
     /// The endpoint answered.
     pub const ANSWERED: u32 = 1 << 2;
     /// It answered the same opening in different ways: which one the client follows cannot be told.
     pub const AMBIGUOUS: u32 = 1 << 3;
+    /// With [`RST`]: it did, beyond doubt. Whoever opens a connection in this place gets a new one.
+    pub const BROKEN: u32 = 1 << 4;
+    /// The client, or whoever says so, opens another connection in the place of one whose endpoint has
+    /// left its set. That endpoint was told.
+    pub const ASKED: u32 = 1 << 5;
 }
 
 impl ConnectionValue {

@@ -1,8 +1,10 @@
 //! What both directions have in common: what a packet is, how it is changed, and what is noted of it.
 
 use super::{
-    ConnectionValue, Connections, DIALLED, FragmentKey, FragmentValue, Fragments, INSIDE,
-    TRANSLATED, Table, Work, idle, pair,
+    Connections, DIALLED, FragmentKey, FragmentValue, Fragments, INSIDE, TRANSLATED, Table, Work,
+    ended, idle,
+    ingress::opens,
+    pair,
     reason::{Outcome, Reason},
     seen,
 };
@@ -145,7 +147,7 @@ pub(super) fn moved<T: Connections>(tables: &T, work: &mut Work) -> bool {
     if !work.value.holds_for(&work.key) {
         return false;
     }
-    note(tables, at, &work.value, work.transport.flags);
+    note(tables, at, work);
     work.to = work.value.place();
     true
 }
@@ -172,18 +174,19 @@ pub(super) fn used<T: Connections>(tables: &T, at: T::At, work: &mut Work, now: 
 
 /// Notes what a packet of TCP says about the life of its connection.
 #[inline(always)]
-pub(super) fn note<T: Connections>(tables: &T, at: T::At, value: &ConnectionValue, said: u32) {
-    let before = value.seen();
-    // What goes on after it was broken was not: anybody can send such a packet.
-    let mut after = before & !seen::RST;
-    if said & flags::RST != 0 {
-        after |= seen::RST;
+pub(super) fn note<T: Connections>(tables: &T, at: T::At, work: &mut Work) {
+    let said = work.transport.flags;
+    let before = work.value.seen();
+    // What goes on after it was broken was not, and whoever goes on wants no other connection.
+    let mut after = before & !(seen::RST | seen::BROKEN);
+    if !opens(said) {
+        after &= !seen::ASKED;
     }
-    if said & flags::FIN != 0 {
-        after |= seen::FIN;
+    if said & (flags::FIN | flags::RST) != 0 {
+        after |= ended::says(tables, work);
     }
     if after != before {
-        tables.set_state(at, value.state_of(after));
+        tables.set_state(at, work.value.state_of(after));
     }
 }
 

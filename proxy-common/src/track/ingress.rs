@@ -2,7 +2,7 @@
 
 use super::{
     Added, BENEATH, ConnectionKey, ConnectionValue, Connections, DIALLED, Fragments, Setting,
-    Table, Work,
+    Table, Work, ended,
     hooks::{Kind, is_there, later, moved, note, put, put_quoted, read, used},
     idle, open, pair,
     reason::{Outcome, Reason},
@@ -98,28 +98,17 @@ where
             return Outcome::BEGINS;
         }
     } else if opens(work.transport.flags)
-        && (!is_member(tables, &work.value) || is_closed(tables, work))
+        && (ended::is_over(tables, work)
+            || (!is_member(tables, &work.value) && ended::is_gone(tables, at, work, now)))
     {
         return Outcome::BEGINS;
     }
     if !used(tables, at, work, now) {
         return Outcome::dropped(Reason::Superseded);
     }
-    note(tables, at, &work.value, work.transport.flags);
+    note(tables, at, work);
     work.to = work.value.place();
     Outcome::TRANSLATED
-}
-
-/// Whether a connection of TCP is over: broken by one side, or done on both.
-#[inline(never)]
-fn is_closed<T: Connections>(tables: &T, work: &mut Work) -> bool {
-    pair::turn(work);
-    let here = work.value.seen();
-    let there = match tables.find(Table::Track, &work.other_key, &mut work.found) {
-        Some(_) => work.found.seen(),
-        None => 0,
-    };
-    (here | there) & seen::RST != 0 || here & there & seen::FIN != 0
 }
 
 /// Whether the endpoint of an answered flow of UDP said nothing for too long either.

@@ -132,6 +132,11 @@ pub fn promote<T: Connections>(tables: &T, work: &mut Work, now: u32) -> Outcome
     work.value.state = work.value.state_of(0);
     work.value.last = now;
     work.other_value.last = now;
+    // What a client acknowledges with, it begins with: that is what its endpoint expects.
+    let expected = work.transport.sequence;
+    if work.key.role == DIALLED {
+        work.other_value.sequence = expected;
+    }
     let serial = work.value.serial;
     let (dialled, inside) = if work.key.role == DIALLED {
         (

@@ -5,6 +5,7 @@ mod connections;
 mod datagrams;
 mod direct;
 mod errors;
+mod forged;
 mod fragments;
 mod journey;
 mod orders;

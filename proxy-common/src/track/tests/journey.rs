@@ -127,6 +127,16 @@ pub(super) fn datagram() -> Payload {
     Payload::Udp(b"datagram".to_vec())
 }
 
+/// What an endpoint sends where the client would send this: the numbers change places.
+fn of_endpoint(payload: Payload) -> Payload {
+    match payload {
+        Payload::Tcp(seen, sequence, acknowledged, data) if seen & flags::SYN == 0 => {
+            Payload::Tcp(seen, acknowledged, sequence, data)
+        }
+        other => other,
+    }
+}
+
 /// The IP version of a packet in memory.
 pub(super) fn version(packet: &Bytes) -> Version {
     if packet.0[0] >> 4 == 4 {
@@ -199,7 +209,7 @@ impl<'a> Client<'a> {
             from: endpoint,
             to: self.from,
             options: 0,
-            payload,
+            payload: of_endpoint(payload),
         };
         let (outcome, after) = self.world.leaves(&reply.bytes());
         if outcome != Outcome::TRANSLATED {

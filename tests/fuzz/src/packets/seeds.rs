@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<Seed> {
 }
 
 /// What they are called, and what happens.
-const JOURNEYS: [(&str, Played); 20] = [
+const JOURNEYS: [(&str, Played); 21] = [
     ("connection", connection),
     ("datagrams", datagrams),
     ("datagrams-without-sum", datagrams_without_sum),
@@ -54,6 +54,7 @@ const JOURNEYS: [(&str, Played); 20] = [
     ("nobodys", nobodys),
     ("passed-on", passed_on),
     ("reset-and-again", reset_and_again),
+    ("forged", forged),
     ("endpoints-change", endpoints_change),
     ("room-runs-out", room_runs_out),
     ("direct-datagrams", direct_datagrams),
@@ -297,6 +298,22 @@ fn reset_and_again(journey: &mut Journey) {
     journey.sends(tcp(flags::RST, ""), DONE);
     journey.does(Step::Pass(6));
     journey.does(Step::Sweep);
+}
+
+/// The numbers of a connection are not known to who sends this, but for the last.
+fn forged(journey: &mut Journey) {
+    journey.connects();
+    for seen in [flags::RST, ACK | flags::FIN] {
+        for sequence in [77, 1001 + (1 << 20), 1002] {
+            journey.sends(Payload::Tcp(seen, sequence, 5001, Vec::new()), DONE);
+        }
+    }
+    journey.does(Step::Lead(0));
+    for _ in 0..2 {
+        journey.sends(tcp(SYN, ""), DONE);
+        journey.does(Step::Pass(2));
+    }
+    journey.sends(tcp(SYN, ""), Outcome::passed(Reason::NoEndpoint));
 }
 
 fn endpoints_change(journey: &mut Journey) {

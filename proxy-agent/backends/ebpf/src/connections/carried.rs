@@ -16,7 +16,10 @@ pub fn carried(
     }
     let mut carried = *here;
     carried.state = here.state_of(here.seen() | earlier.seen());
-    if here.seen() & seen::ANSWERED == 0 {
+    let answered = here.seen() & seen::ANSWERED != 0;
+    if !answered
+        && (earlier.seen() & seen::ANSWERED != 0 || is_after(earlier.sequence, here.sequence))
+    {
         carried.sequence = earlier.sequence;
     }
     if is_after(earlier.last, here.last) {
@@ -25,7 +28,7 @@ pub fn carried(
     (carried != *here).then_some(carried)
 }
 
-/// Whether one second is after another.
+/// Whether one second, or sequence number, is after another.
 const fn is_after(one: u32, other: u32) -> bool {
     let by = one.wrapping_sub(other);
     by != 0 && by < u32::MAX / 2
@@ -72,6 +75,18 @@ mod tests {
                 Some(value(7, FIN, 9, 0)),
                 value(7, 0, 12, 0),
                 Some(value(7, FIN, 12, 0)),
+            ),
+            // The endpoint acknowledged more, in one or the other; numbers begin anew.
+            (
+                Some(value(7, 0, 9, 5)),
+                value(7, 0, 9, 8),
+                Some(value(7, 0, 9, 8)),
+            ),
+            (Some(value(7, 0, 9, 8)), value(7, 0, 9, 5), None),
+            (
+                Some(value(7, 0, 9, u32::MAX)),
+                value(7, 0, 9, 3),
+                Some(value(7, 0, 9, 3)),
             ),
             // Nothing new.
             (Some(value(7, FIN, 12, 0)), value(7, FIN, 12, 0), None),

@@ -1,0 +1,203 @@
+//! Packets with a client's address that somebody else sends: they do not end its connections.
+
+use super::{
+    BOTH, Client,
+    journey::{BEGIN, ack, data, fin, rst, syn, taken, tcp},
+};
+use crate::{
+    in_memory::programs::work,
+    packet::parse::flags,
+    socket::TCP,
+    track::{seen, sweep},
+};
+
+/// What the endpoint expects of the client, once they are connected.
+const EXPECTED: u32 = 1001;
+/// Numbers that somebody may guess who is not on the way: none of a window.
+const GUESSES: [u32; 6] = [
+    0,
+    EXPECTED - 1,
+    EXPECTED + (1 << 23),
+    EXPECTED + (1 << 30),
+    EXPECTED ^ (1 << 31),
+    u32::MAX,
+];
+
+/// What was seen of the client.
+fn noted(client: &Client<'_>) -> u32 {
+    let value = client.world.maps(|maps| maps.track.get(&client.key(TCP)));
+    value.unwrap().seen()
+}
+
+/// Whether a sweep takes its connection.
+fn is_swept(client: &Client<'_>) -> bool {
+    let mut work = work();
+    work.key = client.key(TCP);
+    sweep::sweep(&client.world.alone(), &mut work)
+}
+
+#[test]
+fn what_is_guessed_says_nothing_of_a_connection() {
+    for family in BOTH {
+        let world = family.world(3);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        for guess in GUESSES {
+            for end in [flags::RST, flags::RST | flags::ACK, flags::FIN | flags::ACK] {
+                assert_eq!(client.sends(tcp(end, guess, BEGIN + 1)), Ok(endpoint));
+                assert_eq!(noted(&client), 0, "{end} {guess}");
+            }
+            // Nor does a SYN behind it.
+            assert_eq!(client.sends(tcp(flags::SYN, guess, 0)), Ok(endpoint));
+            assert_eq!(client.hears(endpoint, ack()), Ok(()));
+        }
+        // Idle for longer than a closed, broken or half closed one is remembered.
+        world.pass(7200);
+        assert!(!is_swept(&client));
+        assert_eq!(client.sends(data()), Ok(endpoint));
+        assert_eq!(client.hears(endpoint, data()), Ok(()));
+    }
+}
+
+#[test]
+fn what_is_near_ends_an_idle_connection_and_makes_room_for_no_other() {
+    let family = BOTH[0];
+    for (ahead, expected, stays) in [
+        (1, seen::RST, 5),
+        (1 << 16, seen::RST, 5),
+        ((1 << 16) + 1, seen::FIN, 300),
+        ((1 << 23) - 1, seen::FIN, 300),
+    ] {
+        let world = family.world(2);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        let broken = tcp(flags::RST, EXPECTED + ahead, 0);
+        client.sends(broken.clone()).unwrap();
+        assert_eq!(noted(&client), expected, "{ahead}");
+        world.pass(stays);
+        assert!(!is_swept(&client), "{ahead}");
+        // The endpoint has it still.
+        assert_eq!(client.sends(syn()), Ok(endpoint));
+        client.sends(broken).unwrap();
+        world.pass(stays + 1);
+        assert!(is_swept(&client), "{ahead}");
+    }
+}
+
+#[test]
+fn what_the_endpoint_expects_is_what_it_acknowledged_last() {
+    let family = BOTH[0];
+    let world = family.world(2);
+    let client = family.client(&world);
+    let endpoint = client.connects();
+    let acknowledges = |expected| {
+        client
+            .hears(endpoint, tcp(flags::ACK, expected, BEGIN + 1))
+            .unwrap();
+    };
+    // Over the end of all numbers, too.
+    for expected in [EXPECTED + 5000, 1 << 31, u32::MAX, 7] {
+        acknowledges(expected);
+        client
+            .sends(tcp(flags::RST, expected.wrapping_sub(1), 0))
+            .unwrap();
+        assert_eq!(noted(&client), 0, "{expected}");
+        client.sends(tcp(flags::RST, expected, 0)).unwrap();
+        assert_eq!(noted(&client), seen::RST | seen::BROKEN, "{expected}");
+        client.sends(tcp(flags::ACK, expected, BEGIN + 1)).unwrap();
+        assert_eq!(noted(&client), 0, "{expected}");
+    }
+    // An endpoint that breaks what it does not know repeats what somebody wrote.
+    client
+        .hears(endpoint, tcp(flags::RST | flags::ACK, 99, 0))
+        .unwrap();
+    client.sends(tcp(flags::RST, 99, 0)).unwrap();
+    assert_eq!(noted(&client), seen::RST);
+}
+
+#[test]
+fn a_client_that_is_done_is_believed_with_data_on_its_way() {
+    let family = BOTH[0];
+    let world = family.world(2);
+    let client = family.client(&world);
+    client.connects();
+    client
+        .sends(tcp(
+            flags::FIN | flags::ACK,
+            EXPECTED + 1_000_000,
+            BEGIN + 1,
+        ))
+        .unwrap();
+    assert_eq!(noted(&client), seen::FIN);
+}
+
+#[test]
+fn a_first_packet_ends_no_connection_to_an_endpoint_that_is_drained() {
+    for family in BOTH {
+        let world = family.world(3);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        family.lead_without(&world, 3, endpoint);
+        world.pass(3600);
+        for second in 0..20 {
+            for _ in 0..3 {
+                assert_eq!(client.sends(tcp(flags::SYN, 77, 0)), Ok(endpoint));
+            }
+            // The endpoint tells that it has the connection, but not every time.
+            if second % 2 == 0 {
+                assert_eq!(client.hears(endpoint, ack()), Ok(()));
+            }
+            world.pass(1);
+        }
+        // The client went on in between: the endpoint is asked anew.
+        assert_eq!(client.sends(syn()), Ok(endpoint));
+        assert_eq!(client.sends(data()), Ok(endpoint));
+        world.pass(1);
+        assert_eq!(client.sends(syn()), Ok(endpoint));
+        assert_eq!(client.hears(endpoint, data()), Ok(()));
+    }
+}
+
+#[test]
+fn a_client_that_lost_its_connection_with_the_endpoint_gets_another_when_it_asks_again() {
+    for family in BOTH {
+        for before in [false, true] {
+            let world = family.world(3);
+            let client = family.client(&world);
+            let endpoint = client.connects();
+            if before {
+                // It broke the connection while data was on its way.
+                client.sends(tcp(flags::RST, EXPECTED + 9, 0)).unwrap();
+            }
+            family.lead_without(&world, 3, endpoint);
+            assert_eq!(client.sends(syn()), Ok(endpoint));
+            world.pass(2);
+            assert_eq!(client.sends(syn()), Ok(endpoint));
+            assert_eq!(client.sends(syn()), Ok(endpoint));
+            world.pass(1);
+            let other = client.connects();
+            assert_ne!(other, endpoint);
+            assert_eq!(client.sends(data()), Ok(other));
+            assert_eq!(world.maps(|maps| maps.flows), 1);
+        }
+    }
+}
+
+#[test]
+fn the_true_end_of_a_connection_is_seen_at_once() {
+    for family in BOTH {
+        let world = family.world(2);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        family.lead_without(&world, 2, endpoint);
+        client.sends(data()).unwrap();
+        client.hears(endpoint, taken()).unwrap();
+        client.sends(rst()).unwrap();
+        assert_ne!(client.connects(), endpoint);
+        let other = client.connects();
+        client.sends(fin()).unwrap();
+        client.hears(other, fin()).unwrap();
+        world.pass(11);
+        assert!(is_swept(&client));
+    }
+}

@@ -1,0 +1,201 @@
+//! Packets with the address and port of a client that others send: its connections, active or idle, to
+//! an endpoint that stays or one that is drained, outlive them. The client's own end is seen.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, TcpStream},
+    os::fd::AsRawFd as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sys::socket::{setsockopt, sockopt::Linger};
+use proxy_model::Protocol;
+use proxy_tests::{Agent, Prober, journey::Datagram};
+use serde_json::Value;
+
+use crate::edge::{
+    asked::listed,
+    rig::{FILE, HTTP, Site, cluster, prober},
+};
+
+use super::hostile::{connected, say};
+
+const SYN: u8 = 0x02;
+const ENDS: [u8; 3] = [0x04, 0x14, 0x11];
+/// Numbers that are tried, all over those that are not within this of the true one, see `track::ended`.
+const GUESSES: u32 = 40;
+const NEAR: u32 = 1 << 23;
+const ACTIVE: u16 = 23_000;
+const IDLE: u16 = 23_001;
+
+/// A packet of TCP with these flags and this sequence number.
+fn forged(source: SocketAddr, destination: SocketAddr, flags: u8, token: u32) -> Vec<u8> {
+    const FLAGS: usize = 20 + 13;
+    const SUM: usize = 20 + 16;
+    let first = Datagram {
+        source,
+        destination,
+        protocol: Protocol::Tcp,
+        token,
+    };
+    let mut packet = first.encode();
+    // One byte of what is summed up changes (RFC 1624, equation 3).
+    let sum = u16::from_be_bytes([packet[SUM], packet[SUM + 1]]);
+    let changed = u32::from(!sum) + u32::from(!u16::from(packet[FLAGS])) + u32::from(flags);
+    let folded = (changed & 0xffff) + (changed >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    let sum = !u16::try_from(folded).unwrap();
+    packet[SUM..SUM + 2].copy_from_slice(&sum.to_be_bytes());
+    packet[FLAGS] = flags;
+    packet
+}
+
+/// The sequence number of what a socket sends next.
+#[expect(unsafe_code, reason = "nix has no options for the repair of sockets")]
+fn next(stream: &TcpStream) -> u32 {
+    const SEND_QUEUE: i32 = 2;
+    const OFF_WITHOUT_A_PACKET: i32 = -1;
+    let socket = stream.as_raw_fd();
+    let set = |option: i32, value: i32| {
+        // SAFETY: the value outlives the call, and its size goes with it.
+        let result = unsafe {
+            libc::setsockopt(
+                socket,
+                libc::IPPROTO_TCP,
+                option,
+                (&raw const value).cast(),
+                4,
+            )
+        };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    };
+    set(libc::TCP_REPAIR, 1);
+    set(libc::TCP_REPAIR_QUEUE, SEND_QUEUE);
+    let (mut next, mut size) = (0_u32, 4);
+    let to = (&raw mut next).cast();
+    // SAFETY: as above; the kernel writes no more than the size.
+    let result = unsafe {
+        libc::getsockopt(
+            socket,
+            libc::IPPROTO_TCP,
+            libc::TCP_QUEUE_SEQ,
+            to,
+            &raw mut size,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    set(libc::TCP_REPAIR, OFF_WITHOUT_A_PACKET);
+    next
+}
+
+struct Attack {
+    prober: Prober,
+    client: IpAddr,
+    to: SocketAddr,
+}
+
+impl Attack {
+    /// The `number`th guess about the connection of `stream`.
+    fn send(&mut self, stream: &TcpStream, flags: u8, number: u32) {
+        let port = stream.local_addr().unwrap().port();
+        let ahead = NEAR + number * ((u32::MAX - NEAR) / GUESSES);
+        let token = next(stream).wrapping_add(ahead);
+        let packet = forged(SocketAddr::new(self.client, port), self.to, flags, token);
+        self.prober.send_packet(packet).unwrap();
+    }
+}
+
+/// What the node knows of the connections, by the port of the client.
+fn known(site: &Site, agent: &Agent<'_>, port: u16) -> Vec<Value> {
+    let mut flows = listed(&site.shop, agent, &[]);
+    let is_it = |flow: &Value| {
+        flow["client"]
+            .as_str()
+            .unwrap()
+            .ends_with(&format!(":{port}"))
+    };
+    flows.retain(is_it);
+    flows
+}
+
+fn state(site: &Site, agent: &Agent<'_>, port: u16) -> String {
+    let flows = known(site, agent, port);
+    assert_eq!(flows.len(), 1, "{flows:?}");
+    flows[0]["state"].as_str().unwrap().to_owned()
+}
+
+/// Waits until no packet used the connection for a second.
+fn wait_until_idle(site: &Site, agent: &Agent<'_>, port: u16) {
+    let began = Instant::now();
+    while known(site, agent, port)[0]["idleSeconds"].as_u64() < Some(1) {
+        assert!(began.elapsed() < Duration::from_mins(1));
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn says(stream: &TcpStream) {
+    say(stream.try_clone().unwrap()).unwrap();
+}
+
+#[test]
+fn forged_packets_end_no_connection() {
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let mut agent = site.serve(&[1]);
+    let neighbour = &site.neighbour;
+    let to = SocketAddr::new(neighbour.node[0], HTTP);
+    let connects = || -> io::Result<_> {
+        let both = [connected(ACTIVE, to)?, connected(IDLE, to)?];
+        both.iter().for_each(says);
+        Ok(both)
+    };
+    let [active, idle] = neighbour.host.netns().run(connects).unwrap().unwrap();
+    let mut attack = Attack {
+        prober: prober(neighbour),
+        client: neighbour.addresses[0],
+        to,
+    };
+    for end in ENDS {
+        for number in 0..GUESSES {
+            for stream in [&active, &idle] {
+                attack.send(stream, end, number);
+                attack.send(stream, SYN, number);
+            }
+        }
+        says(&active);
+        for port in [ACTIVE, IDLE] {
+            assert_eq!(state(&site, &agent, port), "established", "{port} {end:x}");
+        }
+    }
+    says(&idle);
+
+    // The endpoint may have no new connections, and keeps those that it has.
+    agent
+        .apply_and_sync(FILE, &cluster(neighbour, &[2]))
+        .unwrap();
+    for _ in 0..3 {
+        // A SYN that is sent again, without an answer of the endpoint, would begin anew.
+        wait_until_idle(&site, &agent, IDLE);
+        for stream in [&active, &idle] {
+            attack.send(stream, SYN, 0);
+        }
+    }
+    says(&active);
+    says(&idle);
+
+    // Its own end counts: the first is done, the other breaks its connection.
+    drop(active);
+    let reset = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    setsockopt(&idle, Linger, &reset).unwrap();
+    drop(idle);
+    let began = Instant::now();
+    while [ACTIVE, IDLE].map(|port| state(&site, &agent, port)) != ["closed", "broken"] {
+        assert!(began.elapsed() < Duration::from_mins(1));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
