@@ -13,5 +13,7 @@ mod forged;
 mod hostile;
 #[path = "edge_faults/mangled.rs"]
 mod mangled;
+#[path = "edge_faults/room.rs"]
+mod room;
 #[path = "edge_faults/standing.rs"]
 mod standing;

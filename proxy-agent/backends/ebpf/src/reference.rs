@@ -30,7 +30,7 @@ pub fn maps() -> String {
         ("Flow maps, what sockets remember", MapGroup::Flows),
         (
             "Maps of connections, what programs on devices remember; TRACK is sized in flows, which \
-             take two entries each",
+             take two entries each, and one in eight comes on top",
             MapGroup::Connections,
         ),
     ];

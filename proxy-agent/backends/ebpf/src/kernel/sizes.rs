@@ -69,7 +69,7 @@ impl<'a> Sizes<'a> {
     pub fn of(&self, shape: &MapShape) -> u32 {
         let asked = asked(shape, self.asked);
         if shape.name == TRACKED_MAP {
-            self.track.unwrap_or(asked.saturating_mul(2))
+            self.track.unwrap_or_else(|| entries_of(asked))
         } else if shape.gives_way() {
             asked.saturating_add(PARKED.saturating_mul(self.cpus))
         } else if shape.is_trie() {
@@ -91,6 +91,18 @@ impl<'a> Sizes<'a> {
     pub fn peers(&self) -> u32 {
         self.peers
     }
+}
+
+/// Entries of TRACK for so many flows, which take two each. One in eight comes on top, for those that
+/// began while there was room and are answered when others have taken it: their clients are connected
+/// by then, and nothing else would translate for them.
+const fn entries_of(flows: u32) -> u32 {
+    flows.saturating_mul(2).saturating_add(flows / 4)
+}
+
+/// Flows that TRACK is meant for with so many entries.
+pub const fn flows_of(entries: u32) -> u32 {
+    (entries as u64 * 4 / 9) as u32
 }
 
 /// Entries of a map that can be used, with the configured sizes.
@@ -126,6 +138,15 @@ mod tests {
         assert_eq!(size("AFFINITY", &asked), 1 + 4 * 128);
         assert_eq!(size("SLOTS", &asked), 7);
         assert_eq!(size("RANGES", &asked), 65_536 + 1);
+    }
+
+    #[test]
+    fn connections_that_began_have_room_beside_those_that_are_asked_for() {
+        for (flows, entries) in [(1, 2), (8, 18), (1 << 17, (1 << 18) + (1 << 15))] {
+            assert_eq!(entries_of(flows), entries);
+            assert!(flows.abs_diff(flows_of(entries)) <= 1, "{flows}");
+        }
+        assert_eq!(entries_of(u32::MAX), u32::MAX);
     }
 
     #[test]

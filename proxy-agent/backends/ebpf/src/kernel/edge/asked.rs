@@ -18,7 +18,9 @@ use super::{
         OpenError,
         error::of_io,
         pins::{PinDir, PinPath},
-        rights, syscalls,
+        rights,
+        sizes::flows_of,
+        syscalls,
     },
     flows::since_boot,
     names::Names,
@@ -134,13 +136,13 @@ impl Connections for Asked {
         let joined = self.join(&which)?;
         let names = &mut self.names;
         let flows = joined.list(&which, now()?, |flow, number| names.name(flow, number));
-        // Each flow has two entries.
-        let most = self.settings.map_or(self.track.entries / 2, |settings| {
-            settings.most_flows.into()
-        });
+        let most = self.settings.map_or_else(
+            || flows_of(u32::try_from(self.track.entries).unwrap_or(u32::MAX)),
+            |settings| settings.most_flows,
+        );
         Ok(Census {
             packets: self.packets(),
-            ..joined.census(flows, [self.opening.entries, most])
+            ..joined.census(flows, [self.opening.entries, most.into()])
         })
     }
 

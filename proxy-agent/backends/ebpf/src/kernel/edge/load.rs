@@ -17,7 +17,7 @@ use super::{
         load::Place,
         memory_limit,
         pins::{PinDir, PinPath},
-        sizes::Sizes,
+        sizes::{Sizes, flows_of},
         with_causes,
     },
     open_table::OpenTable,
@@ -86,8 +86,8 @@ fn with_room<'a>(sizes: Sizes<'a>, pins: &PinDir) -> Result<Sizes<'a>, OpenError
     }
     tracing::info!(
         connections = open / 2,
-        room = there / 2,
-        wanted = wanted / 2,
+        room = flows_of(there),
+        wanted = flows_of(wanted),
         "map TRACK keeps its size, because more connections are open than it would have room for; \
          new ones have the room that is wanted"
     );
