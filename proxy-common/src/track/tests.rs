@@ -7,6 +7,7 @@ mod direct;
 mod errors;
 mod fragments;
 mod journey;
+mod kept;
 mod orders;
 mod orders_of_answers;
 mod orders_of_ends;

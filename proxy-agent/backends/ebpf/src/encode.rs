@@ -227,7 +227,7 @@ pub fn slot_value(set: u32, endpoint: u32, at: SocketAddr) -> SlotValue {
         &Endpoint {
             number: endpoint,
             port,
-            padding: 0,
+            flags: 0,
             address,
         },
     )
