@@ -17,6 +17,7 @@ pub(crate) const MAP_SIZE: &str = "map-size";
 pub(crate) const KERNEL_LOG: &str = "kernel-log";
 pub(crate) const TC: &str = "tc";
 pub(crate) const DEVICES: &str = "devices";
+pub(crate) const KEEP_CLIENT_ADDRESS: &str = "keep-client-address";
 const TC_WORDS: &str = "auto|on|off";
 
 const FLAGS: &[Flag] = &[
@@ -57,6 +58,15 @@ const FLAGS: &[Flag] = &[
         field: Some("culvert.devices"),
     },
     Flag {
+        name: KEEP_CLIENT_ADDRESS,
+        takes: Takes::Switch,
+        help: "Programs on devices also serve clients outside that would be masqueraded, where the \
+               endpoint is on this node: it sees the client's address. Endpoints of other nodes are \
+               left to the layer beneath [default: false]",
+        check_help: None,
+        field: Some("culvert.keepClientAddress"),
+    },
+    Flag {
         name: KERNEL_LOG,
         takes: Takes::Nothing,
         help: "Log each call that the programs of the eBPF backend redirect to an endpoint or \
@@ -89,8 +99,8 @@ impl Descriptor for Ebpf {
         LACKS
     }
 
-    fn render(&self, state: &NodeState, _: &Settings, over: bool) -> String {
-        render(state, over)
+    fn render(&self, state: &NodeState, settings: &Settings, over: bool) -> String {
+        render(state, settings.given.is_on(KEEP_CLIENT_ADDRESS), over)
     }
 
     fn flags(&self) -> &'static [Flag] {
