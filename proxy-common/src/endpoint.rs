@@ -15,10 +15,13 @@ pub struct Endpoint {
     pub address: Address,
     /// Target port, host order.
     pub port: u16,
-    /// Zero. Without it these bytes are whatever a register holds when an endpoint is copied, and the
-    /// verifier lets no half of a pointer be stored.
-    pub padding: u16,
+    /// [`ON_NODE`], or 0. Without it these bytes are whatever a register holds when an endpoint is
+    /// copied, and the verifier lets no half of a pointer be stored.
+    pub flags: u16,
 }
+
+/// The endpoint is known to run on this node.
+pub const ON_NODE: u16 = 1 << 0;
 
 /// Key of SETS.
 #[repr(C)]
@@ -75,8 +78,8 @@ pub struct SlotValue {
     pub address: Address,
     /// Target port, host order.
     pub port: u16,
-    /// Zero.
-    pub padding: u16,
+    /// [`ON_NODE`], or 0.
+    pub flags: u16,
     /// Proves that the value is whole and of its set, see the crate docs.
     pub check: u32,
 }
@@ -89,13 +92,13 @@ impl SlotValue {
             number,
             address,
             port,
-            ..
+            flags,
         } = *endpoint;
         let mut value = Self {
             endpoint: number,
             address,
             port,
-            padding: 0,
+            flags,
             check: 0,
         };
         value.check = value.seal(set);
@@ -114,15 +117,15 @@ impl SlotValue {
         Endpoint {
             number: self.endpoint,
             port: self.port,
-            padding: 0,
+            flags: self.flags,
             address: self.address,
         }
     }
 
     #[inline(always)]
     fn seal(&self, set: u32) -> u32 {
-        let [number, a, b, c, d, port, _]: [u32; 7] = bytemuck::cast(*self);
-        check::check([set, number, a, b, c, d, port])
+        let [number, a, b, c, d, port_and_flags, _]: [u32; 7] = bytemuck::cast(*self);
+        check::check([set, number, a, b, c, d, port_and_flags])
     }
 }
 
@@ -154,6 +157,36 @@ pub const fn pick(random: u32, count: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slot_holds_for_its_set_only_and_only_whole() {
+        let endpoint = Endpoint {
+            number: 3,
+            address: [7; 16],
+            port: 80,
+            flags: ON_NODE,
+        };
+        let value = SlotValue::new(2, &endpoint);
+        assert!(value.holds_for(2));
+        assert!(!value.holds_for(1));
+        assert_eq!(value.endpoint(), endpoint);
+        let mut moved = [7; 16];
+        moved[3] = 8;
+        for other in [
+            SlotValue {
+                endpoint: 4,
+                ..value
+            },
+            SlotValue {
+                address: moved,
+                ..value
+            },
+            SlotValue { port: 81, ..value },
+            SlotValue { flags: 0, ..value },
+        ] {
+            assert!(!other.holds_for(2), "{other:?}");
+        }
+    }
 
     #[test]
     fn pick_reaches_every_index_and_no_other() {

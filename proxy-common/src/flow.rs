@@ -86,7 +86,7 @@ impl Translation {
         Endpoint {
             number: self.endpoint_id,
             port: self.endpoint_port,
-            padding: 0,
+            flags: 0,
             address: self.endpoint,
         }
     }

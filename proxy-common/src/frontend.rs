@@ -101,6 +101,10 @@ pub const MASQUERADED: u32 = 1 << 4;
 /// Only clients in the source ranges of the Service may come: those in RANGES.
 pub const RANGED: u32 = 1 << 5;
 
+/// Clients outside are led to the cluster set, as far as their endpoint is on this node, and it sees
+/// who they are; where it is on another one, they are left to the layer beneath.
+pub const OUTSIDE_TO_CLUSTER: u32 = 1 << 6;
+
 impl FrontendValue {
     /// The value with its check set, valid for `key` only.
     #[inline(always)]
@@ -123,6 +127,16 @@ impl FrontendValue {
         check::check([
             a, b, c, d, tail, service[0], service[1], sets[0], sets[1], flags,
         ])
+    }
+
+    /// The set that a client outside is led to, if it is led at all.
+    #[inline(always)]
+    pub const fn set_of_outside(&self) -> u32 {
+        if self.flags & OUTSIDE_TO_LOCAL == 0 {
+            self.cluster_set
+        } else {
+            self.local_set
+        }
     }
 
     /// The set that a client is led to.

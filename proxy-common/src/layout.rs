@@ -43,7 +43,7 @@ layout! {
     SetKey: 4 { set @ 0 }
     SetValue: 8 { count @ 0, check @ 4 }
     SlotKey: 8 { set @ 0, index @ 4 }
-    SlotValue: 28 { endpoint @ 0, address @ 4, port @ 20, padding @ 22, check @ 24 }
+    SlotValue: 28 { endpoint @ 0, address @ 4, port @ 20, flags @ 22, check @ 24 }
     MemberKey: 8 { set @ 0, endpoint @ 4 }
     MemberValue: 4 { index @ 0 }
     ServiceKey: 4 { service @ 0 }

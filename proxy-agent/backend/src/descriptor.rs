@@ -7,7 +7,8 @@ use std::{net::SocketAddr, path::PathBuf};
 use proxy_model::{Backend, Capability, Figure, NodeState, Protocol};
 
 use crate::{
-    ConntrackObserver, Flag, Given, Keeper, OpenError, Requirement, connections::Connections,
+    ConntrackObserver, Flag, FlagMistake, Given, Keeper, OpenError, Requirement,
+    connections::Connections,
 };
 
 /// A backend, as the agent knows it.
@@ -34,8 +35,9 @@ pub trait Descriptor: Sync {
         &[]
     }
 
-    /// Checks the values of its flags. A mistake names the flag, and says what to do.
-    fn check(&self, _given: &Given, _mistakes: &mut Vec<String>) {}
+    /// Checks the values of its flags, each by itself: some come from the command line, others from the
+    /// configuration file.
+    fn check(&self, _given: &Given, _mistakes: &mut Vec<FlagMistake>) {}
 
     /// Every figure that it reports, with its initial value: for the reference page, and for the
     /// check of metric names.

@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Deref};
 
-use crate::Descriptor;
+use crate::{Descriptor, FlagMistake, Given};
 
 /// A backend of this program.
 #[derive(Clone, Copy)]
@@ -17,6 +17,15 @@ impl BackendKind {
     /// The one of `all` with this name.
     pub fn named(name: &str, all: &[Self]) -> Option<Self> {
         all.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// What those of `all` find wrong with values of their flags.
+    pub fn mistakes(all: &[Self], given: &Given) -> Vec<FlagMistake> {
+        let mut mistakes = Vec::new();
+        for kind in all {
+            kind.check(given, &mut mistakes);
+        }
+        mistakes
     }
 }
 

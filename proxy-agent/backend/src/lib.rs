@@ -15,7 +15,7 @@ mod retry;
 pub use conntrack_observer::ConntrackObserver;
 pub use descriptor::{Descriptor, Host, Page, Place, Probe, Retired, Settings, Surroundings};
 pub use duration::milliseconds;
-pub use flag::{Flag, Given, Takes};
+pub use flag::{Flag, FlagMistake, Given, Takes, one_of};
 pub use keeper::{Keeper, KeeperError};
 pub use kind::BackendKind;
 pub use open::OpenError;

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use self::{
     layered::{Beneath, Layered, layered},
-    outside::{PassedOn, taken_on_device},
+    outside::{PassedOn, Taken, taken_on_device},
     traffic::{Detector, Packet, Path, Traffic},
     verdict::{Masquerade, Outcome, Reason, Target, Verdict},
 };

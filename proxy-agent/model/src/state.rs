@@ -214,6 +214,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// Whether it is known to run on this node.
+    pub fn is_here(&self) -> bool {
+        self.local == Some(true)
+    }
+
     /// One of which only the address is known.
     pub const fn at(address: SocketAddr) -> Self {
         Self {

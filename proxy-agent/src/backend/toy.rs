@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use proxy_backend::{
-    BackendKind, Descriptor, Flag, Host, OpenError, Page, Place, Probe, Requirement, Retired,
-    Settings, Surroundings, Takes,
+    BackendKind, Descriptor, Flag, FlagMistake, Host, OpenError, Page, Place, Probe, Requirement,
+    Retired, Settings, Surroundings, Takes,
 };
 use proxy_model::{
     Backend, Capability, ChangeSet, Figure, FigureKind, NodeState, Protocol, SyncError, SyncReport,
@@ -70,17 +70,31 @@ impl Descriptor for Toy {
     }
 
     fn flags(&self) -> &'static [Flag] {
-        &[Flag {
-            name: "toy-colour",
-            takes: Takes::Texts("COLOUR"),
-            help: "Colour of the bricks",
-            check_help: Some("Colour that the bricks would have"),
-        }]
+        &[
+            Flag {
+                name: "toy-colour",
+                takes: Takes::Texts("COLOUR"),
+                help: "Colour of the bricks",
+                check_help: Some("Colour that the bricks would have"),
+                field: None,
+            },
+            Flag {
+                name: "toy-striped",
+                takes: Takes::Switch,
+                help: "Whether they have stripes",
+                check_help: None,
+                field: Some("culvert.toyStriped"),
+            },
+        ]
     }
 
-    fn check(&self, given: &proxy_backend::Given, mistakes: &mut Vec<String>) {
+    fn check(&self, given: &proxy_backend::Given, mistakes: &mut Vec<FlagMistake>) {
         if given.texts("toy-colour").any(|colour| colour == "plaid") {
-            mistakes.push("--toy-colour plaid: no colour; choose another one".to_owned());
+            mistakes.push(FlagMistake {
+                flag: "toy-colour",
+                value: "plaid".to_owned(),
+                why: "no colour; choose another one".to_owned(),
+            });
         }
     }
 

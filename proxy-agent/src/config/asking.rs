@@ -7,7 +7,7 @@ use super::{
     cli::{AskArgs, CheckArgs, ModelArgs, NodeArgs, PinArgs},
 };
 use crate::{admin, backends};
-use proxy_backend::Settings;
+use proxy_backend::{BackendKind, Settings};
 
 /// The socket of the agent that is meant. It has a configuration of its own: flags that would
 /// decide something with manifests are mistakes.
@@ -16,7 +16,7 @@ pub fn asked(args: &AskArgs, model: &ModelArgs) -> Result<PathBuf, ConfigError> 
     let mut mistakes: Vec<_> = idle
         .map(|flag| {
             format!(
-                "{flag}: has no effect here: the running agent answers, with its own \
+                "--{flag}: has no effect here: the running agent answers, with its own \
                  configuration; give --manifests to compute the state from files, or leave this \
                  flag out"
             )
@@ -46,9 +46,8 @@ pub fn check(args: &CheckArgs) -> Result<Settings, ConfigError> {
     let mut mistakes = Vec::new();
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     let given = args.backends.given.clone();
-    for kind in backends::ALL {
-        kind.check(&given, &mut mistakes);
-    }
+    let wrong = BackendKind::mistakes(backends::ALL, &given);
+    mistakes.extend(wrong.iter().map(ToString::to_string));
     if !mistakes.is_empty() {
         return Err(ConfigError { mistakes });
     }

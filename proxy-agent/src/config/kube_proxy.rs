@@ -9,6 +9,7 @@
 //! here the flag counts, and a difference is told.
 
 mod address;
+mod backends;
 mod checked;
 mod complete;
 pub mod fields;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub mode: Mode,
     /// In which order backends are preferred; others are not used. At least one.
     pub order: Vec<BackendKind>,
+    /// Flags of backends that have a field, as far as the file or a flag says something.
+    pub backends: proxy_backend::Given,
     /// How the API server is reached.
     pub kubeconfig: Option<PathBuf>,
     /// This node's name, as written.
@@ -114,7 +117,7 @@ impl fmt::Display for Notice {
 pub struct Mistake {
     /// The field, empty for the file as a whole.
     pub field: String,
-    /// The flag that set it; otherwise the file did.
+    /// The flag that set it, without the dashes; otherwise the file did.
     pub flag: Option<&'static str>,
     /// What is wrong.
     pub text: String,
@@ -141,7 +144,7 @@ impl Mistake {
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.flag, self.field.as_str()) {
-            (Some(flag), _) => write!(f, "{flag}: {}", self.text),
+            (Some(flag), _) => write!(f, "--{flag}: {}", self.text),
             (None, "") => f.write_str(&self.text),
             (None, field) => write!(f, "{field}: {}", self.text),
         }
@@ -151,7 +154,7 @@ impl fmt::Display for Mistake {
 /// A flag that was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// The flag, with its dashes.
+    /// The flag, without the dashes.
     pub flag: &'static str,
     /// The fields it sets.
     pub paths: &'static [&'static str],

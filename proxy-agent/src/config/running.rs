@@ -93,9 +93,11 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let given = args.given();
     let (settings, prepared) = prepare(&args.agent, &given, name, in_pod, &mut mistakes);
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
-    for kind in backends::ALL {
-        kind.check(&args.backends.given, &mut mistakes);
-    }
+    // Those that have a field were looked at with the file.
+    let mut of_backends = args.backends.of_no_field();
+    let wrong = BackendKind::mistakes(backends::ALL, &of_backends);
+    mistakes.extend(wrong.iter().map(ToString::to_string));
+    of_backends.extend(settings.backends.clone());
     let admin_socket = args.admin_socket.clone();
     let admin_socket = admin_socket.unwrap_or_else(|| admin::socket_path(&pin_dir));
     let (mode, order) = (settings.mode, settings.order.clone());
@@ -108,7 +110,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
         backends: BackendSettings {
             pin_dir,
             masquerade_mark,
-            given: args.backends.given.clone(),
+            given: of_backends,
         },
     })
 }

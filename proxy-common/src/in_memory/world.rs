@@ -188,7 +188,7 @@ impl World {
                 number: *number,
                 address: address::from_ip(at.ip()),
                 port: at.port(),
-                padding: 0,
+                flags: 0,
             }
         });
         let endpoints = endpoints.collect();

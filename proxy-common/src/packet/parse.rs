@@ -51,7 +51,7 @@ pub enum Part {
 }
 
 /// What an IP header says. Without bytes that nothing is in, see
-/// [`Endpoint::padding`](crate::endpoint::Endpoint::padding).
+/// [`Endpoint::flags`](crate::endpoint::Endpoint::flags).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {

@@ -16,7 +16,7 @@ pub enum End {
 }
 
 /// An address and a port. Without bytes that nothing is in, see
-/// [`Endpoint::padding`](crate::endpoint::Endpoint::padding).
+/// [`Endpoint::flags`](crate::endpoint::Endpoint::flags).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {

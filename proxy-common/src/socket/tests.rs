@@ -132,7 +132,7 @@ fn endpoint(number: u32) -> Endpoint {
     Endpoint {
         number,
         port: 8080,
-        padding: 0,
+        flags: 0,
         address: [0; 16],
     }
 }

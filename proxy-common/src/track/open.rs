@@ -13,13 +13,16 @@ use super::{
     reason::{Outcome, Reason},
 };
 use crate::{
+    address,
     affinity::{
         ClientKey, RECORD,
         client::{LOOK_AGAIN, slot_of_client},
     },
     check,
-    endpoint::{SlotKey, pick},
-    frontend::{FrontendKey, FrontendValue, MASQUERADED, OUTSIDE_TO_LOCAL, RANGED},
+    endpoint::{ON_NODE, SlotKey, pick},
+    frontend::{
+        FrontendKey, FrontendValue, MASQUERADED, OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL, RANGED,
+    },
     node::as_dialled,
     packet::is_same,
     ranges::RangeKey,
@@ -131,15 +134,13 @@ where
         return refused;
     }
     let FrontendValue {
-        service,
-        local_set,
-        affinity,
-        ..
+        service, affinity, ..
     } = work.frontend;
-    let Some(set) = tables.set(local_set) else {
+    let chosen_from = work.frontend.set_of_outside();
+    let Some(set) = tables.set(chosen_from) else {
         return Outcome::passed(Reason::Changed);
     };
-    if !set.holds_for(local_set) {
+    if !set.holds_for(chosen_from) {
         return Outcome::passed(Reason::Changed);
     }
     if set.count == 0 {
@@ -153,7 +154,7 @@ where
             service,
             claim: RECORD,
         };
-        let slot = slot_of_client(tables, &client, affinity, local_set, set.count);
+        let slot = slot_of_client(tables, &client, affinity, chosen_from, set.count);
         if slot == LOOK_AGAIN {
             return Outcome::passed(Reason::Changed);
         }
@@ -168,13 +169,20 @@ where
         }
     }
     let Some(slot) = tables.slot(&SlotKey {
-        set: local_set,
+        set: chosen_from,
         index,
     }) else {
         return Outcome::passed(Reason::Changed);
     };
-    if !slot.holds_for(local_set) || (number != 0 && slot.endpoint != number) {
+    if !slot.holds_for(chosen_from) || (number != 0 && slot.endpoint != number) {
         return Outcome::passed(Reason::Changed);
+    }
+    if work.frontend.flags & OUTSIDE_TO_LOCAL == 0 && slot.flags & ON_NODE == 0 {
+        return Outcome::passed(Reason::RemoteEndpoint);
+    }
+    if is_same(&address::to_words(&slot.address), &work.header.source) {
+        // It would answer itself, past this node.
+        return Outcome::passed(Reason::LocalSource);
     }
     let now = tables.seconds();
     let value = &mut work.value;
@@ -182,7 +190,7 @@ where
     value.port = slot.port;
     value.owner = TRANSLATED;
     value.service = service;
-    value.set = local_set;
+    value.set = chosen_from;
     value.endpoint = slot.endpoint;
     // Another attempt with the same packet must be told apart.
     value.serial = hash ^ tables.random();
@@ -206,7 +214,7 @@ fn refuses<T: Admitting + Connections>(tables: &T, work: &Work) -> Outcome {
         Reason::FastOpen
     } else if flags & MASQUERADED != 0 {
         Reason::Masquerade
-    } else if flags & OUTSIDE_TO_LOCAL == 0 {
+    } else if flags & (OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER) == 0 {
         Reason::RemoteEndpoint
     } else if flags & RANGED != 0 && !is_admitted(tables, work) {
         Reason::SourceRanges

@@ -8,6 +8,7 @@ mod errors;
 mod forged;
 mod fragments;
 mod journey;
+mod kept;
 mod orders;
 mod orders_of_answers;
 mod orders_of_ends;

@@ -127,6 +127,7 @@ pub fn options(pins: &PinDir, cgroup: &Path) -> EbpfOptions {
         kernel_log: false,
         tc: Tc::Off,
         devices: Vec::new(),
+        keep_client_address: false,
     }
 }
 

@@ -149,7 +149,7 @@ impl Found {
             };
             let address = encode::slot_address(slot);
             if seen.insert(address) {
-                set.push(address);
+                set.push(address, encode::is_here(slot));
                 service.endpoints.insert(address, slot.endpoint);
             }
         }

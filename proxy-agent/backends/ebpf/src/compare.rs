@@ -231,7 +231,13 @@ impl Owned<'_> {
     fn slot(&self, index: u32) -> Option<SlotValue> {
         let address = *self.set.slots.get(index as usize)?;
         let endpoint = *self.service.endpoints.get(&address)?;
-        Some(encode::slot_value(self.set.number, endpoint, address))
+        let is_here = self.set.is_here(&address);
+        Some(encode::slot_value(
+            self.set.number,
+            endpoint,
+            address,
+            is_here,
+        ))
     }
 
     /// `index` is where the endpoint probably is.

@@ -67,7 +67,12 @@ pub fn content(entry: &Entry) -> String {
         },
         Entry::Slot(key, value) => {
             let at = encode::slot_address(value);
-            let text = format!("endpoint {} at {at}", value.endpoint);
+            let here = if encode::is_here(value) {
+                " on-node"
+            } else {
+                ""
+            };
+            let text = format!("endpoint {} at {at}{here}", value.endpoint);
             (text, value.holds_for(key.set))
         }
         Entry::Member(_, value) => (format!("index {}", value.index), true),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use proxy_backend::{Descriptor, Flag, Given, Page, Place, Settings, Takes};
+use proxy_backend::{Descriptor, Flag, FlagMistake, Given, Page, Place, Settings, Takes, one_of};
 use proxy_common::names::{EDGE_MAPS, MAPS};
 use proxy_model::{Capability, NodeState};
 
@@ -17,6 +17,8 @@ pub(crate) const MAP_SIZE: &str = "map-size";
 pub(crate) const KERNEL_LOG: &str = "kernel-log";
 pub(crate) const TC: &str = "tc";
 pub(crate) const DEVICES: &str = "devices";
+pub(crate) const KEEP_CLIENT_ADDRESS: &str = "keep-client-address";
+const TC_WORDS: &str = "auto|on|off";
 
 const FLAGS: &[Flag] = &[
     Flag {
@@ -24,16 +26,18 @@ const FLAGS: &[Flag] = &[
         takes: Takes::Path("DIR"),
         help: "Serve only sockets of processes in this cgroup [default: the root of cgroup v2]",
         check_help: Some("The cgroup that would be served [default: the root of cgroup v2]"),
+        field: None,
     },
     Flag {
         name: MAP_SIZE,
         takes: Takes::Texts("NAME=ENTRIES"),
         help: "Number of entries that a map can hold; may be repeated; see docs/reference/maps.md",
         check_help: None,
+        field: None,
     },
     Flag {
         name: TC,
-        takes: Takes::Texts("auto|on|off"),
+        takes: Takes::Choice(TC_WORDS),
         help: "Whether programs on devices serve clients outside: auto does above a packet backend where \
                they bypass no rule that counts on DNAT, on does also without one and whatever they \
                bypass, off leaves clients outside to it [default: auto]",
@@ -41,6 +45,7 @@ const FLAGS: &[Flag] = &[
             "Whether programs on devices are to serve clients outside: auto, on or off \
              [default: auto]",
         ),
+        field: Some("culvert.tc"),
     },
     Flag {
         name: DEVICES,
@@ -50,6 +55,16 @@ const FLAGS: &[Flag] = &[
         check_help: Some(
             "The devices that would be served [default: those that lead to other hosts]",
         ),
+        field: Some("culvert.devices"),
+    },
+    Flag {
+        name: KEEP_CLIENT_ADDRESS,
+        takes: Takes::Switch,
+        help: "Programs on devices also serve clients outside that would be masqueraded, where the \
+               endpoint is on this node: it sees the client's address. Endpoints of other nodes are \
+               left to the layer beneath [default: false]",
+        check_help: None,
+        field: Some("culvert.keepClientAddress"),
     },
     Flag {
         name: KERNEL_LOG,
@@ -59,6 +74,7 @@ const FLAGS: &[Flag] = &[
                time on every connect. Lines that come faster than they are read are lost, and not \
                counted",
         check_help: None,
+        field: None,
     },
 ];
 
@@ -83,15 +99,15 @@ impl Descriptor for Ebpf {
         LACKS
     }
 
-    fn render(&self, state: &NodeState, _: &Settings, over: bool) -> String {
-        render(state, over)
+    fn render(&self, state: &NodeState, settings: &Settings, over: bool) -> String {
+        render(state, settings.given.is_on(KEEP_CLIENT_ADDRESS), over)
     }
 
     fn flags(&self) -> &'static [Flag] {
         FLAGS
     }
 
-    fn check(&self, given: &Given, mistakes: &mut Vec<String>) {
+    fn check(&self, given: &Given, mistakes: &mut Vec<FlagMistake>) {
         map_sizes(given, mistakes);
         tc(given, mistakes);
         devices(given, mistakes);
@@ -126,34 +142,40 @@ pub enum Tc {
     Off,
 }
 
+fn mistake(flag: &'static str, value: &str, why: String) -> FlagMistake {
+    let value = value.to_owned();
+    FlagMistake { flag, value, why }
+}
+
 /// What `--tc` says; the last one counts.
-pub(crate) fn tc(given: &Given, mistakes: &mut Vec<String>) -> Tc {
+pub(crate) fn tc(given: &Given, mistakes: &mut Vec<FlagMistake>) -> Tc {
     match given.texts(TC).last() {
         None | Some("auto") => Tc::Auto,
         Some("on") => Tc::On,
         Some("off") => Tc::Off,
         Some(other) => {
-            mistakes.push(format!("--tc {other}: must be auto, on or off"));
+            let why = format!("must be {}", one_of(TC_WORDS));
+            mistakes.push(mistake(TC, other, why));
             Tc::Off
         }
     }
 }
 
 /// The devices that `--devices` names, each also as a list with commas.
-pub(crate) fn devices(given: &Given, mistakes: &mut Vec<String>) -> Vec<Pattern> {
+pub(crate) fn devices(given: &Given, mistakes: &mut Vec<FlagMistake>) -> Vec<Pattern> {
     let names = given.texts(DEVICES).flat_map(|text| text.split(','));
     let mut patterns = Vec::new();
     for name in names {
-        match name.trim().parse() {
+        match name.trim().parse::<Pattern>() {
             Ok(pattern) => patterns.push(pattern),
-            Err(error) => mistakes.push(format!("--devices {name}: {error}")),
+            Err(error) => mistakes.push(mistake(DEVICES, name, error.to_string())),
         }
     }
     patterns
 }
 
 /// Entries by map name, for those that shall differ from the defaults.
-pub(crate) fn map_sizes(given: &Given, mistakes: &mut Vec<String>) -> BTreeMap<String, u32> {
+pub(crate) fn map_sizes(given: &Given, mistakes: &mut Vec<FlagMistake>) -> BTreeMap<String, u32> {
     let sizable = || {
         let all = MAPS.iter().chain(&EDGE_MAPS);
         all.filter(|shape| shape.sizable).map(|shape| shape.name)
@@ -161,26 +183,27 @@ pub(crate) fn map_sizes(given: &Given, mistakes: &mut Vec<String>) -> BTreeMap<S
     let mut sizes = BTreeMap::new();
     for text in given.texts(MAP_SIZE) {
         let Some((name, entries)) = text.split_once('=') else {
-            mistakes.push(format!(
-                "--map-size {text}: must have the form NAME=ENTRIES"
-            ));
+            let why = "must have the form NAME=ENTRIES".to_owned();
+            mistakes.push(mistake(MAP_SIZE, text, why));
             continue;
         };
         if !sizable().any(|known| known == name) {
             let names: Vec<_> = sizable().collect();
-            mistakes.push(format!(
-                "--map-size {text}: there is no map {name} whose size can be set; choose from {}",
+            let why = format!(
+                "there is no map {name} whose size can be set; choose from {}",
                 names.join(", ")
-            ));
+            );
+            mistakes.push(mistake(MAP_SIZE, text, why));
             continue;
         }
         match entries.parse::<u32>() {
             Ok(entries) if (1..=MOST_ENTRIES).contains(&entries) => {
                 sizes.insert(name.to_owned(), entries);
             }
-            _ => mistakes.push(format!(
-                "--map-size {text}: entries must be a whole number from 1 to {MOST_ENTRIES}"
-            )),
+            _ => {
+                let why = format!("entries must be a whole number from 1 to {MOST_ENTRIES}");
+                mistakes.push(mistake(MAP_SIZE, text, why));
+            }
         }
     }
     sizes

@@ -10,10 +10,10 @@ use std::{
 use ipnet::IpNet;
 use proxy_common::{
     address,
-    endpoint::{Endpoint, SlotValue},
+    endpoint::{Endpoint, ON_NODE, SlotValue},
     frontend::{
-        ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, LEFT_ALONE, MASQUERADED, OUTSIDE_TO_LOCAL,
-        RANGED,
+        ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, LEFT_ALONE, MASQUERADED, OUTSIDE_TO_CLUSTER,
+        OUTSIDE_TO_LOCAL, RANGED,
     },
     node::{NodeAddressKey, NodeAddressValue},
     ranges::{MAPPED_BITS, RangeKey},
@@ -73,10 +73,10 @@ pub fn ranges(
     state: &ServiceState,
     frontends: &[WantedFrontend],
 ) -> BTreeSet<RangeKey> {
-    const DECIDED: u32 = OUTSIDE_TO_LOCAL | RANGED;
+    const LED: u32 = OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER;
     let mut flags = frontends.iter().map(|frontend| frontend.flags);
     let ranges = state.source_ranges.as_ref();
-    let ranges = ranges.filter(|_| flags.any(|flags| flags & DECIDED == DECIDED));
+    let ranges = ranges.filter(|_| flags.any(|flags| flags & RANGED != 0 && flags & LED != 0));
     let ranges = ranges.iter().flat_map(|all| &all.ranges);
     ranges.map(|range| range_key(service, range)).collect()
 }
@@ -116,6 +116,9 @@ pub struct Leaves {
     /// ClusterIPs again, of clients outside: with a detector, or `masqueradeAll`, their endpoints shall
     /// see this node.
     pub masquerades: bool,
+    /// Of what would be masqueraded for clients outside, and of ClusterIPs, only what goes to endpoints
+    /// of other nodes: those on this one see who the clients are (`--keep-client-address`).
+    pub keeps_clients: bool,
 }
 
 /// Whether endpoints of ClusterIPs see this node in the place of clients outside.
@@ -151,7 +154,8 @@ fn flags(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
     .sum()
 }
 
-/// What programs on devices do for clients outside: they see packets, but replace no source.
+/// What programs on devices do for clients outside: they see packets, but replace no source. What
+/// would have to be masqueraded they lead where they are told to keep the client's address.
 fn outside(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
     let external = kind.is_external();
     let policy = if external {
@@ -160,13 +164,16 @@ fn outside(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
         state.internal_policy
     };
     let ranged = kind == FrontendKind::LoadBalancerIp && state.source_ranges.is_some();
-    let masqueraded = match policy {
-        TrafficPolicy::Cluster if external => true,
-        _ => !external && leaves.masquerades,
+    let is_cluster = policy == TrafficPolicy::Cluster;
+    let masquerades = if external {
+        is_cluster
+    } else {
+        leaves.masquerades
     };
     [
-        (OUTSIDE_TO_LOCAL, policy == TrafficPolicy::Local),
-        (MASQUERADED, masqueraded),
+        (OUTSIDE_TO_LOCAL, !is_cluster),
+        (OUTSIDE_TO_CLUSTER, is_cluster && leaves.keeps_clients),
+        (MASQUERADED, masquerades && !leaves.keeps_clients),
         (RANGED, ranged),
     ]
     .into_iter()
@@ -220,17 +227,22 @@ pub fn service_key(key: ServiceKey, value: &ServiceValue) -> Option<ServicePortK
 }
 
 /// Value of SLOTS.
-pub fn slot_value(set: u32, endpoint: u32, at: SocketAddr) -> SlotValue {
+pub fn slot_value(set: u32, endpoint: u32, at: SocketAddr, is_here: bool) -> SlotValue {
     let (port, address) = (at.port(), address::from_ip(at.ip()));
     SlotValue::new(
         set,
         &Endpoint {
             number: endpoint,
             port,
-            padding: 0,
+            flags: if is_here { ON_NODE } else { 0 },
             address,
         },
     )
+}
+
+/// Whether a slot's endpoint is on this node.
+pub const fn is_here(value: &SlotValue) -> bool {
+    value.flags & ON_NODE != 0
 }
 
 /// Where a slot leads.

@@ -90,6 +90,9 @@ pub struct EbpfOptions {
     pub tc: Tc,
     /// The devices that they are on; chosen here when none is given.
     pub devices: Vec<Pattern>,
+    /// Whether they keep the client's address where the endpoint is on this node, also where it would
+    /// be masqueraded.
+    pub keep_client_address: bool,
 }
 
 /// The eBPF dataplane.
@@ -120,6 +123,8 @@ impl EbpfBackend {
         let maps = held_maps::hold(&loaded.ebpf, &MAPS)?;
         let tables = KernelMaps::take(&mut loaded.ebpf)?;
         let capacity = capacity(&options.map_sizes);
+        let mut tables = Tables::new(tables, capacity);
+        tables.keep_clients(options.keep_client_address);
         Ok(Self {
             options: options.clone(),
             pins,
@@ -127,7 +132,7 @@ impl EbpfBackend {
             loaded,
             maps,
             outside: Outside::default(),
-            tables: Tables::new(tables, capacity),
+            tables,
             capacity,
             links: Vec::new(),
             opened: Some(opened),
@@ -297,7 +302,7 @@ impl Backend for EbpfBackend {
     }
 
     fn devices(&self) -> Vec<Device> {
-        self.outside.devices()
+        self.outside.devices(self.options.keep_client_address)
     }
 
     fn figures(&self) -> Vec<Figure> {

@@ -53,6 +53,8 @@ pub struct ProgrammedSet {
     pub slots: Vec<SocketAddr>,
     /// Slots by endpoint.
     pub index: HashMap<SocketAddr, u32>,
+    /// Those of them that are on this node.
+    here: HashSet<SocketAddr>,
 }
 
 impl ProgrammedSet {
@@ -78,17 +80,40 @@ impl ProgrammedSet {
         self.slots.iter().filter(unwanted).copied().collect()
     }
 
+    /// Whether it says of an endpoint that it is on this node.
+    pub fn is_here(&self, endpoint: &SocketAddr) -> bool {
+        self.here.contains(endpoint)
+    }
+
+    /// Whether it says of all that are `wanted` what they say of where they are.
+    pub fn places(&self, wanted: &[Endpoint]) -> bool {
+        let mut wanted = wanted.iter();
+        wanted.all(|endpoint| self.is_here(&endpoint.address) == endpoint.is_here())
+    }
+
+    /// Says of an endpoint whether it is on this node.
+    pub fn place(&mut self, endpoint: SocketAddr, is_here: bool) {
+        if is_here {
+            self.here.insert(endpoint);
+        } else {
+            self.here.remove(&endpoint);
+        }
+    }
+
     /// Puts `new` in the slot of `old`.
-    pub fn replace(&mut self, old: &SocketAddr, new: SocketAddr) {
+    pub fn replace(&mut self, old: &SocketAddr, new: SocketAddr, is_here: bool) {
         if let Some(index) = self.index.remove(old) {
             self.slots[index as usize] = new;
             self.index.insert(new, index);
+            self.here.remove(old);
+            self.place(new, is_here);
         }
     }
 
     /// Removes an endpoint; the last one moves into its slot.
     pub fn remove(&mut self, address: &SocketAddr) {
         if let Some(index) = self.index.remove(address) {
+            self.here.remove(address);
             self.slots.swap_remove(index as usize);
             if let Some(moved) = self.slots.get(index as usize) {
                 self.index.insert(*moved, index);
@@ -114,9 +139,10 @@ impl ProgrammedSet {
     }
 
     /// Adds an endpoint in the next slot.
-    pub fn push(&mut self, endpoint: SocketAddr) {
+    pub fn push(&mut self, endpoint: SocketAddr, is_here: bool) {
         self.index.insert(endpoint, self.count());
         self.slots.push(endpoint);
+        self.place(endpoint, is_here);
     }
 }
 

@@ -13,13 +13,16 @@ use super::{
 };
 
 /// Renders the Service maps for `state`, one entry a line, map by map in the order of writing.
-/// Needs no privileges. `over`: a packet backend beneath serves what is left to it. Numbers are those of an agent that starts on empty maps.
-pub fn render(state: &NodeState, over: bool) -> String {
+/// Needs no privileges. `keeps`: endpoints on this node see clients outside, also where they would be
+/// masqueraded. `over`: a packet backend beneath serves what is left to it. Numbers are those of an
+/// agent that starts on empty maps.
+pub fn render(state: &NodeState, keeps: bool, over: bool) -> String {
     let mut programmer = Programmer::new(MemoryMaps::default(), UNLIMITED);
     programmer.leave(Leaves {
         cluster_ips: over && state.traffic.masquerade_all,
         what_does_not_fit: over,
         masquerades: masquerades(state),
+        keeps_clients: keeps,
     });
     let mut text = String::new();
     for (key, service) in &state.services {

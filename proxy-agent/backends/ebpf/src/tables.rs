@@ -40,6 +40,8 @@ struct Beneath {
     masquerade_all: bool,
     /// See [`Leaves::masquerades`].
     masquerades: bool,
+    /// See [`Leaves::keeps_clients`].
+    keeps_clients: bool,
 }
 
 impl Beneath {
@@ -48,6 +50,7 @@ impl Beneath {
             cluster_ips: self.serves && self.masquerade_all,
             what_does_not_fit: self.serves,
             masquerades: self.masquerades,
+            keeps_clients: self.keeps_clients,
         }
     }
 }
@@ -93,6 +96,12 @@ impl<M: ServiceMaps> Tables<M> {
     /// place of those.
     pub fn remember(&mut self, earlier: Programmed) {
         self.programmer.remember(earlier);
+    }
+
+    /// Whether endpoints on this node see clients outside, also where they would be masqueraded: from
+    /// the next sync on.
+    pub fn keep_clients(&mut self, keeps: bool) {
+        self.beneath.keeps_clients = keeps;
     }
 
     /// Whether a packet backend beneath serves. Returns whether the maps depend on that.

@@ -4,6 +4,7 @@ mod beneath;
 mod damage;
 mod faults;
 mod fixtures;
+mod kept;
 mod limits;
 mod numbers;
 mod order;
@@ -32,5 +33,5 @@ MEMBERS set 2 endpoint 3 index 0
 SETS 2 count 1
 FRONTENDS 10.96.0.1:80/TCP service 1 local-set 2 leads-to-local endpoints-exist
 ";
-    assert_eq!(render(&state, false), expected);
+    assert_eq!(render(&state, false, false), expected);
 }

@@ -149,6 +149,7 @@ impl Backend for Most {
         vec![Device {
             name: "eth0".to_owned(),
             is_served: true,
+            keeps_clients: false,
             reason: String::new(),
         }]
     }

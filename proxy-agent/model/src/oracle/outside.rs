@@ -1,8 +1,27 @@
 //! Whether programs on devices take a packet from outside where they lie over a packet backend: what
-//! they pass on, that one decides. What becomes of the packet is the same either way.
+//! they pass on, that one decides. What becomes of the packet is the same either way, but for its source
+//! where they are told to keep it.
 
-use super::{Detector, Outcome, Packet, Path, dialled, is_within, verdict};
+use super::{Detector, Outcome, Packet, Path, Verdict, dialled, is_within, verdict};
 use crate::{FrontendKind, NodeState, Protocol, TrafficPolicy};
+
+/// A packet that programs on devices take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// What becomes of it, with all endpoints that may be chosen. Those that the programs lead to see
+    /// the true source; of others the layer beneath decides.
+    pub verdict: Verdict,
+    /// Whether they lead to each of these. Otherwise they pass the packet on if they choose another
+    /// one, for good: a flow stays where it is.
+    pub leads_to: Vec<bool>,
+}
+
+impl Taken {
+    /// Whether it is taken whichever endpoint is chosen.
+    pub fn whatever_is_chosen(&self) -> bool {
+        self.leads_to.iter().all(|leads| *leads)
+    }
+}
 
 /// Why programs on devices pass a packet on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +58,13 @@ impl PassedOn {
 }
 
 /// Whether programs on the device that `packet` comes in by take it, in order of what they look at.
-pub fn taken_on_device(state: &NodeState, packet: &Packet) -> Result<(), PassedOn> {
+/// `keeps_clients`: endpoints on this node see the true source, also where it would be masqueraded, and
+/// then they lead to these of any set.
+pub fn taken_on_device(
+    state: &NodeState,
+    packet: &Packet,
+    keeps_clients: bool,
+) -> Result<Taken, PassedOn> {
     let packet = &packet.canonical();
     if !matches!(packet.protocol, Protocol::Tcp | Protocol::Udp) {
         return Err(PassedOn::Protocol);
@@ -54,10 +79,11 @@ pub fn taken_on_device(state: &NodeState, packet: &Packet) -> Result<(), PassedO
         service.internal_policy
     };
     let detects = state.traffic.masquerade_all || state.traffic.detector != Detector::None;
-    if is_external && policy == TrafficPolicy::Cluster || !is_external && detects {
+    let is_cluster = policy == TrafficPolicy::Cluster;
+    if !keeps_clients && (is_external && is_cluster || !is_external && detects) {
         return Err(PassedOn::Masquerade);
     }
-    if policy != TrafficPolicy::Local {
+    if !keeps_clients && is_cluster {
         return Err(PassedOn::RemoteEndpoint);
     }
     let ranges = service.source_ranges.as_ref();
@@ -73,8 +99,30 @@ pub fn taken_on_device(state: &NodeState, packet: &Packet) -> Result<(), PassedO
     if is_own || from_pod || state.node.is_host(packet.source) {
         return Err(PassedOn::LocalSource);
     }
-    if verdict(state, packet, Path::Packet).outcome != Outcome::Forward {
+    let mut verdict = verdict(state, packet, Path::Packet);
+    if verdict.outcome != Outcome::Forward {
         return Err(PassedOn::NoEndpoint);
     }
-    Ok(())
+    let is_here = |address| {
+        let mut all = service.cluster_endpoints.iter().flat_map(|set| &**set);
+        all.any(|endpoint| endpoint.address == address && endpoint.is_here())
+    };
+    let (mut leads_to, mut is_client) = (Vec::new(), false);
+    for target in &mut verdict.targets {
+        let is_led = !is_cluster || is_here(target.address);
+        let is_itself = target.address.ip() == packet.source;
+        is_client |= is_led && is_itself;
+        leads_to.push(is_led && !is_itself);
+        if is_led && !is_itself {
+            target.masquerade = None;
+        }
+    }
+    if !leads_to.contains(&true) {
+        return Err(if is_client {
+            PassedOn::LocalSource
+        } else {
+            PassedOn::RemoteEndpoint
+        });
+    }
+    Ok(Taken { verdict, leads_to })
 }

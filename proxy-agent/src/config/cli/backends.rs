@@ -8,8 +8,8 @@ use clap::{
 };
 use proxy_backend::{BackendKind, Flag, Given, Takes};
 
-use super::DATAPLANE;
-use crate::backends;
+use super::{DATAPLANE, kube_proxy::switch};
+use crate::{backends, config::kube_proxy};
 
 /// What a command takes for backends: `check` has use for some flags only.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +34,18 @@ fn arg(flag: &Flag, help: &'static str) -> Arg {
     let arg = arg.help_heading(DATAPLANE);
     match flag.takes {
         Takes::Nothing => arg.action(ArgAction::SetTrue),
+        Takes::Switch => arg
+            .action(ArgAction::Set)
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_parser(switch),
+        // Whoever reads the file has to check the word anyway, and tells all mistakes at once.
+        Takes::Choice(words) => arg
+            .action(ArgAction::Set)
+            .value_name(words)
+            .value_parser(StringValueParser::new()),
         Takes::Path(name) => arg
             .action(ArgAction::Set)
             .value_name(name)
@@ -64,7 +76,11 @@ pub(crate) fn given(all: &[BackendKind], matches: &ArgMatches) -> Given {
         if known && matches.value_source(flag.name) == Some(ValueSource::CommandLine) {
             let values = match flag.takes {
                 Takes::Nothing => Vec::new(),
-                Takes::Path(_) | Takes::Texts(_) => {
+                Takes::Switch => {
+                    let on = matches.get_one::<bool>(flag.name).copied();
+                    vec![on.unwrap_or_default().to_string().into()]
+                }
+                Takes::Choice(_) | Takes::Path(_) | Takes::Texts(_) => {
                     let raw = matches.get_raw(flag.name).unwrap_or_default();
                     raw.map(ToOwned::to_owned).collect()
                 }
@@ -73,6 +89,43 @@ pub(crate) fn given(all: &[BackendKind], matches: &ArgMatches) -> Given {
         }
     }
     given
+}
+
+impl RunBackendArgs {
+    /// Those that stand for a field of the configuration file.
+    pub fn of_fields(&self) -> Vec<kube_proxy::Given> {
+        of_fields(backends::ALL, &self.given)
+    }
+
+    /// The others.
+    pub fn of_no_field(&self) -> Given {
+        of_no_field(backends::ALL, &self.given)
+    }
+}
+
+fn of_fields(all: &[BackendKind], given: &Given) -> Vec<kube_proxy::Given> {
+    let typed = flags(all).filter(|flag| flag.field.is_some() && given.is_given(flag.name));
+    let typed = typed.map(|flag| kube_proxy::Given {
+        flag: flag.name,
+        paths: flag.field.as_slice(),
+        text: match flag.takes {
+            Takes::Nothing | Takes::Switch => given.is_on(flag.name).to_string(),
+            Takes::Choice(_) | Takes::Path(_) => {
+                let last = given.texts(flag.name).last();
+                last.unwrap_or_default().to_owned()
+            }
+            Takes::Texts(_) => given.texts(flag.name).collect::<Vec<_>>().join(","),
+        },
+    });
+    typed.collect()
+}
+
+fn of_no_field(all: &[BackendKind], given: &Given) -> Given {
+    let mut others = given.clone();
+    for flag in flags(all).filter(|flag| flag.field.is_some()) {
+        others.remove(flag.name);
+    }
+    others
 }
 
 impl<const CHECK: bool> Args for BackendArgs<CHECK> {
@@ -135,8 +188,34 @@ mod tests {
         let mut mistakes = Vec::new();
         TOY.check(&given, &mut mistakes);
         assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+        assert_eq!(
+            mistakes[0].to_string(),
+            "--toy-colour plaid: no colour; choose another one"
+        );
         let mut check = of_check(&[TOY], Command::default().name("check"));
         let help = check.render_help().to_string();
         assert!(help.contains("Colour that the bricks would have"), "{help}");
+    }
+
+    #[test]
+    fn a_flag_that_has_a_field_sets_it() {
+        let typed = |arguments: &[&str]| {
+            let run = of_run(&[TOY], Command::default().name("run")).args_override_self(true);
+            let all = ["run", "--toy-colour=red"].iter().chain(arguments);
+            let given = given(&[TOY], &run.get_matches_from(all));
+            let others = of_no_field(&[TOY], &given);
+            assert!(others.is_given("toy-colour") && !others.is_given("toy-striped"));
+            of_fields(&[TOY], &given)
+        };
+        let striped = |text: &str| kube_proxy::Given {
+            flag: "toy-striped",
+            paths: &["culvert.toyStriped"],
+            text: text.to_owned(),
+        };
+        assert_eq!(typed(&[]), []);
+        assert_eq!(typed(&["--toy-striped"]), [striped("true")]);
+        assert_eq!(typed(&["--toy-striped=F"]), [striped("false")]);
+        let twice = ["--toy-striped", "--toy-striped=false"];
+        assert_eq!(typed(&twice), [striped("false")]);
     }
 }

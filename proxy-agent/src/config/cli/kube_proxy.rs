@@ -122,21 +122,21 @@ impl AgentArgs {
         let serving = &self.serving;
         let own = [
             given(
-                "--healthz-bind-address",
+                "healthz-bind-address",
                 &["healthzBindAddress"],
                 serving.healthz_bind_address.as_ref(),
             ),
             given(
-                "--metrics-bind-address",
+                "metrics-bind-address",
                 &["metricsBindAddress"],
                 serving.metrics_bind_address.as_ref(),
             ),
             given(
-                "--bind-address-hard-fail",
+                "bind-address-hard-fail",
                 &["bindAddressHardFail"],
                 serving.bind_address_hard_fail.as_ref(),
             ),
-            given("--sync-period", PERIODS, self.sync_period.as_ref()),
+            given("sync-period", PERIODS, self.sync_period.as_ref()),
         ];
         own.into_iter()
             .flatten()
@@ -152,35 +152,31 @@ impl ModelArgs {
         const MASQUERADE: &[&str] = &["iptables.masqueradeAll", "nftables.masqueradeAll"];
         let node_ports = self.nodeport_addresses.as_ref().map(|list| list.join(","));
         let all = [
-            given("--proxy-mode", &["mode"], self.proxy_mode.as_ref()),
+            given("proxy-mode", &["mode"], self.proxy_mode.as_ref()),
+            given("cluster-cidr", &["clusterCIDR"], self.cluster_cidr.as_ref()),
             given(
-                "--cluster-cidr",
-                &["clusterCIDR"],
-                self.cluster_cidr.as_ref(),
-            ),
-            given(
-                "--detect-local-mode",
+                "detect-local-mode",
                 &["detectLocalMode"],
                 self.detect_local_mode.as_ref(),
             ),
             given(
-                "--pod-bridge-interface",
+                "pod-bridge-interface",
                 &["detectLocal.bridgeInterface"],
                 self.pod_bridge_interface.as_ref(),
             ),
             given(
-                "--pod-interface-name-prefix",
+                "pod-interface-name-prefix",
                 &["detectLocal.interfaceNamePrefix"],
                 self.pod_interface_name_prefix.as_ref(),
             ),
-            given("--masquerade-all", MASQUERADE, self.masquerade_all.as_ref()),
+            given("masquerade-all", MASQUERADE, self.masquerade_all.as_ref()),
             given(
-                "--nodeport-addresses",
+                "nodeport-addresses",
                 &["nodePortAddresses"],
                 node_ports.as_ref(),
             ),
             given(
-                "--iptables-localhost-nodeports",
+                "iptables-localhost-nodeports",
                 &["iptables.localhostNodePorts"],
                 self.iptables_localhost_nodeports.as_ref(),
             ),
@@ -190,7 +186,7 @@ impl ModelArgs {
 
     /// Flags that were given and decide nothing where a running agent answers.
     pub fn idle_without_manifests(&self) -> Vec<&'static str> {
-        let config = self.config.is_some().then_some("--config");
+        let config = self.config.is_some().then_some("config");
         let given = self.given();
         config
             .into_iter()
@@ -203,8 +199,10 @@ impl RunArgs {
     /// The same, with those of the dataplane.
     pub fn given(&self) -> Vec<Given> {
         let order = (!self.backend_order.is_empty()).then(|| self.backend_order.join(","));
-        let own = given("--backend-order", &[BACKEND_ORDER], order.as_ref());
-        self.agent.given().into_iter().chain(own).collect()
+        let own = given("backend-order", &[BACKEND_ORDER], order.as_ref());
+        let of_backends = self.backends.of_fields();
+        let all = self.agent.given().into_iter().chain(own);
+        all.chain(of_backends).collect()
     }
 }
 

@@ -9,43 +9,43 @@ use crate::config::kube_proxy::{
     fields::{self, FieldKind},
 };
 
-/// Flags, with their dashes, and the fields that they set.
+/// Flags, without their dashes, and the fields that they set.
 #[rustfmt::skip]
 pub const FLAGS: &[(&str, &[&str])] = &[
-    ("--bind-address", &["bindAddress"]),
-    ("--config-sync-period", &["configSyncPeriod"]),
-    ("--conntrack-max-per-core", &["conntrack.maxPerCore"]),
-    ("--conntrack-min", &["conntrack.min"]),
-    ("--conntrack-tcp-be-liberal", &["conntrack.tcpBeLiberal"]),
-    ("--conntrack-tcp-timeout-close-wait", &["conntrack.tcpCloseWaitTimeout"]),
-    ("--conntrack-tcp-timeout-established", &["conntrack.tcpEstablishedTimeout"]),
-    ("--conntrack-udp-timeout", &["conntrack.udpTimeout"]),
-    ("--conntrack-udp-timeout-stream", &["conntrack.udpStreamTimeout"]),
-    ("--feature-gates", &["featureGates"]),
-    ("--iptables-masquerade-bit", &["iptables.masqueradeBit", "nftables.masqueradeBit"]),
-    ("--iptables-min-sync-period", &["iptables.minSyncPeriod", "nftables.minSyncPeriod"]),
-    ("--ipvs-exclude-cidrs", &["ipvs.excludeCIDRs"]),
-    ("--ipvs-min-sync-period", &["ipvs.minSyncPeriod"]),
-    ("--ipvs-scheduler", &["ipvs.scheduler"]),
-    ("--ipvs-strict-arp", &["ipvs.strictARP"]),
-    ("--ipvs-sync-period", &["ipvs.syncPeriod"]),
-    ("--ipvs-tcp-timeout", &["ipvs.tcpTimeout"]),
-    ("--ipvs-tcpfin-timeout", &["ipvs.tcpFinTimeout"]),
-    ("--ipvs-udp-timeout", &["ipvs.udpTimeout"]),
-    ("--kube-api-burst", &["clientConnection.burst"]),
-    ("--kube-api-content-type", &["clientConnection.contentType"]),
-    ("--kube-api-qps", &["clientConnection.qps"]),
-    ("--log-flush-frequency", &["logging.flushFrequency"]),
-    ("--log-json-info-buffer-size", &["logging.options"]),
-    ("--log-json-split-stream", &["logging.options"]),
-    ("--log-text-info-buffer-size", &["logging.options"]),
-    ("--log-text-split-stream", &["logging.options"]),
-    ("--logging-format", &["logging.format"]),
-    ("--oom-score-adj", &["oomScoreAdj"]),
-    ("--profiling", &["enableProfiling"]),
-    ("--show-hidden-metrics-for-version", &["showHiddenMetricsForVersion"]),
-    ("--v", &["logging.verbosity"]),
-    ("--vmodule", &["logging.vmodule"]),
+    ("bind-address", &["bindAddress"]),
+    ("config-sync-period", &["configSyncPeriod"]),
+    ("conntrack-max-per-core", &["conntrack.maxPerCore"]),
+    ("conntrack-min", &["conntrack.min"]),
+    ("conntrack-tcp-be-liberal", &["conntrack.tcpBeLiberal"]),
+    ("conntrack-tcp-timeout-close-wait", &["conntrack.tcpCloseWaitTimeout"]),
+    ("conntrack-tcp-timeout-established", &["conntrack.tcpEstablishedTimeout"]),
+    ("conntrack-udp-timeout", &["conntrack.udpTimeout"]),
+    ("conntrack-udp-timeout-stream", &["conntrack.udpStreamTimeout"]),
+    ("feature-gates", &["featureGates"]),
+    ("iptables-masquerade-bit", &["iptables.masqueradeBit", "nftables.masqueradeBit"]),
+    ("iptables-min-sync-period", &["iptables.minSyncPeriod", "nftables.minSyncPeriod"]),
+    ("ipvs-exclude-cidrs", &["ipvs.excludeCIDRs"]),
+    ("ipvs-min-sync-period", &["ipvs.minSyncPeriod"]),
+    ("ipvs-scheduler", &["ipvs.scheduler"]),
+    ("ipvs-strict-arp", &["ipvs.strictARP"]),
+    ("ipvs-sync-period", &["ipvs.syncPeriod"]),
+    ("ipvs-tcp-timeout", &["ipvs.tcpTimeout"]),
+    ("ipvs-tcpfin-timeout", &["ipvs.tcpFinTimeout"]),
+    ("ipvs-udp-timeout", &["ipvs.udpTimeout"]),
+    ("kube-api-burst", &["clientConnection.burst"]),
+    ("kube-api-content-type", &["clientConnection.contentType"]),
+    ("kube-api-qps", &["clientConnection.qps"]),
+    ("log-flush-frequency", &["logging.flushFrequency"]),
+    ("log-json-info-buffer-size", &["logging.options"]),
+    ("log-json-split-stream", &["logging.options"]),
+    ("log-text-info-buffer-size", &["logging.options"]),
+    ("log-text-split-stream", &["logging.options"]),
+    ("logging-format", &["logging.format"]),
+    ("oom-score-adj", &["oomScoreAdj"]),
+    ("profiling", &["enableProfiling"]),
+    ("show-hidden-metrics-for-version", &["showHiddenMetricsForVersion"]),
+    ("v", &["logging.verbosity"]),
+    ("vmodule", &["logging.vmodule"]),
 ];
 
 /// Switches that stand for a part of a field only.
@@ -60,8 +60,7 @@ pub struct OtherArgs {
 
 impl Args for OtherArgs {
     fn augment_args(command: Command) -> Command {
-        command.args(FLAGS.iter().map(|(flag, paths)| {
-            let name = name(flag);
+        command.args(FLAGS.iter().map(|&(name, paths)| {
             let arg = Arg::new(name)
                 .long(name)
                 .value_name("VALUE")
@@ -95,7 +94,7 @@ impl FromArgMatches for OtherArgs {
             Some(Given {
                 flag,
                 paths,
-                text: matches.get_one::<String>(name(flag))?.clone(),
+                text: matches.get_one::<String>(flag)?.clone(),
             })
         });
         Ok(Self {
@@ -107,8 +106,4 @@ impl FromArgMatches for OtherArgs {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
-}
-
-fn name(flag: &'static str) -> &'static str {
-    flag.trim_start_matches('-')
 }

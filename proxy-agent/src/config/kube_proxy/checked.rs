@@ -12,10 +12,10 @@ use proxy_model::{
     oracle::{Detector, Traffic},
 };
 
-use crate::backends;
+use crate::backends::ALL;
 
 use super::{
-    Mistake, Mode, Notice, Settings, address,
+    Mistake, Mode, Notice, Settings, address, backends,
     complete::Complete,
     fields::BACKEND_ORDER,
     order,
@@ -35,9 +35,13 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         mistakes: &mut typed.mistakes,
     };
     let (mode, section) = check.mode();
-    let (order, wrong) = order::of(complete.texts(BACKEND_ORDER), mode, backends::ALL);
+    let (order, wrong) = order::of(complete.texts(BACKEND_ORDER), mode, ALL);
     for text in wrong {
         check.mistake(BACKEND_ORDER, text);
+    }
+    let given = backends::given(complete, ALL);
+    for (field, text) in backends::wrong(&given, ALL) {
+        check.mistake(field, text);
     }
     check.periods(section);
     check.numbers();
@@ -72,6 +76,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     Settings {
         mode,
         order,
+        backends: given,
         kubeconfig: optional("clientConnection.kubeconfig").map(PathBuf::from),
         node_name: optional("hostnameOverride").map(str::to_owned),
         healthz,
@@ -139,7 +144,7 @@ impl Section {
 
 /// The mode that names a backend, or would if this program had it.
 fn named(mode: &'static str) -> Mode {
-    BackendKind::named(mode, backends::ALL).map_or(Mode::Other(mode), Mode::Only)
+    BackendKind::named(mode, ALL).map_or(Mode::Other(mode), Mode::Only)
 }
 
 /// In a cluster of two families, a selection of addresses of one of them leaves the other as it is:

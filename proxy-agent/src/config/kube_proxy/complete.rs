@@ -26,7 +26,7 @@ impl Complete {
             let zero_is_default = fields::at(path).is_some_and(|field| field.zero_is_default);
             !(*origin == Origin::File && zero_is_default && setting.is_zero())
         });
-        for field in FIELDS {
+        for field in FIELDS.iter() {
             settings
                 .entry(field.path)
                 .or_insert_with(|| (default_of(field), Origin::Default));

@@ -1,9 +1,16 @@
 //! Every field of `kubeproxy.config.k8s.io/v1alpha1` `KubeProxyConfiguration`, and of our own section
 //! `culvert`: its type, its default and whether Culvert honours it. Reading, defaults, the list of what is not honoured
-//! and `docs/reference/config.md` all follow from this table.
+//! and `docs/reference/config.md` all follow from this table. Fields that mean the same as a flag of a
+//! backend are named by that flag alone (`backends`).
+
+use std::sync::LazyLock;
+
+use proxy_backend::Flag;
+
+use super::backends;
 
 /// One field.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// Where it is: names joined by dots.
     pub path: &'static str,
@@ -25,6 +32,8 @@ pub enum FieldKind {
     Switch,
     /// A string.
     Text,
+    /// One of these strings: `auto|on|off`.
+    Choice(&'static str),
     /// A 32-bit integer.
     Whole,
     /// A number, whole or not.
@@ -44,7 +53,7 @@ impl FieldKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Switch => "boolean",
-            Self::Text => "string",
+            Self::Text | Self::Choice(_) => "string",
             Self::Whole => "integer",
             Self::Number => "number",
             Self::Period => "duration",
@@ -60,6 +69,8 @@ impl FieldKind {
 pub enum Honoured {
     /// What it decides.
     Yes(&'static str),
+    /// What this flag of a backend does.
+    Flag(&'static Flag),
     /// Nothing, and why: logged when the field is set to anything but its default.
     No(&'static str),
 }
@@ -84,7 +95,7 @@ const MASQUERADE: Honoured = Honoured::Yes(
     "by a packet backend, to which socket hooks leave ClusterIPs then; eBPF alone never masquerades",
 );
 
-const fn field(
+pub(super) const fn field(
     path: &'static str,
     kind: FieldKind,
     default: &'static str,
@@ -113,9 +124,15 @@ const fn pointer(
     }
 }
 
-/// The fields, in the order of kube-proxy's documentation.
+/// All fields: first those of the table, then those of backends.
+pub static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
+    let of_backends = backends::fields(crate::backends::ALL);
+    TABLE.iter().copied().chain(of_backends).collect()
+});
+
+/// In the order of kube-proxy's documentation.
 #[rustfmt::skip]
-pub const FIELDS: &[Field] = &[
+const TABLE: &[Field] = &[
     field("featureGates", FieldKind::Switches, "", Honoured::No("Culvert has no feature gates")),
     field("clientConnection.kubeconfig", FieldKind::Text, "", Honoured::Yes("how the API server is reached")),
     field("clientConnection.acceptContentTypes", FieldKind::Text, "", OWN_CLIENT),

@@ -123,7 +123,7 @@ impl Typed {
                 && !(field.zero_is_default && before.is_zero())
             {
                 let text = format!(
-                    "{} in the file, but {} {} was given: the flag overrides the file",
+                    "{} in the file, but --{} {} was given: the flag overrides the file",
                     before.to_value(),
                     given.flag,
                     now.to_value()

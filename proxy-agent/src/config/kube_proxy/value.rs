@@ -3,6 +3,8 @@
 use jiff::SignedDuration;
 use serde_json::Value;
 
+use proxy_backend::one_of;
+
 use super::fields::FieldKind;
 
 /// A value of the type that its field has.
@@ -24,6 +26,7 @@ impl Setting {
         match kind {
             FieldKind::Switch => value.as_bool().map(Self::Switch),
             FieldKind::Text => value.as_str().map(|text| Self::Text(text.to_owned())),
+            FieldKind::Choice(words) => word(value).and_then(|text| chosen(words, text)),
             FieldKind::Whole => value
                 .as_i64()
                 .and_then(|number| i32::try_from(number).ok())
@@ -43,6 +46,9 @@ impl Setting {
         .ok_or_else(|| match kind {
             FieldKind::Whole => wrong().replacen("a integer", "a 32-bit integer", 1),
             FieldKind::Period => wrong() + EXAMPLE,
+            FieldKind::Choice(words) => {
+                format!("must be {}, but is {}", one_of(words), shown(value))
+            }
             _ => wrong(),
         })
     }
@@ -53,6 +59,7 @@ impl Setting {
         let wrong = || format!("must be a {}, but is \"{text}\"", kind.as_str());
         match kind {
             FieldKind::Text => Some(Self::Text(text.to_owned())),
+            FieldKind::Choice(words) => chosen(words, text),
             FieldKind::Switch => text.parse().ok().map(Self::Switch),
             FieldKind::Whole => text.parse().ok().map(Self::Whole),
             FieldKind::Number => text.parse().ok().map(Self::Number),
@@ -66,6 +73,7 @@ impl Setting {
         }
         .ok_or_else(|| match kind {
             FieldKind::Period => wrong() + EXAMPLE,
+            FieldKind::Choice(words) => format!("must be {}, but is \"{text}\"", one_of(words)),
             _ => wrong(),
         })
     }
@@ -99,6 +107,22 @@ impl Setting {
             Self::Texts(list) => list.clone().into(),
             Self::Other(value) => value.clone(),
         }
+    }
+}
+
+/// One of `words`; empty means the default, as for every string.
+fn chosen(words: &str, text: &str) -> Option<Setting> {
+    let mut words = words.split('|');
+    let known = words.find(|word| text.is_empty() || *word == text)?;
+    Some(Setting::Text(known.to_owned()))
+}
+
+/// What YAML 1.1 takes for a boolean is one by the time that Helm has written it.
+fn word(value: &Value) -> Option<&str> {
+    match value {
+        Value::Bool(true) => Some("on"),
+        Value::Bool(false) => Some("off"),
+        other => other.as_str(),
     }
 }
 
@@ -239,6 +263,27 @@ mod tests {
             "must be a 32-bit integer, but is 2147483648"
         );
         assert!(wrong(FieldKind::Whole, "1.5").ends_with("1.5"));
+    }
+
+    #[test]
+    fn a_word_is_one_of_those_that_there_are() {
+        let kind = FieldKind::Choice("auto|on|off");
+        let of = |value: Value| Setting::of_value(kind, &value);
+        for (typed, word) in [("off", "off"), ("", "auto")] {
+            let word = Setting::Text(word.to_owned());
+            assert_eq!(of(typed.into()), Ok(word.clone()));
+            assert_eq!(Setting::of_text(kind, typed), Ok(word));
+        }
+        // As Helm writes them.
+        assert_eq!(of(true.into()), Ok(Setting::Text("on".to_owned())));
+        assert_eq!(of(false.into()), Ok(Setting::Text("off".to_owned())));
+        let wrong = of(7.into()).unwrap_err();
+        assert_eq!(wrong, "must be auto, on or off, but is 7");
+        let wrong = Setting::of_text(kind, "of").unwrap_err();
+        assert_eq!(wrong, "must be auto, on or off, but is \"of\"");
+        let other = FieldKind::Choice("fast|slow");
+        let wrong = Setting::of_value(other, &true.into()).unwrap_err();
+        assert_eq!(wrong, "must be fast or slow, but is true");
     }
 
     #[test]

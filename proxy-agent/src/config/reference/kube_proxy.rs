@@ -37,7 +37,7 @@ of its fields has a flag.
 /// Every field of the file.
 pub fn config() -> String {
     let mut page = format!("# Configuration file\n\n{GENERATED}\n\n{HEAD}\n");
-    for field in FIELDS {
+    for field in FIELDS.iter() {
         line(&mut page, &row(field));
     }
     line(
@@ -49,7 +49,7 @@ pub fn config() -> String {
     );
     for (flag, paths) in FLAGS {
         let paths: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
-        line(&mut page, &format!("| `{flag}` | {} |", paths.join(", ")));
+        line(&mut page, &format!("| `--{flag}` | {} |", paths.join(", ")));
     }
     page
 }
@@ -57,6 +57,7 @@ pub fn config() -> String {
 fn row(field: &Field) -> String {
     let honoured = match field.honoured {
         Honoured::Yes(what) => format!("yes: {what}"),
+        Honoured::Flag(flag) => format!("yes, as `--{}`: {}", flag.name, flag.help),
         Honoured::No(why) => format!("no: {why}"),
     };
     let default = match field.default {

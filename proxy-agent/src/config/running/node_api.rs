@@ -101,10 +101,12 @@ pub(super) fn idle(args: &AgentArgs, settings: &Settings) -> Vec<String> {
         format!("{what}: has no effect with --target: the brain decides where traffic goes")
     };
     let given = args.model.given();
-    let (mode, idle): (Vec<_>, Vec<_>) = given
-        .into_iter()
-        .partition(|one| one.flag == "--proxy-mode");
-    let mut warnings: Vec<_> = idle.iter().map(|one| warning(one.flag)).collect();
+    let (mode, idle): (Vec<_>, Vec<_>) =
+        given.into_iter().partition(|one| one.flag == "proxy-mode");
+    let mut warnings: Vec<_> = idle
+        .iter()
+        .map(|one| warning(&format!("--{}", one.flag)))
+        .collect();
     if let (true, Some(file), Ok(usual)) = (
         warnings.is_empty(),
         &args.model.config,

@@ -57,6 +57,38 @@ fn map_sizes_are_taken_over() {
     assert_eq!(sizes, ["SLOTS=7"]);
 }
 
+#[test]
+fn backends_are_given_flags_and_fields_of_the_file() {
+    let fields = "culvert: {tc: 'off', devices: [eth0]}\n";
+    let args = ["--manifests=x", "--node-name=n", "--map-size=SLOTS=7"];
+    let texts = |run: &Run, flag| -> Vec<String> {
+        let texts = run.backends.given.texts(flag);
+        texts.map(str::to_owned).collect()
+    };
+    let run = run_file(fields, &args).unwrap();
+    assert_eq!(texts(&run, "tc"), ["off"]);
+    assert_eq!(texts(&run, "devices"), ["eth0"]);
+    assert_eq!(texts(&run, "map-size"), ["SLOTS=7"]);
+    assert_eq!(run.agent.serving.configuration["culvert"]["tc"], "off");
+    let flags = ["--tc=on", "--tc=auto", "--devices=a,b", "--devices=c*"];
+    let run = run_file(fields, &[&args[..], &flags].concat()).unwrap();
+    assert_eq!(texts(&run, "tc"), ["auto"]);
+    assert_eq!(texts(&run, "devices"), ["a", "b", "c*"]);
+    assert_eq!(run.agent.warnings.len(), 2, "{:?}", run.agent.warnings);
+    // Whose the cluster is makes no difference to what is about this node.
+    let target = "--target=unix:///run/brain.sock";
+    let follower = run_file(fields, &[target]).unwrap();
+    assert_eq!(texts(&follower, "tc"), ["off"]);
+    assert_eq!(follower.agent.warnings, [] as [String; 0]);
+    let wrong = ["--tc=maybe", "--map-size=SLOTS=0"];
+    let error = run_file("culvert: {devices: [a/b]}\n", &wrong).unwrap_err();
+    let named = ["--tc: ", "--config /", "--map-size SLOTS=0: "];
+    assert_eq!(error.mistakes.len(), named.len(), "{error}");
+    for (mistake, named) in error.mistakes.iter().zip(named) {
+        assert!(mistake.starts_with(named), "{mistake}");
+    }
+}
+
 /// A file with `fields`, gone at the end of the test.
 fn file(fields: &str) -> tempfile::NamedTempFile {
     use std::io::Write as _;
@@ -430,7 +462,7 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
 fn the_configuration_that_is_shown_is_the_one_in_effect() {
     let shown = |args: &[&str]| run_args(args).unwrap().agent.serving.configuration;
     let plain = shown(&["--manifests=x", "--node-name=node-a"]);
-    for field in kube_proxy::fields::FIELDS {
+    for field in kube_proxy::fields::FIELDS.iter() {
         let pointer = format!("/{}", field.path.replace('.', "/"));
         assert!(plain.pointer(&pointer).is_some(), "{}", field.path);
     }

@@ -2,7 +2,9 @@
 
 use proxy_model::{
     Device, NodeState,
-    oracle::{Beneath, Layered, Packet, Path, Verdict, layered, taken_on_device, verdict},
+    oracle::{
+        Beneath, Layered, Packet, PassedOn, Path, Taken, Verdict, layered, taken_on_device, verdict,
+    },
 };
 
 use super::{InForce, rule};
@@ -44,8 +46,16 @@ pub(super) fn decide(
             over(state, packet, above, beneath)
         }
         (Some(above), Some(beneath), Path::Packet) => {
-            let (layer, why) = by_device(state, packet, [above, beneath], &in_force.devices);
-            alone(path, Some(layer), why)
+            let (taken, why) = by_device(state, packet, [above, beneath], &in_force.devices);
+            match taken {
+                Some(taken) => Decision {
+                    path,
+                    verdict: taken.verdict,
+                    layer: Some(above),
+                    why,
+                },
+                None => alone(path, Some(beneath), why),
+            }
         }
         (Some(above), None, Path::Socket) => alone(path, Some(above), String::new()),
         (None, Some(beneath), Path::Socket) if !is_to_loopback(packet) => alone(
@@ -55,30 +65,61 @@ pub(super) fn decide(
         ),
         (None, beneath, _) => alone(path, beneath, String::new()),
         (Some(above), None, Path::Packet) => {
-            let is_taken = serves_any(&in_force.devices) && taken_on_device(state, packet).is_ok();
-            alone(path, is_taken.then_some(above), String::new())
+            let served = serves_any(&in_force.devices);
+            match taken(state, packet, &in_force.devices) {
+                Ok(taken) if served => {
+                    let if_here = format!("{above} decides{}.", only_if_here(&taken, "no layer"));
+                    let why = Some(if_here).filter(|_| !taken.whatever_is_chosen());
+                    Decision {
+                        path,
+                        verdict: taken.verdict,
+                        layer: Some(above),
+                        why: why.unwrap_or_default(),
+                    }
+                }
+                _ => alone(path, None, String::new()),
+            }
         }
     }
 }
 
-/// Which of the two layers decides about a packet, by the device that it comes in by, and why.
+/// Whether programs on devices take a packet, as they are told to.
+fn taken(state: &NodeState, packet: &Packet, devices: &[Device]) -> Result<Taken, PassedOn> {
+    let mut served = devices.iter().filter(|device| device.is_served);
+    taken_on_device(state, packet, served.any(|device| device.keeps_clients))
+}
+
+/// What is said where programs on devices lead to some endpoints only; `other` decides of the rest.
+fn only_if_here(taken: &Taken, other: &str) -> String {
+    if taken.whatever_is_chosen() {
+        return String::new();
+    }
+    format!(" if the endpoint that it chooses is on this node, {other} otherwise")
+}
+
+/// What becomes of a packet that the layer above takes, by the device that it comes in by; and why that
+/// layer decides, or the one beneath.
 fn by_device(
     state: &NodeState,
     packet: &Packet,
     [above, beneath]: [&'static str; 2],
     devices: &[Device],
-) -> (&'static str, String) {
+) -> (Option<Taken>, String) {
     if !serves_any(devices) {
         let why = format!(
             "{beneath} decides: {above} meets calls of this node's processes, and serves no device."
         );
-        return (beneath, why);
+        return (None, why);
     }
-    if let Err(passed) = taken_on_device(state, packet) {
-        let reason = passed.as_str();
-        let why = format!("{beneath} decides: {above} passes the packet on: {reason}.");
-        return (beneath, why);
-    }
+    let taken = match taken(state, packet, devices) {
+        Ok(taken) => taken,
+        Err(passed) => {
+            let reason = passed.as_str();
+            let why = format!("{beneath} decides: {above} passes the packet on: {reason}.");
+            return (None, why);
+        }
+    };
+    let only = only_if_here(&taken, beneath);
     let Some(interface) = &packet.interface else {
         let served = devices.iter().filter(|device| device.is_served);
         let names: Vec<_> = served.map(|device| &*device.name).collect();
@@ -86,20 +127,24 @@ fn by_device(
             "{above} decides if the packet comes in by {}, {beneath} otherwise.",
             names.join(" or ")
         );
-        return (above, why);
+        let why = match &*only {
+            "" => why,
+            only => format!("{why} {above} decides{only}."),
+        };
+        return (Some(taken), why);
     };
     let device = devices.iter().find(|device| device.name == **interface);
     match device {
         Some(device) if device.is_served => (
-            above,
-            format!("{above} decides: its programs are on {interface}."),
+            Some(taken),
+            format!("{above} decides{only}: its programs are on {interface}."),
         ),
         Some(device) => (
-            beneath,
+            None,
             format!("{beneath} decides: {interface} is {}.", device.reason),
         ),
         None => (
-            beneath,
+            None,
             format!("{beneath} decides: {above} knows no device {interface}."),
         ),
     }

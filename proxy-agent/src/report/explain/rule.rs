@@ -77,7 +77,12 @@ pub(super) fn source(state: &NodeState, packet: &Packet, path: Path, verdict: &V
             .to_owned();
     }
     let mut reasons = verdict.targets.iter().filter_map(|one| one.masquerade);
-    match reasons.next() {
+    let reason = reasons.next();
+    let is_kept = verdict.targets.iter().any(|one| one.masquerade.is_none());
+    if is_kept && reason.is_some_and(|reason| reason != Masquerade::Hairpin) {
+        return "is kept for endpoints on this node, and becomes this node for others.".to_owned();
+    }
+    match reason {
         Some(Masquerade::All) => "becomes this node: masqueradeAll is set.".to_owned(),
         Some(Masquerade::NotLocal) => {
             format!(
@@ -103,7 +108,8 @@ pub(super) fn source(state: &NodeState, packet: &Packet, path: Path, verdict: &V
             )
         }
         None => match state.traffic.detector.is_local(&state.node, packet) {
-            Some(_) => format!("is kept: {from} is local."),
+            Some(true) => format!("is kept: {from} is local."),
+            Some(false) => "is kept: the reply comes back through this node.".to_owned(),
             None => "is kept: it is not known which sources are local.".to_owned(),
         },
     }

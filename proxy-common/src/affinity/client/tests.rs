@@ -85,7 +85,7 @@ impl ServiceTables for Cpu<'_> {
             number: 10 + key.index,
             address: [0; 16],
             port: 8080,
-            padding: 0,
+            flags: 0,
         };
         Some(SlotValue::new(key.set, &endpoint))
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     LACKS,
-    descriptor::{CGROUP_PATH, KERNEL_LOG, devices, map_sizes, tc},
+    descriptor::{CGROUP_PATH, KEEP_CLIENT_ADDRESS, KERNEL_LOG, devices, map_sizes, tc},
 };
 
 /// The backend on a host that runs Linux.
@@ -110,6 +110,7 @@ impl From<&Settings> for EbpfOptions {
             kernel_log: given.is_given(KERNEL_LOG),
             tc: tc(given, &mut Vec::new()),
             devices: devices(given, &mut Vec::new()),
+            keep_client_address: given.is_on(KEEP_CLIENT_ADDRESS),
         }
     }
 }

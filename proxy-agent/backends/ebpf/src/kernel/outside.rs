@@ -4,11 +4,7 @@ use std::time::{Duration, Instant};
 
 use proxy_model::{Device, NodeState};
 
-use super::{
-    EbpfBackend,
-    edge::{Edge, Seen},
-    leave,
-};
+use super::{EbpfBackend, edge::Edge, leave};
 use crate::descriptor::Tc;
 
 /// How long to wait before they are loaded again.
@@ -30,10 +26,10 @@ impl Outside {
         self.beneath = serves;
     }
 
-    /// The devices of the node, while programs serve some.
-    pub fn devices(&self) -> Vec<Device> {
+    /// The devices of the node, while programs serve some. `keeps_clients`: what they are told.
+    pub fn devices(&self, keeps_clients: bool) -> Vec<Device> {
         let seen = self.edge.as_ref().map(Edge::devices).unwrap_or_default();
-        seen.iter().map(Seen::told).collect()
+        seen.iter().map(|seen| seen.told(keeps_clients)).collect()
     }
 }
 

@@ -61,7 +61,9 @@ impl Programmed {
                 |policy| match (policy.wanted(state), policy.held(service)) {
                     (None, None) => true,
                     (Some(wanted), Some(set)) => {
-                        set.slots.len() == wanted.len() && set.gone(wanted).is_empty()
+                        set.slots.len() == wanted.len()
+                            && set.gone(wanted).is_empty()
+                            && set.places(wanted)
                     }
                     _ => false,
                 },

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use proxy_common::endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey};
+use proxy_common::endpoint::{MemberKey, MemberValue, SetKey, SetValue, SlotKey, SlotValue};
 use proxy_model::{Endpoint, ServiceState};
 
 use super::{
@@ -89,22 +89,30 @@ impl<M: ServiceMaps> Programmer<M> {
     ) -> Result<(), MapError> {
         let mut gone = set.gone(wanted).into_iter();
         let before = set.count();
-        for Endpoint { address, .. } in wanted {
-            if set.index.contains_key(address) {
+        for wanted in wanted {
+            let (address, is_here) = (wanted.address, wanted.is_here());
+            if let Some(index) = set.index.get(&address).copied() {
+                if set.is_here(&address) != is_here {
+                    let endpoint = service.endpoints[&address];
+                    let value = encode::slot_value(set.number, endpoint, address, is_here);
+                    self.put_slot(set.number, index, value, false)?;
+                    set.place(address, is_here);
+                }
                 continue;
             }
-            let endpoint = self.endpoint(service, *address)?;
+            let endpoint = self.endpoint(service, address)?;
+            let value = encode::slot_value(set.number, endpoint, address, is_here);
             if let Some(old) = gone.next() {
                 let index = set.index[&old];
                 self.delete(member(set.number, service.endpoints[&old]))?;
-                self.put_slot(set.number, index, endpoint, *address, false)?;
+                self.put_slot(set.number, index, value, false)?;
                 self.put_member(set.number, endpoint, index, true)?;
-                set.replace(&old, *address);
+                set.replace(&old, address, is_here);
             } else {
                 let index = set.count();
-                self.put_slot(set.number, index, endpoint, *address, true)?;
+                self.put_slot(set.number, index, value, true)?;
                 self.put_member(set.number, endpoint, index, true)?;
-                set.push(*address);
+                set.push(address, is_here);
             }
         }
         if set.count() != before {
@@ -117,11 +125,9 @@ impl<M: ServiceMaps> Programmer<M> {
         &mut self,
         set: u32,
         index: u32,
-        endpoint: u32,
-        at: SocketAddr,
+        value: SlotValue,
         added: bool,
     ) -> Result<(), MapError> {
-        let value = encode::slot_value(set, endpoint, at);
         self.put(Entry::Slot(SlotKey { set, index }, value), added)
     }
 
@@ -201,7 +207,8 @@ impl<M: ServiceMaps> Programmer<M> {
         if index != last_index {
             let last = set.slots[last_index as usize];
             let endpoint = service.endpoints[&last];
-            self.put_slot(number, index, endpoint, last, false)?;
+            let value = encode::slot_value(number, endpoint, last, set.is_here(&last));
+            self.put_slot(number, index, value, false)?;
             self.put_member(number, endpoint, index, false)?;
         }
         self.put_count(number, last_index)?;

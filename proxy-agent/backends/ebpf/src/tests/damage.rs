@@ -190,7 +190,7 @@ fn foreign_entries_are_removed_on_start() {
     maps.put(&Entry::Frontend(key, value)).unwrap();
     maps.put(&Entry::Slot(
         SlotKey { set: 4, index: 0 },
-        encode::slot_value(4, 5, SocketAddr::from(([10, 244, 0, 1], 80))),
+        encode::slot_value(4, 5, SocketAddr::from(([10, 244, 0, 1], 80)), true),
     ))
     .unwrap();
     assert!(resume(maps, ROOM).maps().entries.is_empty());

@@ -273,6 +273,8 @@ pub fn service(frontend: u8, cluster: &BTreeSet<u8>, local: Option<&BTreeSet<u8>
 /// What a Service of a random state has besides its ClusterIP.
 #[derive(Debug, Clone, Copy)]
 pub struct Outside {
+    /// Policy Cluster, otherwise Local.
+    is_cluster: bool,
     node_port: bool,
     balanced: bool,
     /// Which of [`RANGES`] may come, if not all.
@@ -284,9 +286,10 @@ pub struct Outside {
 const RANGES: [&str; 3] = ["198.18.0.0/15", "203.0.113.0/24", "203.0.113.128/25"];
 
 fn outside() -> impl Strategy<Value = Outside> {
-    (any::<[bool; 4]>(), any::<[bool; 3]>()).prop_map(|(any, ranges)| {
-        let [node_port, balanced, ranged, own_address] = any;
+    (any::<[bool; 5]>(), any::<[bool; 3]>()).prop_map(|(any, ranges)| {
+        let [is_cluster, node_port, balanced, ranged, own_address] = any;
         Outside {
+            is_cluster,
             node_port,
             balanced,
             ranges: ranges.map(|one| one && ranged),
@@ -295,7 +298,7 @@ fn outside() -> impl Strategy<Value = Outside> {
     })
 }
 
-/// With external policy Local, and so with a cluster set.
+/// With a cluster set, and with external policy Local also with a local one.
 fn with_outside(mut service: ServiceState, frontend: u8, outside: Outside) -> ServiceState {
     let mut add = |kind, address, port| {
         service.frontends.push(Frontend {
@@ -312,11 +315,13 @@ fn with_outside(mut service: ServiceState, frontend: u8, outside: Outside) -> Se
         add(FrontendKind::NodePort, None, 30000 + u16::from(frontend));
     }
     if outside.balanced || outside.node_port {
-        service.external_policy = TrafficPolicy::Local;
         let (cluster, local) = (&service.cluster_endpoints, &service.local_endpoints);
         let any = cluster.clone().or(local.clone());
         service.cluster_endpoints.clone_from(&any);
-        service.local_endpoints = local.clone().or(any);
+        if !outside.is_cluster {
+            service.external_policy = TrafficPolicy::Local;
+            service.local_endpoints = service.local_endpoints.or(any);
+        }
     }
     let ranges = RANGES.iter().zip(outside.ranges);
     let ranges: Vec<_> = ranges
@@ -332,6 +337,23 @@ fn with_outside(mut service: ServiceState, frontend: u8, outside: Outside) -> Se
     service
 }
 
+/// The same with other places: of three endpoints in a row one is on this node, one on another, and of one
+/// nobody knows.
+pub fn placed(mut service: ServiceState, shift: u8) -> ServiceState {
+    let place = |endpoint: &Endpoint| Endpoint {
+        local: match (address::from_ip(endpoint.address.ip())[15] + shift) % 3 {
+            0 => Some(true),
+            1 => Some(false),
+            _ => None,
+        },
+        ..*endpoint
+    };
+    for set in [&mut service.cluster_endpoints, &mut service.local_endpoints] {
+        *set = set.as_deref().map(|set| set.iter().map(place).collect());
+    }
+    service
+}
+
 /// A state of up to four Services with distinct frontends out of five.
 pub fn states() -> impl Strategy<Value = NodeState> {
     let set = || prop::collection::btree_set(1u8..9, 0..5);
@@ -341,7 +363,7 @@ pub fn states() -> impl Strategy<Value = NodeState> {
         prop::option::weighted(0.7, outside()),
     );
     (
-        prop::collection::vec((one, any::<bool>()), 4),
+        prop::collection::vec((one, any::<bool>(), 0..3u8), 4),
         Just([1u8, 2, 3, 4, 5]).prop_shuffle(),
         prop::sample::subsequence(NODE_ADDRESSES.to_vec(), 0..=2),
     )
@@ -353,13 +375,14 @@ pub fn states() -> impl Strategy<Value = NodeState> {
                     .collect(),
                 ..NodeState::default()
             };
-            for (n, ((cluster, local, outside), present)) in (0u8..).zip(&services) {
+            for (n, ((cluster, local, outside), present, shift)) in (0u8..).zip(&services) {
                 if *present {
                     let frontend = frontends[usize::from(n)];
                     let mut state_of = service(frontend, cluster, local.as_ref());
                     if let Some(outside) = outside {
                         state_of = with_outside(state_of, frontend, *outside);
                     }
+                    let state_of = placed(state_of, *shift);
                     state.services.insert(key(n), Arc::new(state_of));
                 }
             }
@@ -371,7 +394,7 @@ pub fn states() -> impl Strategy<Value = NodeState> {
 pub fn ranged_states() -> impl Strategy<Value = NodeState> {
     let set = prop::collection::btree_set(1u8..5, 0..3);
     let holder = prop_oneof![3 => Just(0u8), 1 => Just(1)];
-    (holder, outside(), set).prop_map(|(holder, outside, endpoints)| {
+    (holder, outside(), set, 0..3u8).prop_map(|(holder, outside, endpoints, shift)| {
         let balanced = true;
         let outside = Outside {
             balanced,
@@ -379,6 +402,7 @@ pub fn ranged_states() -> impl Strategy<Value = NodeState> {
         };
         let service = with_outside(service(1, &endpoints, None), 1, outside);
         let mut state = NodeState::default();
+        let service = placed(service, shift);
         state.services.insert(key(holder), Arc::new(service));
         state
     })

@@ -9,10 +9,12 @@ use proxy_model::{NodeState, ServicePortKey};
 
 use super::{
     super::{
+        encode::Leaves,
         entry::{Entries, Entry, Key, MapError, ServiceMaps},
         memory_maps::MemoryMaps,
+        program::Programmer,
     },
-    fixtures::*,
+    fixtures::{self, *},
     outside,
 };
 
@@ -96,9 +98,19 @@ fn led_to(state: &NodeState, holder: &ServicePortKey, key: &FrontendKey) -> Vec<
         .collect()
 }
 
+/// Continues with these maps. `keeps`: endpoints on this node see clients outside.
+fn resume<M: ServiceMaps>(maps: M, keeps: bool) -> Programmer<M> {
+    let mut programmer = fixtures::resume(maps, ROOM);
+    programmer.leave(Leaves {
+        keeps_clients: keeps,
+        ..Leaves::default()
+    });
+    programmer
+}
+
 /// Brings maps to one state after another, and looks at them after each write.
-fn watch(states: &[NodeState]) -> Result<(), TestCaseError> {
-    let mut programmer = resume(Filmed::default(), ROOM);
+fn watch(states: &[NodeState], keeps: bool) -> Result<(), TestCaseError> {
+    let mut programmer = resume(Filmed::default(), keeps);
     let mut old = NodeState::default();
     for new in states {
         program(&mut programmer, new);
@@ -116,7 +128,7 @@ fn watch(states: &[NodeState]) -> Result<(), TestCaseError> {
             for dial in outside::dials() {
                 let led = outside::led(&frame, &dial);
                 prop_assert!(
-                    outside::is_legal_between(&old, new, &dial, led),
+                    outside::is_legal_between([&old, new], keeps, &dial, led),
                     "{dial:?} is led to {led:?}"
                 );
             }
@@ -126,7 +138,7 @@ fn watch(states: &[NodeState]) -> Result<(), TestCaseError> {
                     maps: frame,
                     frames: Vec::new(),
                 },
-                ROOM,
+                keeps,
             );
             program(&mut next, new);
             for key in dialled() {
@@ -134,19 +146,22 @@ fn watch(states: &[NodeState]) -> Result<(), TestCaseError> {
             }
             for dial in outside::dials() {
                 let led = outside::led(&next.maps().maps, &dial);
-                prop_assert!(outside::is_wanted(new, &dial, led), "{dial:?}: {led:?}");
+                prop_assert!(
+                    outside::is_wanted(new, keeps, &dial, led),
+                    "{dial:?}: {led:?}"
+                );
             }
             let count = next.maps().maps.entries.len();
-            prop_assert_eq!(count, resume(maps.maps.clone(), ROOM).maps().entries.len());
+            prop_assert_eq!(count, resume(maps.maps.clone(), keeps).maps().entries.len());
         }
-        let resumed = resume(maps.maps.clone(), ROOM);
+        let resumed = resume(maps.maps.clone(), keeps);
         prop_assert_eq!(
             &resumed.maps().entries,
             &maps.maps.entries,
             "needed no repair"
         );
         old = new.clone();
-        programmer = resume(maps, ROOM);
+        programmer = resume(maps, keeps);
     }
     Ok(())
 }
@@ -156,14 +171,18 @@ proptest! {
 
     #[test]
     fn no_write_tears_a_service_and_every_crash_can_be_continued(
-        states in prop::collection::vec(states(), 1..4)
+        states in prop::collection::vec(states(), 1..4),
+        keeps: bool,
     ) {
-        watch(&states)?;
+        watch(&states, keeps)?;
     }
 
     #[test]
-    fn no_write_tears_source_ranges(states in prop::collection::vec(ranged_states(), 2..4)) {
-        watch(&states)?;
+    fn no_write_tears_source_ranges(
+        states in prop::collection::vec(ranged_states(), 2..4),
+        keeps: bool,
+    ) {
+        watch(&states, keeps)?;
     }
 }
 
@@ -171,7 +190,7 @@ proptest! {
 fn one_endpoint_costs_the_same_writes_in_a_set_of_any_size() {
     let mut costs = BTreeSet::new();
     for size in [2u8, 20, 200] {
-        let mut programmer = resume(MemoryMaps::default(), ROOM);
+        let mut programmer = resume(MemoryMaps::default(), false);
         let all: BTreeSet<u8> = (0..size).collect();
         let mut fewer = all.clone();
         fewer.remove(&(size / 2));
@@ -196,7 +215,7 @@ fn one_endpoint_costs_the_same_writes_in_a_set_of_any_size() {
 
 #[test]
 fn a_frontend_that_was_taken_over_stays_with_its_new_service() {
-    let mut programmer = resume(MemoryMaps::default(), ROOM);
+    let mut programmer = resume(MemoryMaps::default(), false);
     programmer
         .upsert(&key(1), &service(1, &BTreeSet::from([1]), None))
         .unwrap();

@@ -27,7 +27,7 @@ use proxy_common::{
 };
 use proxy_model::{
     NodeState, Protocol, ServicePortKey, ServiceState, SourceRanges,
-    oracle::{self, Path},
+    oracle::{self, Taken},
 };
 
 use super::{
@@ -239,17 +239,16 @@ pub fn led(maps: &MemoryMaps, dial: &Dial) -> Option<SocketAddr> {
     (done == Done::TRANSLATED).then_some(to)
 }
 
-/// Whether that is what `state` wants.
-pub fn is_wanted(state: &NodeState, dial: &Dial, led: Option<SocketAddr>) -> bool {
-    let packet = dial.packet();
-    match (oracle::taken_on_device(state, &packet), led) {
-        (Ok(()), Some(to)) => {
-            let verdict = oracle::verdict(state, &packet, Path::Packet);
-            let mut targets = verdict.targets.iter();
-            targets.any(|target| target.address == to && target.masquerade.is_none())
+/// Whether that is what `state` wants. `keeps`: endpoints on this node see clients outside.
+pub fn is_wanted(state: &NodeState, keeps: bool, dial: &Dial, led: Option<SocketAddr>) -> bool {
+    match (oracle::taken_on_device(state, &dial.packet(), keeps), led) {
+        (Ok(taken), Some(to)) => {
+            let mut targets = taken.verdict.targets.iter().zip(taken.leads_to);
+            targets
+                .any(|(target, leads)| leads && target.address == to && target.masquerade.is_none())
         }
-        (Err(_), None) => true,
-        _ => false,
+        (Ok(taken), None) => !taken.whatever_is_chosen(),
+        (Err(_), led) => led.is_none(),
     }
 }
 
@@ -258,16 +257,16 @@ pub fn is_wanted(state: &NodeState, dial: &Dial, led: Option<SocketAddr>) -> boo
 /// that gives the frontend up may do so by the ranges that it then has elsewhere. What is passed on,
 /// the layer beneath decides: nothing that one Service takes before and after.
 pub fn is_legal_between(
-    old: &NodeState,
-    new: &NodeState,
+    states: [&NodeState; 2],
+    keeps: bool,
     dial: &Dial,
     led: Option<SocketAddr>,
 ) -> bool {
-    let states = [old, new];
     let Some(to) = led else {
         let [before, after] = states.map(|state| {
-            let taken = oracle::taken_on_device(state, &dial.packet());
-            taken.ok().and_then(|()| owner(state, &dial.key))
+            let taken = oracle::taken_on_device(state, &dial.packet(), keeps).ok();
+            let taken = taken.filter(Taken::whatever_is_chosen);
+            taken.and_then(|_| owner(state, &dial.key))
         });
         return before.is_none() || before != after;
     };
@@ -275,14 +274,16 @@ pub fn is_legal_between(
     holders.iter().any(|holder| {
         let services = states.map(|state| state.services.get(holder));
         let mut leads = services.into_iter().flatten();
-        leads.any(|service| has_local(service, to))
+        leads.any(|service| may_lead(service, keeps, to))
             && states.iter().any(|state| admits(state, holder, dial))
     })
 }
 
-fn has_local(service: &ServiceState, to: SocketAddr) -> bool {
-    let mut endpoints = service.local_endpoints.iter().flat_map(|set| set.iter());
-    endpoints.any(|endpoint| endpoint.address == to)
+fn may_lead(service: &ServiceState, keeps: bool, to: SocketAddr) -> bool {
+    let local = service.local_endpoints.iter().flat_map(|set| set.iter());
+    let here = service.cluster_endpoints.iter().flat_map(|set| set.iter());
+    let here = here.filter(|endpoint| keeps && endpoint.is_here());
+    local.chain(here).any(|endpoint| endpoint.address == to)
 }
 
 fn admits(state: &NodeState, holder: &ServicePortKey, dial: &Dial) -> bool {

@@ -135,7 +135,7 @@ fn an_entry_in_words_names_service_and_range() {
     let mut state = NodeState::default();
     let service = Arc::new(ranged(LOCAL, &["203.0.113.0/24"]));
     state.services.insert(key(1), service);
-    let text = render(&state, true);
+    let text = render(&state, false, true);
     assert!(
         text.contains("\nRANGES service 1 203.0.113.0/24 admitted\n"),
         "{text}"

@@ -93,6 +93,7 @@ fn of_packets_the_device_decides() {
         let devices = devices.iter().map(|(name, is_served, reason)| Device {
             name: (*name).to_owned(),
             is_served: *is_served,
+            keeps_clients: false,
             reason: (*reason).to_owned(),
         });
         in_force.devices = devices.collect();
@@ -152,5 +153,68 @@ fn of_packets_the_device_decides() {
         let (decides, story) = ask(from, interface, devices);
         assert_eq!(decides.as_deref(), Some(layer), "{interface:?}: {story}");
         assert!(story.contains(part), "{story}");
+    }
+}
+
+#[test]
+fn where_clients_keep_their_address_the_endpoint_decides_too() {
+    // One endpoint of shop/web is on this node, and one is not.
+    let model = model(&Traffic {
+        detector: Detector::NodeCidr,
+        ..Traffic::default()
+    });
+    let device = |keeps_clients| Device {
+        name: "eth0".to_owned(),
+        is_served: true,
+        keeps_clients,
+        reason: "served".to_owned(),
+    };
+    for (choice, keeps, interface, layer, part, source) in [
+        (
+            choice::fixtures::layered(),
+            false,
+            Some("eth0"),
+            Some("nftables"),
+            "nftables decides: ebpf passes the packet on: it may have to be masqueraded.",
+            "becomes this node: 192.0.2.99",
+        ),
+        (
+            choice::fixtures::layered(),
+            true,
+            Some("eth0"),
+            Some("ebpf"),
+            "ebpf decides if the endpoint that it chooses is on this node, nftables otherwise: its \
+             programs are on eth0.",
+            "is kept for endpoints on this node, and becomes this node for others.",
+        ),
+        (
+            choice::fixtures::layered(),
+            true,
+            None,
+            Some("ebpf"),
+            "by eth0, nftables otherwise. ebpf decides if the endpoint that it chooses is on this \
+             node, nftables otherwise.",
+            "is kept for endpoints on this node, and becomes this node for others.",
+        ),
+        (
+            choice::fixtures::lacking(&[]),
+            true,
+            None,
+            Some("ebpf"),
+            "ebpf decides if the endpoint that it chooses is on this node, no layer otherwise.",
+            "is kept for endpoints on this node, and becomes this node for others.",
+        ),
+    ] {
+        let packet = packet("192.0.2.99", "10.96.0.1:80/tcp", interface).unwrap();
+        let mut in_force = InForce::from(choice);
+        in_force.devices = vec![device(keeps)];
+        let told = explain_served(&model, &packet, Path::Packet, &in_force);
+        assert_eq!(told.answer.layer.as_deref(), layer, "{}", told.story);
+        assert!(told.story.contains(part), "{}", told.story);
+        let source = format!("\nSource: {source}");
+        assert!(told.story.contains(&source), "{}", told.story);
+        let endpoints = told.answer.endpoints.iter();
+        let masqueraded: Vec<_> = endpoints.map(|one| one.masquerade).collect();
+        assert_eq!(masqueraded, [!keeps, true]);
     }
 }

@@ -45,11 +45,12 @@ impl Seen {
         self.is_chosen() && self.problem.is_none()
     }
 
-    /// As others see it.
-    pub fn told(&self) -> proxy_model::Device {
+    /// As others see it. `keeps_clients`: see there.
+    pub fn told(&self, keeps_clients: bool) -> proxy_model::Device {
         proxy_model::Device {
             name: self.name.clone(),
             is_served: self.is_served(),
+            keeps_clients,
             reason: match &self.problem {
                 Some(problem) => format!("not served: {problem}"),
                 None => self.choice.to_string(),
