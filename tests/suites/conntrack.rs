@@ -233,7 +233,11 @@ fn what_was_translated_goes_on_when_only_what_keeps_it_is_left() {
     in_namespace(|| {
         let rules = [(VIPS[0], ENDPOINTS[0][0]), (VIPS[1], ENDPOINTS[1][0])];
         let now = state(&rules);
-        let mut backend = NftablesBackend::open(NftablesOptions { mark: 0x4000 }).unwrap();
+        let mut backend = NftablesBackend::open(NftablesOptions {
+            mark: 0x4000,
+            ..NftablesOptions::default()
+        })
+        .unwrap();
         backend.sync(&now, &now.as_change_set()).unwrap();
         let flows = rules.map(|(vip, endpoint)| (rig::client(vip), socket(endpoint)));
         for (client, server) in &flows {

@@ -30,6 +30,13 @@ pub trait Descriptor: Sync {
     /// ([`Backend::lies_over`]). Pure.
     fn render(&self, state: &NodeState, settings: &Settings, over: bool) -> String;
 
+    /// Whether it translates connections packet by packet, above a packet backend, with these flags. While
+    /// its programs are not there, their packets reach that one, which must not take them for new
+    /// connections.
+    fn translates_packets(&self, _given: &Given) -> bool {
+        false
+    }
+
     /// Its flags.
     fn flags(&self) -> &'static [Flag] {
         &[]
@@ -178,6 +185,9 @@ pub struct Settings {
     pub masquerade_mark: u32,
     /// The flags of backends that were given.
     pub given: Given,
+    /// For a packet backend: it lies under one that translates packets
+    /// ([`Descriptor::translates_packets`]).
+    pub under_programs: bool,
 }
 
 /// What became of what a backend left.

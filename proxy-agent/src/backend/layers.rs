@@ -1,6 +1,6 @@
 //! The layers of a mode as text, on no particular host.
 
-use proxy_backend::{BackendKind, Settings};
+use proxy_backend::{BackendKind, Place, Settings};
 use proxy_model::NodeState;
 
 use super::choice::{Mode, NoBackend, choose, name};
@@ -19,6 +19,7 @@ pub fn render(
         return Ok(alone.render(state, settings, false));
     }
     let names: Vec<_> = layers.iter().map(|kind| kind.name()).collect();
+    let settings = &under(layers, settings.clone());
     let mut text = format!("# {}\n", name(&names));
     for (index, kind) in layers.iter().enumerate() {
         let over = index + 1 < layers.len();
@@ -26,6 +27,16 @@ pub fn render(
         text += &kind.render(state, settings, over);
     }
     Ok(text)
+}
+
+/// The settings that these layers have beside each other.
+pub fn under(layers: &[BackendKind], settings: Settings) -> Settings {
+    let given = &settings.given;
+    let mut above = layers.iter().filter(|kind| kind.place() == Place::Above);
+    Settings {
+        under_programs: above.any(|kind| kind.translates_packets(given)),
+        ..settings
+    }
 }
 
 #[cfg(test)]

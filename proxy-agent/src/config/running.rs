@@ -111,6 +111,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
             pin_dir,
             masquerade_mark,
             given: of_backends,
+            ..BackendSettings::default()
         },
     })
 }

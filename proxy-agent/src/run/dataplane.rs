@@ -17,7 +17,7 @@ use crate::{
     backend::{
         check,
         choice::{Choice, Chosen, Missing, NoBackend, choose},
-        none,
+        layers, none,
     },
     backends,
     config::Run,
@@ -66,7 +66,9 @@ impl Dataplane {
             error,
         })?;
         let opener = Opener {
-            settings: config.backends.clone(),
+            // One that turns out not to be usable counts too: what an earlier run of it left may
+            // translate still.
+            settings: layers::under(chosen.layers(), config.backends.clone()),
             surroundings,
         };
         let mut layers: Vec<Box<dyn Backend>> = Vec::new();

@@ -27,7 +27,10 @@ fn until_let_go() {
 }
 
 fn held_by() -> Option<String> {
-    match NftablesBackend::open(NftablesOptions { mark: 0x4000 }) {
+    match NftablesBackend::open(NftablesOptions {
+        mark: 0x4000,
+        ..NftablesOptions::default()
+    }) {
         Ok(_) => None,
         Err(OpenError::Held { holder, .. }) => Some(holder),
         Err(error) => panic!("{error}"),

@@ -34,7 +34,10 @@ pub fn in_namespace(test: impl FnOnce() + Send) {
 pub fn open() -> NftablesBackend {
     let end = Instant::now() + LIMIT;
     loop {
-        match NftablesBackend::open(NftablesOptions { mark: 0x4000 }) {
+        match NftablesBackend::open(NftablesOptions {
+            mark: 0x4000,
+            ..NftablesOptions::default()
+        }) {
             // A program that another test is just starting has the descriptors of this process until
             // it begins.
             Err(OpenError::Held { .. }) if Instant::now() < end => thread::yield_now(),

@@ -103,6 +103,10 @@ impl Descriptor for Ebpf {
         render(state, settings.given.is_on(KEEP_CLIENT_ADDRESS), over)
     }
 
+    fn translates_packets(&self, given: &Given) -> bool {
+        tc(given, &mut Vec::new()) != Tc::Off
+    }
+
     fn flags(&self) -> &'static [Flag] {
         FLAGS
     }

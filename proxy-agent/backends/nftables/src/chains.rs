@@ -173,7 +173,7 @@ impl ServiceChain {
             Self::External(at, choice) => vec![
                 Rule::because(
                     "the answer must come back this way",
-                    [Statement::Mark(facts.mark)],
+                    [Statement::Mark(facts.options.mark)],
                 ),
                 Rule::new([choose(*at, choice)]),
             ],
@@ -224,9 +224,15 @@ fn local_rules(
         .collect();
     rules.push(Rule::because(
         "this node: the answer must come back to it",
-        [Statement::FromHost, Statement::Mark(facts.mark)],
+        [Statement::FromHost, Statement::Mark(facts.options.mark)],
     ));
     rules.push(Rule::new([Statement::FromHost, from_here]));
+    if facts.options.under_programs && local.is_some() {
+        rules.push(Rule::because(
+            "of a connection that programs on devices translate, which are not there",
+            [Statement::BeginsNothing, Statement::Verdict(Verdict::Drop)],
+        ));
+    }
     match (cluster, local) {
         (_, Some(local)) => rules.push(Rule::new([choose(at, local)])),
         // Not left to what comes after translation: nothing there tells what was led to the very

@@ -3,7 +3,7 @@
 use proxy_backend::{Descriptor, Place, Settings};
 use proxy_model::{Capability, NodeState};
 
-use crate::{LACKS, NAME, render};
+use crate::{LACKS, NAME, NftablesOptions, render};
 
 /// The nftables backend.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ impl Descriptor for Nftables {
     }
 
     fn render(&self, state: &NodeState, settings: &Settings, _: bool) -> String {
-        render(state, settings.masquerade_mark)
+        render(state, NftablesOptions::of(settings))
     }
 
     #[cfg(target_os = "linux")]

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use proxy_backend::Settings;
 use proxy_model::{
     IpFamily, NodeState,
     oracle::{Detector, Traffic},
@@ -11,13 +12,33 @@ use proxy_model::{
 
 use super::ruleset::{Field, Statement};
 
+/// What the backend needs to know besides the state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NftablesOptions {
+    /// The bit of the packet mark that says that a packet is to be masqueraded, as a mask.
+    pub mark: u32,
+    /// Programs of a layer above translate connections from outside to this node's endpoints. Packets of
+    /// these come here while somebody has detached the programs.
+    pub under_programs: bool,
+}
+
+impl NftablesOptions {
+    /// What the settings say.
+    pub const fn of(settings: &Settings) -> Self {
+        Self {
+            mark: settings.masquerade_mark,
+            under_programs: settings.under_programs,
+        }
+    }
+}
+
 /// Facts of a node for one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// Which.
     pub family: IpFamily,
-    /// The bit of the packet mark, as a mask.
-    pub mark: u32,
+    /// What was asked for.
+    pub options: NftablesOptions,
     traffic: Traffic,
     pod_cidrs: Vec<IpNet>,
     /// Where ClusterIPs are taken from.
@@ -28,8 +49,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Those of `state`. `mark`: the bit, as a mask.
-    pub fn of(state: &NodeState, family: IpFamily, mark: u32) -> Self {
+    /// Those of `state`.
+    pub fn of(state: &NodeState, family: IpFamily, options: NftablesOptions) -> Self {
         let of_family = |cidrs: &[IpNet]| -> Vec<IpNet> {
             let cidrs = cidrs.iter().map(IpNet::trunc);
             cidrs
@@ -40,7 +61,7 @@ impl Facts {
         node_ips.retain(|address| IpFamily::of(*address) == family && !address.is_loopback());
         Self {
             family,
-            mark,
+            options,
             traffic: state.traffic.clone(),
             pod_cidrs: of_family(state.node.pod_cidrs()),
             service_cidrs: of_family(&state.service_cidrs),

@@ -13,7 +13,7 @@
 //! and one that forwards nothing, answer as well.
 
 use super::{
-    facts::Facts,
+    facts::{Facts, NftablesOptions},
     ruleset::{Field, Hook, Place, Rule, Statement, Verdict},
     sets::Set,
 };
@@ -90,7 +90,7 @@ pub fn chains(facts: &Facts) -> Vec<FixedChain> {
             place: Place::Postrouting,
             priority: 100,
         }),
-        rules: masquerading(facts.mark),
+        rules: masquerading(facts.options.mark),
     });
     chains
 }
@@ -103,7 +103,7 @@ pub fn chains(facts: &Facts) -> Vec<FixedChain> {
 #[cfg(target_os = "linux")]
 pub fn nat_chains(family: proxy_model::IpFamily) -> Vec<FixedChain> {
     let nothing = proxy_model::NodeState::default();
-    let mut chains = chains(&Facts::of(&nothing, family, 0));
+    let mut chains = chains(&Facts::of(&nothing, family, NftablesOptions::default()));
     chains.retain(|chain| chain.hook.is_some_and(|hook| hook.kind == "nat"));
     for chain in &mut chains {
         chain.rules = vec![Rule::because(
@@ -160,7 +160,7 @@ fn unserved(facts: &Facts) -> Vec<Rule> {
 }
 
 fn mark_foreign(facts: &Facts) -> Vec<Rule> {
-    let mark = Statement::Mark(facts.mark);
+    let mark = Statement::Mark(facts.options.mark);
     if facts.masquerades_all() {
         return vec![Rule::because("masqueradeAll", [mark])];
     }

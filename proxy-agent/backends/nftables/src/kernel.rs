@@ -45,6 +45,7 @@ use self::{
     transaction::{Transaction, hook_number},
 };
 use super::{
+    NftablesOptions,
     found::{Comparison, Encoding, FoundHook, compare},
     plan::{self, Plan},
     ruleset::{Hook, Rule},
@@ -63,13 +64,6 @@ pub use socket::KernelError;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
 
-/// What it needs to know.
-#[derive(Debug, Clone, Copy)]
-pub struct NftablesOptions {
-    /// The bit of the packet mark that says that a packet is to be masqueraded, as a mask.
-    pub mark: u32,
-}
-
 /// The backend. Works in the network namespace in which it was opened: all threads that call it must
 /// be in that.
 #[derive(Debug)]
@@ -77,7 +71,7 @@ pub struct NftablesBackend {
     /// Nobody else programs these tables.
     _lock: Lock,
     netlink: Netlink,
-    mark: u32,
+    options: NftablesOptions,
     /// What the tables hold; `None` when they must be read first.
     tables: Option<[Wanted; 2]>,
     /// The state of the last sync.
@@ -106,7 +100,7 @@ impl NftablesBackend {
         Self {
             _lock: lock,
             netlink,
-            mark: options.mark,
+            options,
             tables: None,
             state: NodeState::default(),
             generation: None,
@@ -204,7 +198,7 @@ impl NftablesBackend {
         let mut comparisons = Vec::with_capacity(2);
         let mut count = 0;
         let mut one = |family: IpFamily| -> Result<Wanted, KernelError> {
-            let (wanted, elements): (Wanted, Elements) = Wanted::of(state, family, self.mark);
+            let (wanted, elements): (Wanted, Elements) = Wanted::of(state, family, self.options);
             let found = read::read(&mut self.netlink, family)?;
             let waiting = self.owed.stale(family);
             let found = found.as_ref();

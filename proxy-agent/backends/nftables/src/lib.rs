@@ -50,10 +50,10 @@ mod wanted;
 use proxy_model::Capability;
 
 pub use descriptor::Nftables;
+pub use facts::NftablesOptions;
 #[cfg(target_os = "linux")]
 pub use kernel::{
-    Duty, Keeper, KernelError, NftablesBackend, NftablesOptions, cleanup, holder, is_kept,
-    is_there, remove,
+    Duty, Keeper, KernelError, NftablesBackend, cleanup, holder, is_kept, is_there, remove,
 };
 pub use render::render;
 

@@ -101,7 +101,7 @@ pub fn follow(
     let mut plan = Plan::default();
     let mut moves = Moves::default();
     if change.node {
-        let facts = Facts::of(now, wanted.facts.family, wanted.facts.mark);
+        let facts = Facts::of(now, wanted.facts.family, wanted.facts.options);
         plan.rewritten = wanted.under(&facts);
         moves.node_ips(&wanted.facts, &facts);
         wanted.fixed = fixed::chains(&facts);

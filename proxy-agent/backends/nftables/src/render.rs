@@ -4,21 +4,26 @@ use std::fmt::Write as _;
 
 use proxy_model::{IpFamily, NodeState};
 
-use super::{TABLE, text::Words, wanted::Wanted};
+use super::{NftablesOptions, TABLE, text::Words, wanted::Wanted};
 use crate::sets::Set;
 
-/// Renders the tables of both families for `state`. `mark`: the bit of the packet mark, as a mask.
-pub fn render(state: &NodeState, mark: u32) -> String {
+/// Renders the tables of both families for `state`.
+pub fn render(state: &NodeState, options: NftablesOptions) -> String {
     let mut text = String::new();
     for family in [IpFamily::V4, IpFamily::V6] {
-        table(&mut text, state, family, mark).expect("writing to a string cannot fail");
+        table(&mut text, state, family, options).expect("writing to a string cannot fail");
     }
     text
 }
 
-fn table(text: &mut String, state: &NodeState, family: IpFamily, mark: u32) -> std::fmt::Result {
+fn table(
+    text: &mut String,
+    state: &NodeState,
+    family: IpFamily,
+    options: NftablesOptions,
+) -> std::fmt::Result {
     let words = Words(family);
-    let (wanted, elements) = Wanted::of(state, family, mark);
+    let (wanted, elements) = Wanted::of(state, family, options);
     let mut elements: Vec<_> = elements.into_iter().collect();
     elements.sort_unstable_by_key(|((set, key), _)| (*set, key.in_order(set.key(), family)));
     writeln!(text, "table {} {TABLE} {{", words.ip())?;

@@ -39,6 +39,8 @@ pub enum Field {
 pub enum Statement {
     /// Only the first packet of a connection.
     New,
+    /// Only packets of TCP that open no connection.
+    BeginsNothing,
     /// Only what was given another destination.
     Translated,
     /// Only from, or to, this network.

@@ -13,7 +13,9 @@ use proxy_model::{IpFamily, NodeState};
 
 use self::walk::{Step, steps};
 use super::{
-    chains::ServiceChain,
+    NftablesOptions,
+    chains::{At, Choice, ServiceChain},
+    facts::Facts,
     key::Key,
     plan::{self, Plan},
     ruleset::{Rule, Statement, Value, Verdict},
@@ -21,7 +23,10 @@ use super::{
     wanted::{Elements, Wanted},
 };
 
-const MARK: u32 = 0x4000;
+const OPTIONS: NftablesOptions = NftablesOptions {
+    mark: 0x4000,
+    under_programs: true,
+};
 
 /// What a kernel would hold.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -112,7 +117,7 @@ impl Table {
 }
 
 fn whole(state: &NodeState, family: IpFamily) -> (Wanted, Elements) {
-    Wanted::of(state, family, MARK)
+    Wanted::of(state, family, OPTIONS)
 }
 
 proptest! {
@@ -163,4 +168,41 @@ fn a_change_costs_what_changed() {
     let expected = [Set::Services, Set::Endpoints, Set::ClusterIps, Set::Hairpin];
     assert_eq!(sets, expected.into());
     assert_eq!((plan.added.len(), plan.removed.len()), (4, 0));
+}
+
+/// What begins nothing is dropped where programs above may have translated what it belongs to, of clients
+/// outside and nobody else.
+#[test]
+fn packets_of_connections_that_programs_translate_begin_nothing() {
+    let choice = |count| Some(Choice::Random { count, offset: 0 });
+    let chains = [
+        (
+            ServiceChain::Local(At::NodePort, choice(3), choice(1)),
+            true,
+        ),
+        (ServiceChain::Local(At::Address, choice(3), None), false),
+        (
+            ServiceChain::External(At::Address, choice(3).unwrap()),
+            false,
+        ),
+        (ServiceChain::ClusterIp(choice(3).unwrap()), false),
+    ];
+    for under_programs in [true, false] {
+        let options = NftablesOptions {
+            under_programs,
+            ..OPTIONS
+        };
+        let facts = Facts::of(&NodeState::default(), IpFamily::V4, options);
+        for (chain, may_be_theirs) in &chains {
+            let rules = chain.rules(&facts);
+            let drops = [Statement::BeginsNothing, Statement::Verdict(Verdict::Drop)];
+            let at = rules.iter().position(|rule| rule.statements == drops);
+            assert_eq!(at.is_some(), under_programs && *may_be_theirs, "{chain:?}");
+            if let Some(at) = at {
+                let of_this_node = |rule: &Rule| rule.statements.contains(&Statement::FromHost);
+                assert!(!rules[at..].iter().any(of_this_node));
+                assert_eq!(at + 2, rules.len());
+            }
+        }
+    }
 }

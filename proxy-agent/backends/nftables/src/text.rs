@@ -53,6 +53,7 @@ impl Words {
         let ip = self.ip();
         match statement {
             Statement::New => "ct state new".to_owned(),
+            Statement::BeginsNothing => "tcp flags & (fin | syn | rst | ack) != syn".to_owned(),
             Statement::Translated => "ct status dnat".to_owned(),
             Statement::Within(field, net) if net.prefix_len() == net.max_prefix_len() => {
                 format!("{} {}", self.field(field), net.addr())

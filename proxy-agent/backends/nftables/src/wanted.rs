@@ -11,7 +11,7 @@ use proxy_model::{IpFamily, NodeState};
 use super::{
     chains::ServiceChain,
     compile::compile,
-    facts::Facts,
+    facts::{Facts, NftablesOptions},
     fixed::{self, FixedChain},
     key::Key,
     ruleset::{Ranges, Rule, Value},
@@ -38,9 +38,9 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What `state` needs in the table of `family`, with its elements. `mark`: the bit of the packet mark, as a mask.
-    pub fn of(state: &NodeState, family: IpFamily, mark: u32) -> (Self, Elements) {
-        let facts = Facts::of(state, family, mark);
+    /// What `state` needs in the table of `family`, with its elements.
+    pub fn of(state: &NodeState, family: IpFamily, options: NftablesOptions) -> (Self, Elements) {
+        let facts = Facts::of(state, family, options);
         let mut elements = Elements::new();
         let mut wanted = Self {
             fixed: fixed::chains(&facts),

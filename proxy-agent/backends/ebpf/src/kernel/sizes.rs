@@ -102,7 +102,7 @@ const fn entries_of(flows: u32) -> u32 {
 
 /// Flows that TRACK is meant for with so many entries.
 pub const fn flows_of(entries: u32) -> u32 {
-    (entries as u64 * 4 / 9) as u32
+    entries / 9 * 4
 }
 
 /// Entries of a map that can be used, with the configured sizes.

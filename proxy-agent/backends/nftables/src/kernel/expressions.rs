@@ -1,6 +1,6 @@
 //! Rules as the kernel's expressions: small programs over registers of four bytes.
 
-use proxy_model::IpFamily;
+use proxy_model::{IpFamily, Protocol};
 
 use crate::{
     key,
@@ -8,6 +8,13 @@ use crate::{
     sets::Set,
 };
 use proxy_netlink::{attributes::Attributes, nf_tables as abi};
+
+/// Where the flags are in a header of TCP, in bytes, and some of them (RFC 9293 section 3.1).
+const FLAGS_OF_TCP: u32 = 13;
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
 
 /// Writes the expressions of `rule` as the list that a rule has.
 pub fn write(rule: &Rule, family: IpFamily, attributes: &mut Attributes<'_>) {
@@ -64,6 +71,12 @@ impl Writer<'_, '_> {
                 self.connection(abi::NFT_CT_STATE);
                 self.has_bit(abi::CT_STATE_NEW);
             }
+            Statement::BeginsNothing => {
+                self.is(Protocol::Tcp);
+                self.payload(abi::NFT_PAYLOAD_TRANSPORT_HEADER, FLAGS_OF_TCP, 1, 0);
+                self.bitwise(&[FIN | SYN | RST | ACK], &[0]);
+                self.compare(abi::NFT_CMP_NEQ, &[SYN]);
+            }
             Statement::Translated => {
                 self.connection(abi::NFT_CT_STATUS);
                 self.has_bit(abi::IPS_DST_NAT);
@@ -76,10 +89,7 @@ impl Writer<'_, '_> {
                 }
                 self.compare(abi::NFT_CMP_EQ, &network);
             }
-            Statement::Is(protocol) => {
-                self.load(Field::Protocol, 0);
-                self.compare(abi::NFT_CMP_EQ, &[key::number(*protocol)]);
-            }
+            Statement::Is(protocol) => self.is(*protocol),
             Statement::ArrivedOn { name, prefix } => {
                 self.meta(abi::NFT_META_IIFNAME, 0);
                 let mut bytes = name.as_bytes().to_vec();
@@ -154,6 +164,11 @@ impl Writer<'_, '_> {
                 });
             }
         }
+    }
+
+    fn is(&mut self, protocol: Protocol) {
+        self.load(Field::Protocol, 0);
+        self.compare(abi::NFT_CMP_EQ, &[key::number(protocol)]);
     }
 
     /// Loads the fields one after the other into registers.

@@ -8,10 +8,10 @@ use proxy_backend::{
 use proxy_model::{Backend, IpFamily, Protocol};
 
 use super::{
-    Duty, Keeper, KernelError, NftablesBackend, NftablesOptions, cleanup, holder_that_stays,
-    is_kept, is_programmed, is_there, probe, remove,
+    Duty, Keeper, KernelError, NftablesBackend, cleanup, holder_that_stays, is_kept, is_programmed,
+    is_there, probe, remove,
 };
-use crate::{KEPT, LACKS, TABLE};
+use crate::{KEPT, LACKS, NftablesOptions, TABLE};
 
 /// The backend on a host that runs Linux.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +30,7 @@ impl Host for OnLinux {
         settings: &Settings,
         surroundings: &Surroundings,
     ) -> Result<Box<dyn Backend>, OpenError> {
-        let mark = settings.masquerade_mark;
-        let backend = NftablesBackend::open(NftablesOptions { mark })?;
+        let backend = NftablesBackend::open(NftablesOptions::of(settings))?;
         Ok(Box::new(
             backend.observed_by(surroundings.conntrack.clone()),
         ))

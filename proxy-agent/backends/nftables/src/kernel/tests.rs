@@ -25,20 +25,23 @@ use self::{
     tables::{Table, Tables, lines},
 };
 use super::{
-    FAMILIES, Lock, NftablesBackend, NftablesOptions,
+    FAMILIES, Lock, NftablesBackend,
     expressions::nfproto,
     socket::{Netlink, question},
     transaction::Transaction,
     wire::Wire,
 };
 use crate::{
-    TABLE,
+    NftablesOptions, TABLE,
     plan::Plan,
     tests::walk::{Step, state, steps},
     wanted::Wanted,
 };
 
-const MARK: u32 = 0x4000;
+const OPTIONS: NftablesOptions = NftablesOptions {
+    mark: 0x4000,
+    under_programs: true,
+};
 
 /// The step of a history at which another agent takes over, and adopts.
 const HANDED_OVER: usize = 1;
@@ -51,7 +54,7 @@ fn agent(kernel: &Kernel) -> NftablesBackend {
 fn agent_over(wire: impl Wire + 'static, kernel: &Kernel) -> NftablesBackend {
     let lock = Lock::held_by(Netlink::over(kernel.clone()).expect("a kernel in memory opens"));
     let netlink = Netlink::over(wire).expect("it is open");
-    NftablesBackend::over(netlink, lock, NftablesOptions { mark: MARK })
+    NftablesBackend::over(netlink, lock, OPTIONS)
 }
 
 /// The tables that `state` should have.
@@ -59,7 +62,7 @@ fn expected(state: &NodeState) -> Tables {
     let kernel = Kernel::default();
     let mut transaction = Transaction::new(None);
     for family in FAMILIES {
-        let (wanted, elements) = Wanted::of(state, family, MARK);
+        let (wanted, elements) = Wanted::of(state, family, OPTIONS);
         transaction.write(family, &wanted.fixed, &Plan::whole(&wanted, &elements));
     }
     let (batch, confirmed) = transaction.finish();

@@ -17,7 +17,7 @@ use proxy_model::{
 };
 
 use super::{FAMILIES, KernelError, lock, socket::Netlink, transaction::Transaction};
-use crate::{MASQUERADE_BIT, plan::Plan, wanted::Wanted};
+use crate::{MASQUERADE_BIT, NftablesOptions, plan::Plan, wanted::Wanted};
 
 /// Whether the kernel took them; false if there was no place to try.
 pub fn try_rules() -> Result<bool, KernelError> {
@@ -34,10 +34,14 @@ pub fn try_rules() -> Result<bool, KernelError> {
 
 fn write_everything() -> Result<(), KernelError> {
     let state = everything();
+    let options = NftablesOptions {
+        mark: 1 << MASQUERADE_BIT,
+        under_programs: true,
+    };
     let mut netlink = Netlink::open()?;
     let mut transaction = Transaction::new(None);
     for family in FAMILIES {
-        let (wanted, elements) = Wanted::of(&state, family, 1 << MASQUERADE_BIT);
+        let (wanted, elements) = Wanted::of(&state, family, options);
         transaction.write(family, &wanted.fixed, &Plan::whole(&wanted, &elements));
     }
     let (batch, confirmed) = transaction.finish();
