@@ -5,7 +5,7 @@
 //! NODE_ADDRS address                 ──> (NodePorts answer there)
 //! FRONTENDS  address, port, protocol ──> service, cluster set, local set, flags, affinity
 //! SETS       set                     ──> count
-//! SLOTS      set, index < count      ──> endpoint, its address and port
+//! SLOTS      set, index < count      ──> endpoint, its address and port, whether it is on this node
 //! MEMBERS    set, endpoint           ──> index of its slot
 //! RANGES     service, range          ──> (its clients may dial load-balancer IPs)
 //! SERVICES   service                 ──> namespace, name, port name

@@ -153,7 +153,11 @@ pub const MAPS: [MapShape; 12] = [
         "addresses of this node on which NodePorts answer",
     ),
     hash::<SetKey, SetValue>("SETS", SETS, "set -> count of endpoints"),
-    hash::<SlotKey, SlotValue>("SLOTS", SLOTS, "set, index -> endpoint, address, port"),
+    hash::<SlotKey, SlotValue>(
+        "SLOTS",
+        SLOTS,
+        "set, index -> endpoint, address, port, whether it is on this node",
+    ),
     hash::<MemberKey, MemberValue>("MEMBERS", MEMBERS, "set, endpoint -> index of its slot"),
     MapShape {
         name: "RANGES",

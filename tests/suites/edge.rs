@@ -9,6 +9,8 @@ pub mod asked;
 mod devices;
 #[path = "edge/journeys.rs"]
 pub mod journeys;
+#[path = "edge/kept.rs"]
+mod kept;
 #[path = "edge/leaving.rs"]
 mod leaving;
 #[path = "edge/narrow.rs"]

@@ -147,27 +147,39 @@ where
         return Outcome::passed(Reason::NoEndpoint);
     }
     let hash = hash(&work.key, tables.setting(Setting::Seed));
-    let (mut number, mut index) = (0, pick(hash, set.count));
-    if affinity != 0 {
+    let slot = if affinity != 0 {
         let client = ClientKey {
             address: work.key.source,
             service,
             claim: RECORD,
         };
-        let slot = slot_of_client(tables, &client, affinity, chosen_from, set.count);
-        if slot == LOOK_AGAIN {
-            return Outcome::passed(Reason::Changed);
-        }
-        (number, index) = ((slot >> 32) as u32, slot as u32);
-    } else if collisions > 0 {
-        if collisions >= set.count {
-            return Outcome::passed(Reason::Collision);
-        }
-        index += collisions;
-        if index >= set.count {
-            index -= set.count;
-        }
+        slot_of_client(tables, &client, affinity, chosen_from, set.count)
+    } else if collisions >= set.count {
+        return Outcome::passed(Reason::Collision);
+    } else {
+        let index = pick(hash, set.count) + collisions;
+        u64::from(if index >= set.count {
+            index - set.count
+        } else {
+            index
+        })
+    };
+    if slot == LOOK_AGAIN {
+        return Outcome::passed(Reason::Changed);
     }
+    lead(tables, work, slot, hash)
+}
+
+/// Sets `work.value`: the flow to the endpoint of a slot of the set, if this layer leads there. `slot`: as
+/// [`slot_of_client`] has it, without a number if any endpoint may be there.
+// What it keeps on the stack need not stand there while a client's endpoint is looked up.
+#[inline(never)]
+fn lead<T>(tables: &T, work: &mut Work, slot: u64, hash: u32) -> Outcome
+where
+    T: Admitting + Connections,
+{
+    let (number, index) = ((slot >> 32) as u32, slot as u32);
+    let chosen_from = work.frontend.set_of_outside();
     let Some(slot) = tables.slot(&SlotKey {
         set: chosen_from,
         index,
@@ -180,7 +192,7 @@ where
     if work.frontend.flags & OUTSIDE_TO_LOCAL == 0 && slot.flags & ON_NODE == 0 {
         return Outcome::passed(Reason::RemoteEndpoint);
     }
-    if is_same(&address::to_words(&slot.address), &work.header.source) {
+    if address::same(&slot.address, &work.key.source) {
         // It would answer itself, past this node.
         return Outcome::passed(Reason::LocalSource);
     }
@@ -189,7 +201,7 @@ where
     value.address = slot.address;
     value.port = slot.port;
     value.owner = TRANSLATED;
-    value.service = service;
+    value.service = work.frontend.service;
     value.set = chosen_from;
     value.endpoint = slot.endpoint;
     // Another attempt with the same packet must be told apart.
