@@ -101,7 +101,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let admin_socket = args.admin_socket.clone();
     let admin_socket = admin_socket.unwrap_or_else(|| admin::socket_path(&pin_dir));
     let (mode, order) = (settings.mode, settings.order.clone());
-    let masquerade_mark = settings.masquerade_mark;
+    let (masquerade_mark, timeouts) = (settings.masquerade_mark, settings.timeouts);
     Ok(Run {
         order,
         take_over: args.take_over,
@@ -110,6 +110,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
         backends: BackendSettings {
             pin_dir,
             masquerade_mark,
+            timeouts,
             given: of_backends,
         },
     })

@@ -53,7 +53,7 @@ use proxy_model::{
     NodeState, RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 
-use proxy_backend::milliseconds;
+use proxy_backend::{Timeouts, milliseconds};
 
 use self::{
     cgroup::Cgroup,
@@ -90,6 +90,8 @@ pub struct EbpfOptions {
     pub tc: Tc,
     /// The devices that they are on; chosen here when none is given.
     pub devices: Vec<Pattern>,
+    /// For how long they remember connections.
+    pub timeouts: Timeouts,
 }
 
 /// The eBPF dataplane.

@@ -101,7 +101,12 @@ impl Host for OnLinux {
 
 impl From<&Settings> for EbpfOptions {
     fn from(settings: &Settings) -> Self {
-        let Settings { pin_dir, given, .. } = settings;
+        let Settings {
+            pin_dir,
+            given,
+            timeouts,
+            ..
+        } = settings;
         Self {
             pin_dir: pin_dir.clone(),
             cgroup_path: given.path(CGROUP_PATH),
@@ -110,6 +115,7 @@ impl From<&Settings> for EbpfOptions {
             kernel_log: given.is_given(KERNEL_LOG),
             tc: tc(given, &mut Vec::new()),
             devices: devices(given, &mut Vec::new()),
+            timeouts: *timeouts,
         }
     }
 }
