@@ -406,7 +406,8 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     for flag in ["--listen", "--output-file"] {
         assert!(sink.contains(flag), "{sink}");
     }
-    let args = ["--manifests=x", "-o=-", "--proxy-mode=ipvs"];
+    let timeout = "--conntrack-udp-timeout=5s";
+    let args = ["--manifests=x", "-o=-", "--proxy-mode=ipvs", timeout];
     let brain = brain_args(&args).unwrap();
     let socket = std::path::Path::new("/run/culvert/brain.sock");
     assert_eq!(brain.admin_socket, socket);
@@ -414,8 +415,12 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     assert_eq!(brain.model, run.agent.model);
     assert_eq!(brain.serving.healthz, run.agent.serving.healthz);
     assert_eq!(brain.notes, run.agent.notes);
-    // That eBPF serves in the place of another mode is not so here.
-    run.agent.warnings.retain(|text| !text.starts_with("mode:"));
+    // That eBPF serves in the place of another mode is not so here, and no connection is translated.
+    let elsewhere = ["mode:", "conntrack.udpTimeout:"];
+    let is_elsewhere = |text: &String| elsewhere.iter().any(|field| text.starts_with(field));
+    let told = run.agent.warnings.iter().filter(|text| is_elsewhere(text));
+    assert_eq!(told.count(), 2, "{:?}", run.agent.warnings);
+    run.agent.warnings.retain(|text| !is_elsewhere(text));
     assert_eq!(brain.warnings, run.agent.warnings);
 }
 
