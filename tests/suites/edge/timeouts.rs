@@ -104,8 +104,8 @@ fn what_nobody_uses_ends_after_the_time_of_file_and_flags_although_it_began_befo
     assert_eq!(shown["conntrack"]["tcpEstablishedTimeout"], "1s");
     assert_eq!(shown["conntrack"]["tcpCloseWaitTimeout"], "1h0m0s");
     assert_eq!(shown["conntrack"]["udpStreamTimeout"], "1s");
-    let ours = json!({"backendOrder": [], "tc": "auto", "devices": ["ext1"]});
-    assert_eq!(shown["culvert"], ours);
+    assert_eq!(shown["culvert"]["tc"], "auto");
+    assert_eq!(shown["culvert"]["devices"], json!(["ext1"]));
     let log = agent.log();
     let told = log.iter().filter_map(|line| line.text("text"));
     let told =
