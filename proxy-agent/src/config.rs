@@ -99,6 +99,7 @@ pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
             manifests: args.node.manifests.clone(),
             backends: BackendSettings {
                 masquerade_mark: settings.masquerade_mark,
+                timeouts: settings.timeouts,
                 given: settings.backends.clone(),
                 ..BackendSettings::default()
             },

@@ -23,6 +23,8 @@ mod resized;
 mod restarted;
 #[path = "edge/rig.rs"]
 pub mod rig;
+#[path = "edge/timeouts.rs"]
+mod timeouts;
 
 /// Its name in the list of skips.
 const SUITE: &str = "edge";

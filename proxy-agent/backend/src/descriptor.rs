@@ -7,7 +7,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use proxy_model::{Backend, Capability, Figure, NodeState, Protocol};
 
 use crate::{
-    ConntrackObserver, Flag, FlagMistake, Given, Keeper, OpenError, Requirement,
+    ConntrackObserver, Flag, FlagMistake, Given, Keeper, OpenError, Requirement, Timeouts,
     connections::Connections,
 };
 
@@ -183,6 +183,8 @@ pub struct Settings {
     pub pin_dir: PathBuf,
     /// The bit of the packet mark that marks packets for masquerading, as a mask.
     pub masquerade_mark: u32,
+    /// For how long connections are remembered.
+    pub timeouts: Timeouts,
     /// The flags of backends that were given.
     pub given: Given,
     /// For a packet backend: it lies under one that translates packets

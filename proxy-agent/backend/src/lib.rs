@@ -11,6 +11,7 @@ mod kind;
 mod open;
 mod requirement;
 mod retry;
+mod timeouts;
 
 pub use conntrack_observer::ConntrackObserver;
 pub use descriptor::{Descriptor, Host, Page, Place, Probe, Retired, Settings, Surroundings};
@@ -21,3 +22,4 @@ pub use kind::BackendKind;
 pub use open::OpenError;
 pub use requirement::Requirement;
 pub use retry::Retry;
+pub use timeouts::Timeouts;

@@ -21,7 +21,7 @@ mod value;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use proxy_backend::BackendKind;
+use proxy_backend::{BackendKind, Timeouts};
 use proxy_model::{NodePortSelection, oracle::Traffic};
 use serde_json::Value;
 
@@ -56,6 +56,8 @@ pub struct Settings {
     pub sync_period: Duration,
     /// Which traffic comes from pods of this node, and whether all of it is masqueraded.
     pub traffic: Traffic,
+    /// For how long connections are remembered, by backends that do so themselves.
+    pub timeouts: Timeouts,
     /// The bit of the packet mark that packets to be masqueraded get, as a mask.
     pub masquerade_mark: u32,
     /// Where NodePorts answer.

@@ -19,7 +19,10 @@ pub use self::{
 use super::{
     ConfigError, absolute_pin_dir,
     cli::{AgentArgs, BrainArgs, RunArgs},
-    kube_proxy::{Given, Settings},
+    kube_proxy::{
+        Given, Settings,
+        fields::{self, Honoured},
+    },
     node_name, settings,
 };
 use crate::{admin, backend::choice::Mode, backends, serving, sinks::file::Destination};
@@ -101,7 +104,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     let admin_socket = args.admin_socket.clone();
     let admin_socket = admin_socket.unwrap_or_else(|| admin::socket_path(&pin_dir));
     let (mode, order) = (settings.mode, settings.order.clone());
-    let masquerade_mark = settings.masquerade_mark;
+    let (masquerade_mark, timeouts) = (settings.masquerade_mark, settings.timeouts);
     Ok(Run {
         order,
         take_over: args.take_over,
@@ -110,6 +113,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
         backends: BackendSettings {
             pin_dir,
             masquerade_mark,
+            timeouts,
             given: of_backends,
             ..BackendSettings::default()
         },
@@ -127,13 +131,19 @@ fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     if prepared.output.is_none() && args.agent.sinks.api.listen.is_empty() {
         mistakes.push(NO_SINK.to_owned());
     }
-    // It would say which backend serves in the place of kube-proxy's: none does here.
-    settings.notices.retain(|notice| notice.field != "mode");
+    // They would say which backend serves in the place of kube-proxy's, and which connections a field is
+    // about: none does here, and none are.
+    let notices = &mut settings.notices;
+    notices.retain(|notice| notice.field != "mode" && !is_partly_honoured(&notice.field));
     let agent = prepared.agent(&settings, args.admin_socket.clone(), mistakes)?;
     Ok(Agent {
         on_its_node: !args.elsewhere,
         ..agent
     })
+}
+
+fn is_partly_honoured(path: &str) -> bool {
+    fields::at(path).is_some_and(|field| matches!(field.honoured, Honoured::Partly(..)))
 }
 
 /// What was found out before all mistakes are known.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use proxy_agent::cluster::manifests::load_once;
+use proxy_backend::Timeouts;
 use proxy_backend_ebpf::{EbpfBackend, EbpfOptions, Tc};
 use proxy_common::names::{MAPS, MapGroup, MapShape};
 use proxy_model::{Backend as _, Difference, DifferenceKind, NodeState, RepairReport};
@@ -128,6 +129,7 @@ pub fn options(pins: &PinDir, cgroup: &Path) -> EbpfOptions {
         tc: Tc::Off,
         devices: Vec::new(),
         keep_client_address: false,
+        timeouts: Timeouts::default(),
     }
 }
 

@@ -53,7 +53,7 @@ use proxy_model::{
     NodeState, RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 
-use proxy_backend::milliseconds;
+use proxy_backend::{Timeouts, milliseconds};
 
 use self::{
     cgroup::Cgroup,
@@ -93,6 +93,8 @@ pub struct EbpfOptions {
     /// Whether they keep the client's address where the endpoint is on this node, also where it would
     /// be masqueraded.
     pub keep_client_address: bool,
+    /// For how long they remember connections.
+    pub timeouts: Timeouts,
 }
 
 /// The eBPF dataplane.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use proxy_common::{
     CONNECTIONS_ABI, FLOWS_ABI, SERVICES_ABI,
     names::{EDGE_MAPS, EDGE_PROGRAMS, MAPS, MapGroup, MapShape, PARKED, SOCKET_PROGRAMS},
+    track::reason::Reason,
 };
 
 const GENERATED: &str = "<!-- Generated from the code by `cargo xtask docs`; do not edit. -->";
@@ -58,7 +59,74 @@ pub fn maps() -> String {
     for name in EDGE_PROGRAMS {
         line(&mut page, &format!("- `{name}`"));
     }
+    line(
+        &mut page,
+        "\n## Reasons, for which programs on devices do not translate a packet to a Service\n\nCounted in \
+         REASONS by device, and so in `proxy-agent conntrack stats` and \
+         `culvert_ebpf_edge_packets_total`; in the log at level debug (`packets not translated`).\n\n\
+         | reason | the packet | why |\n| --- | --- | --- |",
+    );
+    for reason in Reason::ALL {
+        let (becomes, why) = meaning(reason);
+        line(
+            &mut page,
+            &format!("| `{}` | {becomes} | {why} |", reason.as_str()),
+        );
+    }
     page
+}
+
+/// What becomes of a packet for this reason, and why.
+const fn meaning(reason: Reason) -> (&'static str, &'static str) {
+    const PASSED: &str = "goes to the layer beneath";
+    const DROPPED: &str = "is dropped";
+    match reason {
+        Reason::Beneath => (PASSED, "it is of a connection that was left to that layer"),
+        Reason::Options => (
+            PASSED,
+            "it is the first one, and has IP options or extension headers",
+        ),
+        Reason::FastOpen => (PASSED, "it opens a connection and has data (TCP Fast Open)"),
+        Reason::NoEndpoint => (
+            PASSED,
+            "the Service has no endpoint; that layer rejects or drops it",
+        ),
+        Reason::Masquerade => (PASSED, "the endpoint must see this node as the client"),
+        Reason::SourceRanges => (
+            PASSED,
+            "the client is in none of the source ranges of the Service; that layer drops it",
+        ),
+        Reason::LocalSource => (PASSED, "it comes from this node or its pods"),
+        Reason::Collision => (
+            PASSED,
+            "from this client and port, every endpoint that was tried is reached already, by another \
+             address of the Service or directly",
+        ),
+        Reason::TableFull => (
+            "goes to the layer beneath, or is dropped if its connection had begun",
+            "there is no room for another connection; see `--map-size`",
+        ),
+        Reason::Changed => (PASSED, "the Service changed again and again meanwhile"),
+        Reason::Leaving => (
+            PASSED,
+            "no connection begins on devices for now, or any more",
+        ),
+        Reason::NotChanged => (DROPPED, "the kernel did not let it be changed"),
+        Reason::Superseded => (DROPPED, "a later connection has the place of its own"),
+        Reason::Redirect => (
+            DROPPED,
+            "an ICMP redirect would show the client what is behind the Service",
+        ),
+        Reason::Fragment => (
+            PASSED,
+            "it is a later fragment, and the first one was not seen before it",
+        ),
+        Reason::RemoteEndpoint => (PASSED, "the endpoint is not on this node"),
+        Reason::Direct => (
+            PASSED,
+            "client and endpoint talk to each other directly, from the same port",
+        ),
+    }
 }
 
 fn map_row(shape: &MapShape) -> String {

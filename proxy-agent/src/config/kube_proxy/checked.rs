@@ -6,7 +6,7 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use jiff::SignedDuration;
-use proxy_backend::BackendKind;
+use proxy_backend::{BackendKind, Timeouts};
 use proxy_model::{
     IpFamily, NodePortSelection,
     oracle::{Detector, Traffic},
@@ -88,6 +88,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
             detector,
             masquerade_all: complete.switch(masquerade),
         },
+        timeouts: timeouts(complete),
         // One out of range is among the mistakes.
         masquerade_mark: u32::try_from(complete.whole(bit))
             .ok()
@@ -101,6 +102,22 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         verbosity: complete.whole("logging.verbosity"),
         notices: Vec::new(),
         effective: complete.to_value(),
+    }
+}
+
+/// Zero leaves one to the system.
+fn timeouts(complete: &Complete) -> Timeouts {
+    let of = |name: &str| {
+        let period = complete.period(&format!("conntrack.{name}"));
+        // A negative one is among the mistakes.
+        let period = Duration::try_from(period).unwrap_or_default();
+        (!period.is_zero()).then_some(period)
+    };
+    Timeouts {
+        tcp_established: of("tcpEstablishedTimeout"),
+        tcp_close_wait: of("tcpCloseWaitTimeout"),
+        udp: of("udpTimeout"),
+        udp_stream: of("udpStreamTimeout"),
     }
 }
 

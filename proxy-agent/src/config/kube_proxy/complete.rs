@@ -1,5 +1,5 @@
 //! Second step: every field has a value. Third step's input, `/configz`, and what is said of
-//! fields that are set but not honoured.
+//! fields that are set but not honoured, or not for all.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -87,11 +87,14 @@ impl Complete {
         }
     }
 
-    /// Every field that is set, has another value than its default, and decides nothing.
+    /// Every field that is set, has another value than its default, and decides nothing, or less than
+    /// for kube-proxy.
     pub(super) fn not_honoured(&self) -> Vec<Notice> {
         let ignored = FIELDS.iter().filter_map(|field| {
-            let Honoured::No(why) = field.honoured else {
-                return None;
+            let what = match field.honoured {
+                Honoured::No(why) => format!("is not honoured: {why}"),
+                Honoured::Partly(of, _) => format!("is honoured {of}"),
+                Honoured::Yes(_) | Honoured::Flag(_) => return None,
             };
             let (setting, origin) = self.at(field.path);
             // A free-form field has defaults within, and only logging has such fields.
@@ -99,7 +102,7 @@ impl Complete {
                 && field.kind != FieldKind::Any
                 && *setting != default_of(field);
             changed.then(|| {
-                let text = format!("{} is not honoured: {why}", setting.to_value());
+                let text = format!("{} {what}", setting.to_value());
                 Notice::new(field.path, text)
             })
         });

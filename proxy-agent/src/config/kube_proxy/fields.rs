@@ -69,6 +69,9 @@ impl FieldKind {
 pub enum Honoured {
     /// What it decides.
     Yes(&'static str),
+    /// For what it counts, and for what it does not, which is logged when the field is set to
+    /// anything but its default; and what it decides there.
+    Partly(&'static str, &'static str),
     /// What this flag of a backend does.
     Flag(&'static Flag),
     /// Nothing, and why: logged when the field is set to anything but its default.
@@ -82,7 +85,10 @@ const MARK: Honoured = Honoured::Yes(
      read from the section of the selected `mode`",
 );
 const NO_CONNTRACK: Honoured =
-    Honoured::No("Culvert leaves the limits and timeouts of conntrack as they are");
+    Honoured::No("Culvert leaves the limits of conntrack as they are, and what it takes for valid");
+/// Which connections these timeouts are about.
+const TRACKED: &str =
+    "for connections that programs on devices translate; conntrack's own timeouts stay as they are";
 const NO_IPVS: Honoured = Honoured::No("there is no IPVS");
 const NO_WINDOWS: Honoured = Honoured::No("for Windows only");
 const COALESCED: Honoured =
@@ -184,11 +190,11 @@ const TABLE: &[Field] = &[
     pointer("oomScoreAdj", FieldKind::Whole, "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
     pointer("conntrack.maxPerCore", FieldKind::Whole, "32768", NO_CONNTRACK),
     pointer("conntrack.min", FieldKind::Whole, "131072", NO_CONNTRACK),
-    pointer("conntrack.tcpEstablishedTimeout", FieldKind::Period, "24h", NO_CONNTRACK),
-    pointer("conntrack.tcpCloseWaitTimeout", FieldKind::Period, "1h", NO_CONNTRACK),
+    pointer("conntrack.tcpEstablishedTimeout", FieldKind::Period, "24h", Honoured::Partly(TRACKED, "how long a connection of TCP may be idle; `0s`: as long as `nf_conntrack_tcp_timeout_established` of the host says")),
+    pointer("conntrack.tcpCloseWaitTimeout", FieldKind::Period, "1h", Honoured::Partly(TRACKED, "how long one may be idle that one side has closed; `0s`: as long as `nf_conntrack_tcp_timeout_close_wait` of the host says")),
     field("conntrack.tcpBeLiberal", FieldKind::Switch, "false", NO_CONNTRACK),
-    field("conntrack.udpTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
-    field("conntrack.udpStreamTimeout", FieldKind::Period, "0s", NO_CONNTRACK),
+    field("conntrack.udpTimeout", FieldKind::Period, "0s", Honoured::Partly(TRACKED, "for how long datagrams are remembered that nobody answers; `0s`: as long as `nf_conntrack_udp_timeout` of the host says")),
+    field("conntrack.udpStreamTimeout", FieldKind::Period, "0s", Honoured::Partly(TRACKED, "how long a flow of datagrams both ways may be idle; `0s`: as long as `nf_conntrack_udp_timeout_stream` of the host says")),
     field("configSyncPeriod", FieldKind::Period, "15m", Honoured::No("the API server is watched, and never listed periodically")),
     field(BACKEND_ORDER, FieldKind::Texts, "", Honoured::Yes("backends in order of preference, such as `[ebpf, nftables]`; others are not used, but for one that the mode requires. Empty means all. Not with a mode that names a packet backend")),
 ];

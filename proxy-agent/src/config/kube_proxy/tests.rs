@@ -1,9 +1,10 @@
 //! Files and flags to settings, and every mistake in them.
 
+mod own_section;
+
 use proxy_model::oracle::Detector;
 
 use super::*;
-use crate::backends;
 
 const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
 
@@ -38,6 +39,7 @@ fn nothing_at_all_is_kube_proxys_defaults() {
     assert!(!none.hard_fail);
     assert_eq!(none.sync_period, Duration::from_secs(30));
     assert_eq!(none.traffic, Traffic::default());
+    assert_eq!(none.timeouts, Timeouts::default());
     assert_eq!(none.oom_score_adj, -999);
     assert_eq!(none.notices, []);
     assert_eq!(settings(""), none);
@@ -66,105 +68,6 @@ fn the_defaults_that_kube_proxy_writes_are_ours() {
         settings.effective["logging"].take();
     }
     assert_eq!(read, none);
-}
-
-#[test]
-fn our_own_section_has_flags_that_win() {
-    let names =
-        |settings: &Settings| -> Vec<_> { settings.order.iter().map(|kind| kind.name()).collect() };
-    let all: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
-    let file = "culvert: {backendOrder: [ebpf]}\n";
-    assert_eq!(names(&settings("")), all);
-    assert_eq!(names(&settings("culvert: {backendOrder: []}\n")), all);
-    let read = settings(file);
-    assert_eq!((names(&read), notices(&read)), (vec!["ebpf"], vec![]));
-    assert_eq!(read.effective["culvert"]["backendOrder"][0], "ebpf");
-    let order = flag("--backend-order", &[fields::BACKEND_ORDER], "nftables,ebpf");
-    let given = settle(Some(&format!("{HEAD}{file}")), &[order]).unwrap();
-    assert_eq!(names(&given), ["nftables", "ebpf"]);
-    let told = notices(&given);
-    assert!(told[0].contains("the flag overrides the file"), "{told:?}");
-    let wrong = "mode: nftables\nculvert: {backendOrder: [ebpf, windows], speed: high}\n";
-    let told = mistakes(wrong);
-    assert!(
-        told[0].starts_with("culvert.backendOrder: there is no backend \"windows\""),
-        "{told:?}"
-    );
-    assert!(
-        told[1].starts_with("culvert.backendOrder: mode nftables uses"),
-        "{told:?}"
-    );
-    assert_eq!(told.len(), 2, "{told:?}");
-    let unknown = notices(&settings("culvert: {speed: high}\n"));
-    assert!(
-        unknown[0].starts_with("culvert.speed: unknown field"),
-        "{unknown:?}"
-    );
-}
-
-#[test]
-fn fields_of_backends_give_their_flags_and_flags_win() {
-    let given = |settings: &Settings, flag| -> Vec<String> {
-        let texts = settings.backends.texts(flag);
-        texts.map(str::to_owned).collect()
-    };
-    let none = settings("");
-    assert!(!none.backends.is_given("tc") && !none.backends.is_given("devices"));
-    assert_eq!(none.effective["culvert"]["tc"], "auto");
-    assert_eq!(none.effective["culvert"]["devices"], serde_json::json!([]));
-    let file = "culvert: {tc: 'on', devices: [eth0, 'ens*']}\n";
-    let read = settings(file);
-    assert_eq!(notices(&read), [] as [String; 0]);
-    assert_eq!(given(&read, "tc"), ["on"]);
-    assert_eq!(given(&read, "devices"), ["eth0", "ens*"]);
-    // What Helm makes of `tc: on`.
-    let written = settings("culvert: {tc: true}\n");
-    assert_eq!(given(&written, "tc"), ["on"]);
-    assert_eq!(written.effective["culvert"]["tc"], "on");
-
-    let flags = [
-        flag("--tc", &["culvert.tc"], "off"),
-        flag("--devices", &["culvert.devices"], ""),
-    ];
-    let both = settle(Some(&format!("{HEAD}{file}")), &flags).unwrap();
-    assert_eq!(given(&both, "tc"), ["off"]);
-    assert_eq!(given(&both, "devices"), [] as [String; 0]);
-    assert_eq!(both.effective["culvert"]["tc"], "off");
-    let told = notices(&both);
-    assert_eq!(
-        told,
-        [
-            "culvert.tc: \"on\" in the file, but --tc \"off\" was given: the flag overrides the file",
-            "culvert.devices: [\"eth0\",\"ens*\"] in the file, but --devices [] was given: the flag \
-             overrides the file",
-        ]
-    );
-}
-
-#[test]
-fn mistakes_in_fields_of_backends_are_told_with_the_others() {
-    let wrong = "mode: fast\nculvert: {tc: maybe, devices: ['a b', eth0, 'x/y']}\n";
-    let told = mistakes(wrong);
-    assert_eq!(told.len(), 4, "{told:?}");
-    assert_eq!(
-        told[0],
-        "culvert.tc: must be auto, on or off, but is \"maybe\""
-    );
-    assert!(told[1].starts_with("mode: "), "{told:?}");
-    assert!(
-        told[2].starts_with("culvert.devices: a b: must be the name of a device"),
-        "{told:?}"
-    );
-    assert!(told[3].starts_with("culvert.devices: x/y: "), "{told:?}");
-    let flags = [
-        flag("--tc", &["culvert.tc"], "maybe"),
-        flag("--devices", &["culvert.devices"], "x/y"),
-    ];
-    let told = settle(None, &flags).unwrap_err();
-    let told: Vec<_> = told.iter().map(ToString::to_string).collect();
-    assert_eq!(told[0], "--tc: must be auto, on or off, but is \"maybe\"");
-    assert!(told[1].starts_with("--devices: x/y: "), "{told:?}");
-    assert_eq!(told.len(), 2, "{told:?}");
 }
 
 /// What kubeadm puts into its `ConfigMap`: nearly all of it zeros that mean defaults.
@@ -298,6 +201,38 @@ fn what_is_set_but_not_honoured_is_told() {
     for (told, start) in told.iter().zip(starts) {
         assert!(told.starts_with(start), "{told}");
     }
+}
+
+#[test]
+fn timeouts_of_connections_are_taken_and_it_is_told_of_which() {
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let part = "is honoured for connections that programs on devices translate; conntrack's own \
+                timeouts stay as they are";
+    let fields = "conntrack: {tcpEstablishedTimeout: 2h, tcpCloseWaitTimeout: 0s, udpTimeout: 45s, \
+                  udpStreamTimeout: 3m}\n";
+    let read = settings(fields);
+    assert_eq!(
+        read.timeouts,
+        Timeouts {
+            tcp_established: seconds(7200),
+            tcp_close_wait: None,
+            udp: seconds(45),
+            udp_stream: seconds(180),
+        }
+    );
+    assert_eq!(
+        notices(&read),
+        [
+            format!("conntrack.tcpEstablishedTimeout: \"2h0m0s\" {part}"),
+            format!("conntrack.tcpCloseWaitTimeout: \"0s\" {part}"),
+            format!("conntrack.udpTimeout: \"45s\" {part}"),
+            format!("conntrack.udpStreamTimeout: \"3m0s\" {part}"),
+        ]
+    );
+    let zero = settings("conntrack: {tcpEstablishedTimeout: 0s}\n");
+    assert_eq!(zero.timeouts.tcp_established, None);
+    let null = settings("conntrack: {tcpEstablishedTimeout: null, tcpCloseWaitTimeout: null}\n");
+    assert_eq!((null.timeouts, null.notices), (Timeouts::default(), vec![]));
 }
 
 #[test]

@@ -17,7 +17,8 @@ Version `v1alpha2` is refused: it is not supported yet.
 - All mistakes are reported at once, each with its field, and the agent does not start (exit code \
 2). The rules are kube-proxy's.
 - An unknown or repeated field is logged, and otherwise ignored, as kube-proxy does.
-- A field that is not honoured is logged if it is set to anything but its default.
+- A field that is not honoured, or only for some connections, is logged if it is set to anything but its \
+default.
 - Zero (`0`, `0s`, an empty string, `false`) means the default, except where the table says \
 `null`: there, only `null` or omitting the field does.
 - **Flags override the file**, and the log says so where they differ. kube-proxy ignores most flags \
@@ -57,6 +58,7 @@ pub fn config() -> String {
 fn row(field: &Field) -> String {
     let honoured = match field.honoured {
         Honoured::Yes(what) => format!("yes: {what}"),
+        Honoured::Partly(of, what) => format!("yes: {what}. Only {of}"),
         Honoured::Flag(flag) => format!("yes, as `--{}`: {}", flag.name, flag.help),
         Honoured::No(why) => format!("no: {why}"),
     };

@@ -1,6 +1,7 @@
 //! What `run`, and the commands that compute from manifests, make of flags and files together.
 
 mod as_kube_proxy;
+mod backends;
 
 use clap::Parser;
 use proxy_model::oracle::{Detector, Traffic};
@@ -47,45 +48,6 @@ fn the_node_name_is_trimmed_and_lower_case_under_either_flag() {
     for flag in ["--node-name", "--hostname-override"] {
         let run = run_args(&["--manifests=x", flag, " Node-A "]).unwrap();
         assert_eq!(&*run.agent.model.node, "node-a");
-    }
-}
-
-#[test]
-fn map_sizes_are_taken_over() {
-    let run = run_args(&["--manifests=x", "--node-name=n", "--map-size=SLOTS=7"]).unwrap();
-    let sizes: Vec<_> = run.backends.given.texts("map-size").collect();
-    assert_eq!(sizes, ["SLOTS=7"]);
-}
-
-#[test]
-fn backends_are_given_flags_and_fields_of_the_file() {
-    let fields = "culvert: {tc: 'off', devices: [eth0]}\n";
-    let args = ["--manifests=x", "--node-name=n", "--map-size=SLOTS=7"];
-    let texts = |run: &Run, flag| -> Vec<String> {
-        let texts = run.backends.given.texts(flag);
-        texts.map(str::to_owned).collect()
-    };
-    let run = run_file(fields, &args).unwrap();
-    assert_eq!(texts(&run, "tc"), ["off"]);
-    assert_eq!(texts(&run, "devices"), ["eth0"]);
-    assert_eq!(texts(&run, "map-size"), ["SLOTS=7"]);
-    assert_eq!(run.agent.serving.configuration["culvert"]["tc"], "off");
-    let flags = ["--tc=on", "--tc=auto", "--devices=a,b", "--devices=c*"];
-    let run = run_file(fields, &[&args[..], &flags].concat()).unwrap();
-    assert_eq!(texts(&run, "tc"), ["auto"]);
-    assert_eq!(texts(&run, "devices"), ["a", "b", "c*"]);
-    assert_eq!(run.agent.warnings.len(), 2, "{:?}", run.agent.warnings);
-    // Whose the cluster is makes no difference to what is about this node.
-    let target = "--target=unix:///run/brain.sock";
-    let follower = run_file(fields, &[target]).unwrap();
-    assert_eq!(texts(&follower, "tc"), ["off"]);
-    assert_eq!(follower.agent.warnings, [] as [String; 0]);
-    let wrong = ["--tc=maybe", "--map-size=SLOTS=0"];
-    let error = run_file("culvert: {devices: [a/b]}\n", &wrong).unwrap_err();
-    let named = ["--tc: ", "--config /", "--map-size SLOTS=0: "];
-    assert_eq!(error.mistakes.len(), named.len(), "{error}");
-    for (mistake, named) in error.mistakes.iter().zip(named) {
-        assert!(mistake.starts_with(named), "{mistake}");
     }
 }
 
@@ -444,7 +406,8 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     for flag in ["--listen", "--output-file"] {
         assert!(sink.contains(flag), "{sink}");
     }
-    let args = ["--manifests=x", "-o=-", "--proxy-mode=ipvs"];
+    let timeout = "--conntrack-udp-timeout=5s";
+    let args = ["--manifests=x", "-o=-", "--proxy-mode=ipvs", timeout];
     let brain = brain_args(&args).unwrap();
     let socket = std::path::Path::new("/run/culvert/brain.sock");
     assert_eq!(brain.admin_socket, socket);
@@ -452,8 +415,12 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     assert_eq!(brain.model, run.agent.model);
     assert_eq!(brain.serving.healthz, run.agent.serving.healthz);
     assert_eq!(brain.notes, run.agent.notes);
-    // That eBPF serves in the place of another mode is not so here.
-    run.agent.warnings.retain(|text| !text.starts_with("mode:"));
+    // That eBPF serves in the place of another mode is not so here, and no connection is translated.
+    let elsewhere = ["mode:", "conntrack.udpTimeout:"];
+    let is_elsewhere = |text: &String| elsewhere.iter().any(|field| text.starts_with(field));
+    let told = run.agent.warnings.iter().filter(|text| is_elsewhere(text));
+    assert_eq!(told.count(), 2, "{:?}", run.agent.warnings);
+    run.agent.warnings.retain(|text| !is_elsewhere(text));
     assert_eq!(brain.warnings, run.agent.warnings);
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! load ──> programs, maps of connections
 //! moved: connections of an earlier run that are in maps of another size ──> these
-//! settings (pure): NodeState ──> SETTINGS
+//! settings (pure): NodeState, timeouts ──> SETTINGS
 //! follower, a thread ──> devices: which are served, attached, put back
 //!                    ├─> flows: which are over, removed
 //!                    └─> counted: packets by reason ──> told, with what changed about devices
@@ -27,13 +27,14 @@ mod names;
 mod open_table;
 mod settings;
 mod standing;
+mod timeouts;
 mod told;
 
 use std::{net::IpAddr, sync::Arc};
 
 use proxy_model::{Difference, Figure, NodeState};
 
-use self::{follower::Follower, load::Loaded, moved::Moved};
+use self::{follower::Follower, load::Loaded, moved::Moved, timeouts::Idle};
 use super::{
     EbpfOptions, OpenError, held_maps::HeldMap, links::Mended, load::Place, pins::PinDir,
     pins::repin,
@@ -49,6 +50,7 @@ pub use load::try_load;
 pub struct Edge {
     maps: Vec<HeldMap>,
     follower: Follower,
+    idle: Idle,
 }
 
 impl Edge {
@@ -69,15 +71,20 @@ impl Edge {
             }
             None => None,
         };
-        let wanted = wanted(state, options);
+        let idle = Idle::on_this_host(&options.timeouts);
+        let wanted = wanted(state, options, &idle);
         let follower = Follower::start(pins.share()?, ebpf, options, wanted, moved)?;
         chosen.settle(pins)?;
-        Ok(Self { maps, follower })
+        Ok(Self {
+            maps,
+            follower,
+            idle,
+        })
     }
 
     /// Takes over what the state says about the node.
     pub fn configure(&self, state: &NodeState, options: &EbpfOptions) {
-        self.follower.want(wanted(state, options));
+        self.follower.want(wanted(state, options, &self.idle));
     }
 
     /// What is on which device.
@@ -131,10 +138,10 @@ pub struct Wanted {
     settings: proxy_common::track::Settings,
 }
 
-fn wanted(state: &NodeState, options: &EbpfOptions) -> Wanted {
+fn wanted(state: &NodeState, options: &EbpfOptions, idle: &Idle) -> Wanted {
     Wanted {
         node: state.node.addresses().to_vec(),
         pods: settings::pod_devices(state),
-        settings: settings::settings(state, options),
+        settings: settings::settings(state, options, idle),
     }
 }

@@ -101,7 +101,12 @@ impl Host for OnLinux {
 
 impl From<&Settings> for EbpfOptions {
     fn from(settings: &Settings) -> Self {
-        let Settings { pin_dir, given, .. } = settings;
+        let Settings {
+            pin_dir,
+            given,
+            timeouts,
+            ..
+        } = settings;
         Self {
             pin_dir: pin_dir.clone(),
             cgroup_path: given.path(CGROUP_PATH),
@@ -111,6 +116,7 @@ impl From<&Settings> for EbpfOptions {
             tc: tc(given, &mut Vec::new()),
             devices: devices(given, &mut Vec::new()),
             keep_client_address: given.is_on(KEEP_CLIENT_ADDRESS),
+            timeouts: *timeouts,
         }
     }
 }

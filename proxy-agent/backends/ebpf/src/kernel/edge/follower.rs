@@ -102,6 +102,7 @@ impl Follower {
             flows,
             swept: None,
             failing: false,
+            packets: told::Packets::default(),
             pins,
             shared: Arc::clone(&shared),
             ebpf,
@@ -204,6 +205,7 @@ struct Work {
     swept: Option<Instant>,
     /// The last attempt failed, and that was told.
     failing: bool,
+    packets: told::Packets,
 }
 
 impl Work {
@@ -312,12 +314,12 @@ impl Work {
         told::devices(&before, &seen);
     }
 
-    /// Shows what the programs counted, and tells what they have since.
+    /// Shows what the programs counted, and tells it.
     fn count(&mut self) {
         let devices = Arc::clone(&self.shared.lock().devices);
-        let now = counted::read(&mut self.ebpf, &devices);
-        let before = std::mem::replace(&mut self.shared.lock().counted, now.clone());
-        told::packets(&devices, &before, &now);
+        let counted = counted::read(&mut self.ebpf, &devices);
+        self.packets.tell(Instant::now(), &devices, &counted);
+        self.shared.lock().counted = counted;
     }
 
     fn sweep(&mut self, settings: &Settings) {

@@ -10,17 +10,16 @@ use proxy_common::{
 };
 use proxy_model::{NodeState, oracle::Detector};
 
-use super::super::{EbpfOptions, sizes};
+use super::{
+    super::{EbpfOptions, sizes},
+    timeouts::Idle,
+};
 
-/// Seconds that a connection may be idle: kube-proxy's defaults (`conntrack.tcpEstablishedTimeout`,
-/// `conntrack.tcpCloseWaitTimeout`), and for the rest the kernel's own (`nf_conntrack_*_timeout`).
-const TCP_ESTABLISHED: u32 = 24 * 3600;
-const TCP_HALF_CLOSED: u32 = 3600;
+/// Seconds that a connection is remembered of which kube-proxy's file says nothing: the kernel's own
+/// (`nf_conntrack_*_timeout`).
 const TCP_CLOSED: u32 = 120;
 const TCP_RESET: u32 = 10;
 const TCP_BENEATH: u32 = 120;
-const UDP_UNANSWERED: u32 = 30;
-const UDP_ANSWERED: u32 = 120;
 
 /// Devices that only pods are behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,18 +50,18 @@ pub fn pod_devices(state: &NodeState) -> Option<PodDevices> {
 }
 
 /// What SETTINGS shall hold; without a seed.
-pub fn settings(state: &NodeState, options: &EbpfOptions) -> Settings {
+pub fn settings(state: &NodeState, options: &EbpfOptions, idle: &Idle) -> Settings {
     let shape = proxy_common::names::EDGE_MAPS
         .iter()
         .find(|shape| shape.name == TRACKED_MAP)
         .expect("a name of the table");
     let mut settings = Settings {
         most_flows: sizes::asked(shape, &options.map_sizes),
-        udp_unanswered: UDP_UNANSWERED,
-        udp_answered: UDP_ANSWERED,
+        udp_unanswered: idle.udp_unanswered,
+        udp_answered: idle.udp_answered,
         tcp_beneath: TCP_BENEATH,
-        tcp_established: TCP_ESTABLISHED,
-        tcp_half_closed: TCP_HALF_CLOSED,
+        tcp_established: idle.tcp_established,
+        tcp_half_closed: idle.tcp_half_closed,
         tcp_closed: TCP_CLOSED,
         tcp_reset: TCP_RESET,
         ..Settings::default()
