@@ -77,12 +77,8 @@ fn a_flood_of_syns_costs_nobody_an_established_connection() {
 
     for number in 0..2 * opening {
         let [_, _, high, low] = number.to_be_bytes();
-        let first = Datagram {
-            source: SocketAddr::new(Ipv4Addr::new(198, 18, high, low).into(), 1024),
-            destination: to,
-            protocol: Protocol::Tcp,
-            token: number,
-        };
+        let source = SocketAddr::new(Ipv4Addr::new(198, 18, high, low).into(), 1024);
+        let first = Datagram::first(source, to, Protocol::Tcp, number);
         prober.send_packet(first.encode()).unwrap();
     }
     let mut of_flood = flows(&shop.world);

@@ -108,6 +108,7 @@ pub(crate) fn seen_to(path: &str) -> Option<Needs> {
         // Handed out with `--keep`, which is why that needs more.
         "tests/demo/src/look_around.rs" => Some(Needs::DEMO.and(Needs::LOOKING)),
         _ if path.starts_with("tests/bench/") => Some(Needs::BENCH),
+        _ if path.starts_with("tests/harness/src/conformance/") => Some(of_suite("conformance")),
         _ => ["tests/demo/", "tests/harness/"]
             .iter()
             .any(|dir| path.starts_with(dir))
