@@ -9,6 +9,8 @@ mod asked;
 mod devices;
 #[path = "edge/journeys.rs"]
 pub mod journeys;
+#[path = "edge/kinds.rs"]
+mod kinds;
 #[path = "edge/leaving.rs"]
 mod leaving;
 #[path = "edge/narrow.rs"]

@@ -11,9 +11,10 @@ use std::{
     process::{Command, Stdio},
 };
 
+use anyhow::Result;
 use xtask::chart_tools;
 
-use crate::{bpf, cgroup, journey::tun::CLONE_DEVICE, launcher::MemoryLimit};
+use crate::{bpf, cgroup, journey::tun::CLONE_DEVICE, launcher::MemoryLimit, netns::NetNs};
 
 /// Which skips are allowed: `SUITE NEED` per line.
 const ALLOWED: &str = include_str!("../../allowed-skips.txt");
@@ -55,6 +56,8 @@ pub enum Need {
     Promtool,
     /// The schemas of Kubernetes' API.
     KubernetesValidate,
+    /// A kernel that makes devices of this kind, as `ip` calls it.
+    Device(&'static str),
     /// A program on the PATH.
     Tool(&'static str),
 }
@@ -78,7 +81,7 @@ impl fmt::Display for Need {
             Self::Helm => f.pad("helm"),
             Self::Promtool => f.pad("promtool"),
             Self::KubernetesValidate => f.pad("kubernetes-validate"),
-            Self::Tool(name) => f.pad(name),
+            Self::Device(name) | Self::Tool(name) => f.pad(name),
         }
     }
 }
@@ -155,6 +158,10 @@ fn missing(need: Need) -> Option<String> {
             let found = chart_tools::kubernetes_validate();
             found.err().map(|error| error.to_string())
         }
+        Need::Device(kind) => {
+            let error = makes_devices(kind).err();
+            error.map(|error| format!("this kernel makes no device of the kind {kind}: {error:#}"))
+        }
         Need::Tool(name) if is_on_path(name) => None,
         Need::Tool(name) => Some(format!("there is no {name} on the PATH")),
     }
@@ -182,6 +189,19 @@ fn sees_root_of_cgroups() -> bool {
         .ok()
         .and_then(|root| fs::metadata(root).ok());
     root.is_some_and(|root| root.ino() == 1)
+}
+
+/// Tries, in a network namespace of its own.
+fn makes_devices(kind: &str) -> Result<()> {
+    let link = match kind {
+        "vlan" => "link probed0 name probed type vlan id 1",
+        // Without another end, there is one already where the kernel has them.
+        "sit" => "probed type sit remote 192.0.2.1",
+        "ip6tnl" => "probed type ip6tnl remote 2001:db8::1",
+        _ => &format!("probed type {kind}"),
+    };
+    let below = "link add probed0 type veth peer name probed1";
+    NetNs::new()?.ip(&format!("{below}\nlink add {link}\n"))
 }
 
 fn loads(module: &str) -> bool {
