@@ -13,3 +13,5 @@ mod hostile;
 mod mangled;
 #[path = "edge_faults/standing.rs"]
 mod standing;
+#[path = "edge_faults/sums.rs"]
+mod sums;

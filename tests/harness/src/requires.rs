@@ -56,6 +56,8 @@ pub enum Need {
     Promtool,
     /// The schemas of Kubernetes' API.
     KubernetesValidate,
+    /// A kernel with traces.
+    Tracing,
     /// A kernel that makes devices of this kind, as `ip` calls it.
     Device(&'static str),
     /// A program on the PATH.
@@ -81,6 +83,7 @@ impl fmt::Display for Need {
             Self::Helm => f.pad("helm"),
             Self::Promtool => f.pad("promtool"),
             Self::KubernetesValidate => f.pad("kubernetes-validate"),
+            Self::Tracing => f.pad("tracing"),
             Self::Device(name) | Self::Tool(name) => f.pad(name),
         }
     }
@@ -158,6 +161,8 @@ fn missing(need: Need) -> Option<String> {
             let found = chart_tools::kubernetes_validate();
             found.err().map(|error| error.to_string())
         }
+        Need::Tracing if knows_file_system("tracefs") => None,
+        Need::Tracing => Some("this kernel has no tracefs".to_owned()),
         Need::Device(kind) => {
             let error = makes_devices(kind).err();
             error.map(|error| format!("this kernel makes no device of the kind {kind}: {error:#}"))
@@ -198,6 +203,7 @@ fn makes_devices(kind: &str) -> Result<()> {
         // Without another end, there is one already where the kernel has them.
         "sit" => "probed type sit remote 192.0.2.1",
         "ip6tnl" => "probed type ip6tnl remote 2001:db8::1",
+        "vxlan" => "probed type vxlan id 1 dstport 4789",
         _ => &format!("probed type {kind}"),
     };
     let below = "link add probed0 type veth peer name probed1";
@@ -210,6 +216,11 @@ fn loads(module: &str) -> bool {
         .stderr(Stdio::null())
         .status();
     loaded.is_ok_and(|status| status.success())
+}
+
+fn knows_file_system(name: &str) -> bool {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    known.split_whitespace().any(|word| word == name)
 }
 
 fn is_root() -> bool {
