@@ -86,6 +86,11 @@ const FIGURES: &[(&str, &str, &str)] = &[
         "1,000 services, 1000 connections",
         "connects: layers / nftables",
     ),
+    (
+        "additions",
+        "layers, 2 additions",
+        "a NodePort answers on a new device",
+    ),
     ("packet-time", "TCP over IPv4", "request and reply"),
     (
         "node-api",
@@ -118,6 +123,7 @@ fn its_json_holds_every_figure() {
     let text = |figure: &Value, field: &str| figure[field].as_str().unwrap().to_owned();
     let benches: BTreeSet<_> = figures.iter().map(|figure| text(figure, "bench")).collect();
     let expected = [
+        "additions",
         "api-server",
         "backends",
         "connections-held",

@@ -3,7 +3,7 @@
 //! process is the brain. What happens must be what the file says, and what the oracle allows. Needs
 //! root.
 //!
-//! `CULVERT_BACKEND` is `layers`, or names one of the agent's own backends (`run --target …
+//! `CULVERT_BACKEND` is `layers`, or `devices` for the part of it with programs on devices, or names one of the agent's own backends (`run --target …
 //! --proxy-mode`), or is the command line of another program; without it, all that are our own are
 //! tested. `CULVERT_RANDOM` is the number of random states, `CULVERT_SEED` the number of the first
 //! walk through them.
@@ -19,6 +19,7 @@ use proxy_tests::{
         sockets,
         trial::{self, Backend},
     },
+    journey::Kind,
     requires::{Need, PACKETS, PRIVILEGED},
     scenario::{Scenario, subject::Under},
 };
@@ -30,6 +31,10 @@ pub const NEEDS: &[&[Need]] = &[PRIVILEGED, PACKETS];
 /// What the layers of a node by default are called, among names of backends.
 const LAYERS: &str = "layers";
 
+/// What the same are called with programs on devices. Every kind of device has a share of the scenarios:
+/// those in which such programs take anything.
+const DEVICES: &str = "devices";
+
 /// Random states of one walk: the next ones are another trial, to run at the same time.
 const WALK: usize = 10;
 
@@ -38,9 +43,10 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     let under: Vec<(String, Under)> = match words.trim() {
         "" => {
             let alone = backends::ALL.iter().copied().map(alone);
-            alone.chain([layers()]).collect()
+            alone.chain([layers(), devices()]).collect()
         }
-        LAYERS => vec![layers()],
+        LAYERS => vec![layers(), devices()],
+        DEVICES => vec![devices()],
         words => {
             let own = BackendKind::named(words, backends::ALL).map(alone);
             let command = || {
@@ -54,7 +60,11 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     under
         .into_iter()
         .flat_map(|(name, under)| {
+            let is_shared = matches!(under, Under::Devices);
             let backend = Backend::new(under);
+            if is_shared {
+                return on_devices(scenarios, random, seed, &backend);
+            }
             let played = |what: &str, play| {
                 let prefix = format!("conformance::{name}/{what}");
                 trials::of_scenarios(&prefix, scenarios, &backend, play)
@@ -85,6 +95,49 @@ fn alone(kind: BackendKind) -> (String, Under) {
 
 fn layers() -> (String, Under) {
     (LAYERS.to_owned(), Under::Layers)
+}
+
+fn devices() -> (String, Under) {
+    (DEVICES.to_owned(), Under::Devices)
+}
+
+/// The packets of scenarios and random clusters, in by devices with programs.
+fn on_devices(
+    scenarios: &[Arc<Scenario>],
+    states: usize,
+    seed: u64,
+    backend: &Backend,
+) -> Vec<Trial> {
+    let is_taken = |scenario: &&Arc<Scenario>| {
+        // A scenario that cannot be read fails where all are played.
+        let states = trials::states(scenario);
+        states.is_ok_and(|states| trial::is_any_taken(scenario, &states))
+    };
+    let taken: Vec<_> = scenarios.iter().filter(is_taken).cloned().collect();
+    let mut all = Vec::new();
+    for (share, kind) in Kind::ALL.into_iter().enumerate() {
+        let backend = backend.on(kind);
+        let shares = taken.iter().skip(share).step_by(Kind::ALL.len());
+        let shares: Vec<_> = shares.cloned().collect();
+        let prefix = format!("conformance::{DEVICES}/{kind}/");
+        all.extend(trials::of_scenarios(
+            &prefix,
+            &shares,
+            &backend,
+            trial::scenario,
+        ));
+    }
+    let seeds = (seed..).filter(|seed| trial::is_shared_walk(*seed));
+    for (number, seed) in (0..states.div_ceil(WALK)).zip(seeds) {
+        let kind = Kind::ALL[number % Kind::ALL.len()];
+        let backend = backend.on(kind);
+        let length = WALK.min(states - number * WALK);
+        let name = format!("conformance::{DEVICES}/{kind}/random/{seed}");
+        all.push(trials::of(name, move || {
+            trial::walk(seed, length, &backend)
+        }));
+    }
+    all
 }
 
 fn number<T: std::str::FromStr>(variable: &str, otherwise: T) -> T {

@@ -11,6 +11,8 @@ mod devices;
 pub mod journeys;
 #[path = "edge/kept.rs"]
 mod kept;
+#[path = "edge/kinds.rs"]
+mod kinds;
 #[path = "edge/leaving.rs"]
 mod leaving;
 #[path = "edge/narrow.rs"]

@@ -17,3 +17,5 @@ mod mangled;
 mod room;
 #[path = "edge_faults/standing.rs"]
 mod standing;
+#[path = "edge_faults/sums.rs"]
+mod sums;

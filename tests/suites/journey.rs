@@ -13,7 +13,7 @@ use std::{
 use proxy_model::Protocol;
 use proxy_tests::{
     World,
-    journey::{Datagram, Entry, Rig, Shot, Sighting},
+    journey::{Datagram, Entry, Kind, Rig, Shot, Sighting},
     process,
     requires::{self, Need, PACKETS},
 };
@@ -82,7 +82,7 @@ fn fate(sent: &Datagram, sighting: Sighting) -> Fate {
             Fate::Left(one.source.ip(), one.destination)
         }
         Sighting::Delivered(one) => Fate::Delivered(one.source.ip(), one.destination),
-        Sighting::Refused => Fate::Refused,
+        Sighting::Refused | Sighting::TooBig(_) => Fate::Refused,
         Sighting::Nothing => Fate::Nothing,
     }
 }
@@ -102,9 +102,15 @@ fn every_fate_is_seen_as_it_is() {
     if !requires::met(SUITE, &needs) {
         return;
     }
+    for kind in Kind::ALL {
+        every_fate_is_seen_on(kind);
+    }
+}
+
+fn every_fate_is_seen_on(kind: Kind) {
     let world = World::bare(&NODE.map(ip)).unwrap();
     let interfaces: BTreeSet<_> = ["veth1".into()].into();
-    let mut rig = Rig::new(&world, &interfaces).unwrap();
+    let mut rig = Rig::new(&world, &interfaces, kind).unwrap();
     let entries = [
         Entry::Node,
         Entry::Anywhere,
@@ -160,7 +166,7 @@ fn every_fate_is_seen_as_it_is() {
                     };
                     // More than one flight.
                     for (sent, sighting) in rig.fire(&vec![shot.clone(); 70]).unwrap() {
-                        assert_eq!(fate(&sent, sighting), expected, "{shot:?}");
+                        assert_eq!(fate(&sent, sighting), expected, "{kind}: {shot:?}");
                     }
                 }
             }

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "kernel")]
     bless: bool,
     /// With the suite `conformance`: what to test, the backend `ebpf` or `nftables` alone, `layers`
-    /// (the agent by default), or the command line of another backend behind the node API, in which
+    /// (the agent by default), `devices` (the same with programs on devices), or the command line of another backend behind the node API, in which
     /// {target} and {cgroup} stand for the brain's address and the cgroup of the node's processes;
     /// without it, all that are the agent's own
     #[arg(long, value_name = "BACKEND", conflicts_with = "kernel")]

@@ -25,8 +25,9 @@ use tokio::time::sleep;
 use self::dump::dump;
 
 /// Notifications that come within this time are one change: an interface that comes up brings
-/// several, and a node that starts pods brings many.
-const JOINED: Duration = Duration::from_millis(50);
+/// several, and a node that starts pods brings many. A NodePort is to answer on a new address within
+/// 100 ms, of which this is a part; reading the list takes less than one.
+const JOINED: Duration = Duration::from_millis(20);
 /// Until the first further attempt; doubled from attempt to attempt.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Between attempts at most.

@@ -124,6 +124,8 @@ enum Name {
     Backends,
     /// A NodePort for a host outside: programs on devices, nftables, DNAT by hand, plain forwarding
     Outside,
+    /// How soon a NodePort answers on a device that has just come, and on an address
+    Additions,
     /// Time of the programs on devices for one packet, of a flow that is open, and of none
     PacketTime,
 }
@@ -392,6 +394,9 @@ fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
     }
     if wanted(Name::Outside) {
         figures.extend(outside::measure(session)?.figures("outside"));
+    }
+    if wanted(Name::Additions) {
+        figures.extend(outside::additions::measure(session)?.figures("additions"));
     }
     if wanted(Name::PacketTime) {
         figures.extend(outside::packets::measure(session)?.figures("packet-time"));

@@ -4,6 +4,7 @@
 //!
 //! Each way has a world of its own, with a host outside, a node and a pod.
 
+pub(super) mod additions;
 pub(super) mod packets;
 mod way;
 

@@ -9,11 +9,15 @@
 //!                          └─> oracle: what must become of it ──> [`verdict`] <── what became of it
 //! ```
 //!
+//! Where programs on devices take some of the packets, [`devices`] tells by whom each was translated, and
+//! has endpoints answer.
+//!
 //! [`dialling`] does the same with the probes of scenarios, between real sockets, and [`sockets`] makes
 //! up such scenarios.
 //!
 //! [`journey`]: crate::journey
 
+pub mod devices;
 pub mod dialling;
 pub mod gaps;
 pub mod packets;

@@ -3,21 +3,24 @@
 //!
 //! ```text
 //!               ┌──────────── node (a network namespace) ────────────┐
-//!  test ──> eth0, cbr0, … (TUN) ──> prerouting ─> forward ─┐         │
+//!  test ──> eth0, cbr0, … ────────> prerouting ─> forward ─┐         │
 //!   │           │                        └─> input ─> raw sockets ──────> test
-//!   └──> raw sockets ──> output ───────────────────────────┴─> uplink (TUN) ──> test
+//!   └──> raw sockets ──> output ───────────────────────────┴─> uplink <─────> test
 //!               └─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! [`datagram`] makes and reads packets, [`tun`] are devices whose other end the test holds,
-//! [`local`] is the node itself as sender and receiver, [`rig`] puts them together and says what
-//! became of each packet. What had to become of it is not known here.
+//! [`datagram`] makes and reads packets, [`device`] are devices whose other end the test holds, of several
+//! kinds, [`tun`] what two of those are made of, [`local`] is the node itself as sender and receiver,
+//! [`rig`] puts them together and says what became of each packet. What had to become of it is not known
+//! here.
 
 mod cpu;
 pub mod datagram;
+pub mod device;
 pub mod local;
 pub mod rig;
 pub mod tun;
 
 pub use datagram::Datagram;
-pub use rig::{Entry, Rig, Shot, Sighting};
+pub use device::Kind;
+pub use rig::{Entry, Parcel, Rig, Shot, Sighting, UPLINK};

@@ -11,9 +11,10 @@ use std::{
     process::{Command, Stdio},
 };
 
+use anyhow::Result;
 use xtask::chart_tools;
 
-use crate::{bpf, cgroup, journey::tun::CLONE_DEVICE, launcher::MemoryLimit};
+use crate::{bpf, cgroup, journey::tun::CLONE_DEVICE, launcher::MemoryLimit, netns::NetNs};
 
 /// Which skips are allowed: `SUITE NEED` per line.
 const ALLOWED: &str = include_str!("../../allowed-skips.txt");
@@ -55,6 +56,10 @@ pub enum Need {
     Promtool,
     /// The schemas of Kubernetes' API.
     KubernetesValidate,
+    /// A kernel with traces.
+    Tracing,
+    /// A kernel that makes devices of this kind, as `ip` calls it.
+    Device(&'static str),
     /// A program on the PATH.
     Tool(&'static str),
 }
@@ -78,7 +83,8 @@ impl fmt::Display for Need {
             Self::Helm => f.pad("helm"),
             Self::Promtool => f.pad("promtool"),
             Self::KubernetesValidate => f.pad("kubernetes-validate"),
-            Self::Tool(name) => f.pad(name),
+            Self::Tracing => f.pad("tracing"),
+            Self::Device(name) | Self::Tool(name) => f.pad(name),
         }
     }
 }
@@ -155,6 +161,12 @@ fn missing(need: Need) -> Option<String> {
             let found = chart_tools::kubernetes_validate();
             found.err().map(|error| error.to_string())
         }
+        Need::Tracing if knows_file_system("tracefs") => None,
+        Need::Tracing => Some("this kernel has no tracefs".to_owned()),
+        Need::Device(kind) => {
+            let error = makes_devices(kind).err();
+            error.map(|error| format!("this kernel makes no device of the kind {kind}: {error:#}"))
+        }
         Need::Tool(name) if is_on_path(name) => None,
         Need::Tool(name) => Some(format!("there is no {name} on the PATH")),
     }
@@ -184,12 +196,31 @@ fn sees_root_of_cgroups() -> bool {
     root.is_some_and(|root| root.ino() == 1)
 }
 
+/// Tries, in a network namespace of its own.
+fn makes_devices(kind: &str) -> Result<()> {
+    let link = match kind {
+        "vlan" => "link probed0 name probed type vlan id 1",
+        // Without another end, there is one already where the kernel has them.
+        "sit" => "probed type sit remote 192.0.2.1",
+        "ip6tnl" => "probed type ip6tnl remote 2001:db8::1",
+        "vxlan" => "probed type vxlan id 1 dstport 4789",
+        _ => &format!("probed type {kind}"),
+    };
+    let below = "link add probed0 type veth peer name probed1";
+    NetNs::new()?.ip(&format!("{below}\nlink add {link}\n"))
+}
+
 fn loads(module: &str) -> bool {
     let loaded = Command::new("modprobe")
         .arg(module)
         .stderr(Stdio::null())
         .status();
     loaded.is_ok_and(|status| status.success())
+}
+
+fn knows_file_system(name: &str) -> bool {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    known.split_whitespace().any(|word| word == name)
 }
 
 fn is_root() -> bool {

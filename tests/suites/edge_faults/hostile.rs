@@ -77,12 +77,8 @@ fn a_flood_of_syns_costs_nobody_an_established_connection() {
 
     for number in 0..2 * opening {
         let [_, _, high, low] = number.to_be_bytes();
-        let first = Datagram {
-            source: SocketAddr::new(Ipv4Addr::new(198, 18, high, low).into(), 1024),
-            destination: to,
-            protocol: Protocol::Tcp,
-            token: number,
-        };
+        let source = SocketAddr::new(Ipv4Addr::new(198, 18, high, low).into(), 1024);
+        let first = Datagram::first(source, to, Protocol::Tcp, number);
         prober.send_packet(first.encode()).unwrap();
     }
     let mut of_flood = flows(&shop.world);
@@ -131,6 +127,24 @@ pub fn say(mut stream: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
+/// How many connections are made from few ports; by default as many as show that they are used again.
+const CONNECTS: &str = "CULVERT_CONNECTS";
+
+/// Ports of one client, connections from them, and a pause before each.
+fn reuse() -> (u16, u32, Duration) {
+    if let Ok(text) = std::env::var(CONNECTS) {
+        let many = text.parse();
+        let many = many.unwrap_or_else(|_| panic!("{CONNECTS}={text:?} is no number"));
+        return (500, many, Duration::ZERO);
+    }
+    // What keeps the processor of an emulated machine busy keeps all others waiting.
+    if is_emulated() {
+        (100, 150, Duration::from_millis(10))
+    } else {
+        (500, 750, Duration::ZERO)
+    }
+}
+
 #[test]
 fn ports_that_are_used_again_at_once_serve_every_time() {
     let Some(site) = Site::build() else {
@@ -139,19 +153,14 @@ fn ports_that_are_used_again_at_once_serve_every_time() {
     let _agent = site.serve(&[1, 2, 3]);
     let (shop, neighbour) = (&site.shop, &site.neighbour);
     let to = SocketAddr::new(neighbour.node[0], HTTP);
-    // What keeps the processor of an emulated machine busy keeps all others waiting.
-    let (ports, pause) = if is_emulated() {
-        (100, Duration::from_millis(10))
-    } else {
-        (1_000, Duration::ZERO)
-    };
-    let enough = u32::from(3 * ports / 2);
+    let (ports, enough, pause) = reuse();
+    let patience = PATIENCE + Duration::from_millis(2) * enough;
     let connects = || {
         std::fs::write("/proc/sys/net/ipv4/tcp_tw_reuse", "1").unwrap();
         let began = Instant::now();
         let mut done = 0_u32;
         // Over several sweeps, however long that takes where much else is done.
-        while began.elapsed() < SWEEPS || (done < enough && began.elapsed() < PATIENCE) {
+        while began.elapsed() < SWEEPS || (done < enough && began.elapsed() < patience) {
             for port in 20_000..20_000 + ports {
                 thread::sleep(pause);
                 match echo_from(port, to) {
@@ -162,6 +171,10 @@ fn ports_that_are_used_again_at_once_serve_every_time() {
                 }
             }
         }
+        println!(
+            "{done} connections from {ports} ports in {:?}",
+            began.elapsed()
+        );
         done
     };
     let done = neighbour.host.netns().run(connects).unwrap();

@@ -134,12 +134,8 @@ const PORT: u16 = 40_000;
 /// A packet that the pod writes itself, from there.
 fn from_port(shop: &Shop, protocol: Protocol, token: u32) -> Datagram {
     let port = if protocol == Protocol::Udp { 53 } else { 80 };
-    Datagram {
-        source: (shop.client.addresses()[0], PORT).into(),
-        destination: frontend(1, port),
-        protocol,
-        token,
-    }
+    let source = (shop.client.addresses()[0], PORT).into();
+    Datagram::first(source, frontend(1, port), protocol, token)
 }
 
 fn only_port(pod: &Host) {

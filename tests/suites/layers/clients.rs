@@ -295,12 +295,8 @@ impl<'s> Clients<'s> {
 
     fn next(&mut self, client: Client, protocol: Protocol, to: SocketAddr) -> Datagram {
         self.port += 1;
-        Datagram {
-            source: SocketAddr::new(client.address(), self.port),
-            destination: to,
-            protocol,
-            token: u32::from(self.port),
-        }
+        let source = SocketAddr::new(client.address(), self.port);
+        Datagram::first(source, to, protocol, self.port.into())
     }
 
     fn put(&mut self, client: Client, datagram: &Datagram) {

@@ -116,7 +116,7 @@ fn read(packet: &[u8]) -> Option<Packet> {
     let token = match datagram::decode(packet) {
         Some(Meaning::Refusal(token)) => return Some(Packet::Refusal(token)),
         Some(Meaning::First(first)) => Some(first.token),
-        None => None,
+        Some(Meaning::TooBig(_)) | None => None,
     };
     let segment = packet.get(usize::from(packet.first()? & 0xf) * 4..)?;
     let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp]

@@ -100,14 +100,16 @@ pub(crate) fn seen_to(path: &str) -> Option<Needs> {
     }
     if let Some(rest) = path.strip_prefix("tests/suites/") {
         let suite = rest.split(['/', '.']).next().unwrap_or_default();
-        // Virtual servers are tested in guests, and skipped elsewhere.
-        return Some(of_suite(suite).and_if(suite == "leftovers", Needs::GUESTS));
+        // Virtual servers and kinds of devices are tested in guests, and skipped elsewhere.
+        let is_for_guests = suite == "leftovers" || rest == "edge/kinds.rs";
+        return Some(of_suite(suite).and_if(is_for_guests, Needs::GUESTS));
     }
     match path {
         "tests/demo/suite.rs" => Some(of_suite("demo")),
         // Handed out with `--keep`, which is why that needs more.
         "tests/demo/src/look_around.rs" => Some(Needs::DEMO.and(Needs::LOOKING)),
         _ if path.starts_with("tests/bench/") => Some(Needs::BENCH),
+        _ if path.starts_with("tests/harness/src/conformance/") => Some(of_suite("conformance")),
         _ => ["tests/demo/", "tests/harness/"]
             .iter()
             .any(|dir| path.starts_with(dir))

@@ -128,6 +128,7 @@ pub(crate) const PROVISIONS: &[Provision] = &[
     guests("modprobe", "kmod"),
     guests("xz", "xz-utils"),
     guests("ipvsadm", "ipvsadm"),
+    guests("wg", "wireguard-tools"),
     program("busybox", "busybox-static", From::Toolchain),
     program("c++", "g++", From::Plan(Needs::FUZZER)),
     program("debootstrap", "debootstrap", From::Plan(Needs::FRESH)),

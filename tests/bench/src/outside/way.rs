@@ -23,6 +23,7 @@ use super::super::{
 use proxy_harness::{
     Agent, AgentOptions, World,
     agent::LogLine,
+    netns::NetNs,
     process::Process,
     requires::{self, NFTABLES},
     world::{Host, Neighbour},
@@ -32,7 +33,9 @@ use proxy_harness::{
 const POD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 244, 0, 1));
 /// Where it listens: TCP, UDP, and TCP that only reads; and the NodePorts that lead there.
 const SERVERS: [u16; 3] = [9003, 9004, 9005];
-const NODE_PORTS: [u16; 3] = [30_080, 30_053, 30_090];
+pub(super) const NODE_PORTS: [u16; 3] = [30_080, 30_053, 30_090];
+/// The wires of hosts outside, one that carries no address of the Node object too.
+const DEVICES: &str = "--devices=ext*";
 /// Connections that one process holds: many may not open more files.
 const EACH: u32 = 10_000;
 
@@ -111,8 +114,13 @@ impl<'w> Way<'w> {
                 world.node().netns().run(by_hand)??;
                 None
             }
-            Kind::Alone => Some(agent(world, &neighbour, size, &["--tc=on"])?),
-            Kind::Layers => Some(agent(world, &neighbour, size, &["--proxy-mode=auto"])?),
+            Kind::Alone => Some(agent(world, &neighbour, size, &["--tc=on", DEVICES])?),
+            Kind::Layers => Some(agent(
+                world,
+                &neighbour,
+                size,
+                &["--proxy-mode=auto", DEVICES],
+            )?),
             Kind::Nftables => Some(agent(world, &neighbour, size, &["--proxy-mode=nftables"])?),
         };
         if let (Kind::Alone | Kind::Layers, Some(agent)) = (kind, &mut agent) {
@@ -172,6 +180,11 @@ impl<'w> Way<'w> {
     pub(super) fn slice(&mut self, task: Task, length: Duration) -> Result<Slice> {
         let slice = self.sender.slice(task, &task.to_string(), length);
         slice.with_context(|| format!("{}: {task}", self.kind))
+    }
+
+    /// Where the host outside is.
+    pub(super) fn outside(&self) -> &NetNs {
+        self.neighbour.host.netns()
     }
 
     /// What the agent pinned, if there is one.

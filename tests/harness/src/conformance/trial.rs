@@ -1,4 +1,5 @@
-//! Scenarios, and random clusters, as packets through a node with the backend that is under test.
+//! Scenarios, and random clusters, as packets through a node with the backend that is under test; where
+//! programs on its devices are, too, replies and errors.
 
 use std::{
     collections::BTreeSet,
@@ -6,8 +7,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use proxy_model::{Capability, NodeState, compute, oracle::Packet};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use proxy_model::{
+    Capability, NodeState, compute,
+    oracle::{self, Detector, Packet},
+};
 
 use super::{
     dialling,
@@ -17,12 +21,13 @@ use super::{
     witness::Witness,
 };
 use crate::{
+    journey::Kind,
     scenario::{
         Scenario, Settings,
         subject::{Subject, Under},
         traffic,
     },
-    world::World,
+    world::{NODE_ADDRESSES, World},
 };
 
 /// Packets that are sent in each state of a random walk.
@@ -43,6 +48,7 @@ pub enum Meets {
 #[derive(Debug, Clone)]
 pub struct Backend {
     under: Under,
+    kind: Kind,
     lacks: Arc<OnceLock<Result<Vec<Capability>, String>>>,
 }
 
@@ -51,7 +57,17 @@ impl Backend {
     pub fn new(under: Under) -> Self {
         Self {
             under,
+            kind: Kind::default(),
             lacks: Arc::default(),
+        }
+    }
+
+    /// The same, on a node with devices of this kind.
+    #[must_use]
+    pub fn on(&self, kind: Kind) -> Self {
+        Self {
+            kind,
+            ..self.clone()
         }
     }
 
@@ -68,7 +84,7 @@ impl Backend {
             let subject = Subject::behind_brain(&self.under, &world, "node-a", &idle)?;
             let lacks = subject.reported()?;
             subject.finish()?;
-            if matches!(self.under, Under::Layers) && !lacks.is_empty() {
+            if self.under.is_layered() && !lacks.is_empty() {
                 bail!("what one layer lacks the other has, yet this lacks {lacks:?}");
             }
             Ok(lacks)
@@ -86,7 +102,7 @@ impl Backend {
     pub fn meets(&self) -> Result<Meets> {
         Ok(match &self.under {
             Under::Agent => Meets::Sockets,
-            Under::Layers => Meets::Both,
+            Under::Layers | Under::Devices => Meets::Both,
             _ if self.meets_packets()? => Meets::Packets,
             _ => Meets::Sockets,
         })
@@ -103,6 +119,30 @@ pub fn probes(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> R
         Meets::Sockets => traffic::run(scenario, states, &backend.under),
         Meets::Packets | Meets::Both => dialling::run(scenario, states, backend),
     }
+}
+
+/// Whether programs on devices know the ranges of pods at once: those of the node itself are written a
+/// moment after a state is in force.
+fn knows_pods(settings: &Settings) -> bool {
+    settings.model.traffic.detector != Detector::NodeCidr
+}
+
+/// Whether a walk with this number tells who took a packet.
+pub fn is_shared_walk(seed: u64) -> bool {
+    knows_pods(Walk::new(seed).settings())
+}
+
+/// Whether programs on devices take any packet of those that [`scenario`] sends.
+pub fn is_any_taken(scenario: &Scenario, states: &[NodeState]) -> bool {
+    let own = [&NODE_ADDRESSES[..], &scenario.settings.node_addresses].concat();
+    let is_taken = |state: &NodeState| {
+        let all = packets::all(state, &packets::places(state, &own), &own);
+        let mut from_outside = all
+            .iter()
+            .filter(|packet| !own.contains(&packet.source) && !packet.source.is_loopback());
+        from_outside.any(|packet| oracle::taken_on_device(state, packet).is_ok())
+    };
+    knows_pods(&scenario.settings) && states.iter().any(is_taken)
 }
 
 /// Sends packets in every step of `scenario`: those that it names, and those that ask all that its
@@ -137,6 +177,8 @@ pub fn scenario(scenario: &Scenario, states: &[NodeState], backend: &Backend) ->
             .with_context(here)?;
     }
     gaps.tell(&scenario.name);
+    let taken = run.witness.taken();
+    ensure!(taken != Some(0), "programs on devices took no packet");
     run.subject.finish()
 }
 
@@ -199,7 +241,8 @@ impl<'w> Run<'w> {
     ) -> Result<Self> {
         let told_apart = packets::interfaces(&settings.model.traffic.detector);
         let interfaces = interfaces.into_iter().chain(told_apart).collect();
-        let witness = Witness::new(world, &interfaces)?;
+        let is_shared = matches!(backend.under, Under::Devices);
+        let witness = Witness::new(world, &interfaces, backend.kind, is_shared)?;
         let subject = Subject::behind_brain(&backend.under, world, &settings.model.node, state)?;
         Ok(Self {
             subject,

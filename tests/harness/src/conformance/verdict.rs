@@ -78,6 +78,7 @@ pub fn judge(
             landed.destination
         ),
         (_, Sighting::Refused) => bail!("it was rejected"),
+        (_, Sighting::TooBig(error)) => bail!("{} said that it is too big", error.from),
         (_, Sighting::Nothing) => bail!("it was dropped"),
     }
 }
@@ -144,12 +145,8 @@ mod tests {
     }
 
     fn datagram(source: &str, destination: &str) -> Datagram {
-        Datagram {
-            source: source.parse().unwrap(),
-            destination: destination.parse().unwrap(),
-            protocol: Protocol::Tcp,
-            token: 1,
-        }
+        let [source, destination] = [source, destination].map(|text| text.parse().unwrap());
+        Datagram::first(source, destination, Protocol::Tcp, 1)
     }
 
     #[test]

@@ -13,9 +13,9 @@ use proxy_model::{
     oracle::{Outcome, Packet, Path, Verdict, verdict},
 };
 
-use super::{gaps, verdict::judge};
+use super::{devices::Shared, gaps, verdict::judge};
 use crate::{
-    journey::{Entry, Rig, Shot},
+    journey::{Datagram, Entry, Kind, Rig, Shot, Sighting},
     scenario::packets::Fate,
     world::World,
 };
@@ -29,6 +29,9 @@ const STICKY: usize = 16;
 /// The odds of calling an endpoint missing that was only never chosen.
 const MISS: f64 = 1e-9;
 
+/// By which endpoints of this node send, where programs are on the devices of clients outside.
+const INSIDE: &str = "pods0";
+
 /// A node, and what its clients were led to so far.
 #[derive(Debug)]
 pub struct Witness<'w> {
@@ -36,21 +39,39 @@ pub struct Witness<'w> {
     rig: Rig,
     /// The endpoint of each client with session affinity, by what it dials.
     kept: HashMap<Client, SocketAddr>,
+    /// What programs on its devices have, if they are there.
+    shared: Option<Shared>,
 }
 
 /// A client, the interface that it comes by, and what it dials. Nobody comes by two interfaces, by
 /// one of which it would be led to other endpoints.
-type Client = (IpAddr, Option<Arc<str>>, SocketAddr, Protocol);
+type Dials = (IpAddr, Option<Arc<str>>, SocketAddr, Protocol);
+
+/// One that programs on devices take or do not: each layer has session affinity of its own.
+type Client = (Dials, bool);
 
 impl<'w> Witness<'w> {
     /// One for the node of `world`, which must be [bare](World::bare), where packets arrive on
-    /// `interfaces`.
-    pub fn new(world: &'w World, interfaces: &BTreeSet<Arc<str>>) -> Result<Self> {
+    /// `interfaces`, devices of this kind. `is_shared` if programs on devices are to take some.
+    pub fn new(
+        world: &'w World,
+        interfaces: &BTreeSet<Arc<str>>,
+        kind: Kind,
+        is_shared: bool,
+    ) -> Result<Self> {
+        let mut interfaces = interfaces.clone();
+        interfaces.extend(is_shared.then(|| INSIDE.into()));
         Ok(Self {
             world,
-            rig: Rig::new(world, interfaces)?,
+            rig: Rig::new(world, &interfaces, kind)?,
             kept: HashMap::new(),
+            shared: is_shared.then(|| Shared::new(world)).transpose()?,
         })
+    }
+
+    /// How many packets programs on devices took, if they are there.
+    pub fn taken(&self) -> Option<usize> {
+        self.shared.as_ref().map(Shared::taken)
     }
 
     /// Sends `packet`: what becomes of it must be what the oracle says by `state`, whenever it is
@@ -64,7 +85,7 @@ impl<'w> Witness<'w> {
     ) -> Result<Option<Capability>> {
         let packet = packet.canonical();
         let says = verdict(state, &packet, Path::Packet);
-        let entry = self.entry(&packet);
+        let entry = self.entry(state, &packet, &says);
         let gap = gaps::of(state, &packet, &entry, &says, lacks);
         if gap.is_none() {
             self.hold(state, &packet, entry, &says).with_context(|| {
@@ -102,22 +123,41 @@ impl<'w> Witness<'w> {
         };
         let own = self.world.node().addresses();
         let mut landed = BTreeSet::new();
+        let is_taken = shot.entry != Entry::Interface(INSIDE.into())
+            && Shared::takes(state, packet, &shot.entry);
         for (sent, seen) in self.rig.fire(&vec![shot.clone(); count])? {
-            landed.extend(judge(says, own, &shot.entry, &sent, seen)?);
+            let endpoint = judge(says, own, &shot.entry, &sent, seen)?;
+            if let Some(shared) = &mut self.shared {
+                shared.judge(is_taken, &shot.entry, &sent, seen)?;
+            }
+            // A client that keeps its endpoint talks to it once.
+            if endpoint.is_some_and(|endpoint| landed.insert(endpoint)) {
+                self.converse(&shot.entry, &sent, seen)?;
+            }
         }
         if sticks {
-            let client = (
+            let dials = (
                 packet.source,
                 packet.interface.clone(),
                 packet.destination,
                 packet.protocol,
             );
-            return self.keep(client, &landed);
+            return self.keep((dials, is_taken && self.shared.is_some()), &landed);
         }
         let mut targets = says.targets.iter().map(|target| target.address);
         match targets.find(|target| !landed.contains(target)) {
             Some(missing) => bail!("of {count} packets, none landed on {missing}"),
             None => Ok(()),
+        }
+    }
+
+    /// What comes back from the endpoint, and errors in both directions.
+    fn converse(&mut self, entry: &Entry, sent: &Datagram, seen: Sighting) -> Result<()> {
+        match (&self.shared, seen) {
+            (Some(_), Sighting::Left(landed)) => {
+                Shared::converse(&mut self.rig, entry, sent, &landed)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -145,7 +185,7 @@ impl<'w> Witness<'w> {
     /// they need not get it back.
     pub fn forget_former(&mut self, state: &NodeState) {
         self.kept.retain(|client, endpoint| {
-            let (source, interface, destination, protocol) = client.clone();
+            let (source, interface, destination, protocol) = client.0.clone();
             let packet = Packet {
                 source,
                 destination,
@@ -158,8 +198,15 @@ impl<'w> Witness<'w> {
         });
     }
 
-    fn entry(&self, packet: &Packet) -> Entry {
+    fn entry(&self, state: &NodeState, packet: &Packet, says: &Verdict) -> Entry {
         let own = self.world.node().addresses();
+        let mut targets = says.targets.iter();
+        if self.shared.is_some()
+            && targets.any(|target| target.address.ip() == packet.source)
+            && Shared::takes(state, packet, &Entry::Anywhere)
+        {
+            return Entry::Interface(INSIDE.into());
+        }
         match &packet.interface {
             Some(interface) => Entry::Interface(Arc::clone(interface)),
             None if packet.source.is_loopback() || own.contains(&packet.source) => Entry::Node,

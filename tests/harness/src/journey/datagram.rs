@@ -3,15 +3,18 @@
 //!
 //! Every packet carries a number of its own where no translation of addresses touches it: TCP in
 //! its sequence number, UDP in its payload, SCTP in its initiate tag. So what comes out is known
-//! again whatever became of its addresses and ports, in a refusal that quotes it, too.
+//! again whatever became of its addresses and ports, in an error that quotes it, too.
 
 mod checksum;
+mod reply;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use proxy_model::Protocol;
 
-/// A TCP SYN, a UDP datagram or an SCTP INIT.
+pub use reply::{TooBig, is_sound};
+
+/// A TCP SYN, a UDP datagram or an SCTP INIT; or the answer to one of the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
     /// Who it says sends it.
@@ -22,6 +25,10 @@ pub struct Datagram {
     pub protocol: Protocol,
     /// Its number; never 0.
     pub token: u32,
+    /// The number of the SYN that it acknowledges.
+    pub answers: Option<u32>,
+    /// What rules wrote into its header (DSCP, RFC 2474); 0 where nobody did, or none can be seen.
+    pub class: u8,
 }
 
 /// What bytes that come out of a node mean.
@@ -31,6 +38,8 @@ pub enum Meaning {
     First(Datagram),
     /// The packet of this number is refused: nobody listens.
     Refusal(u32),
+    /// A packet is too big for the way ahead.
+    TooBig(TooBig),
 }
 
 /// The numbers of the protocols in IP headers.
@@ -42,10 +51,15 @@ const SCTP: u8 = 132;
 
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
 
 /// "Destination unreachable: port unreachable", as type and code.
 const UNREACHABLE: (u8, u8) = (3, 3);
 const UNREACHABLE6: (u8, u8) = (1, 4);
+
+/// "Fragmentation needed" and "packet too big", as type and code.
+const TOO_BIG: (u8, u8) = (3, 4);
+const TOO_BIG6: (u8, u8) = (2, 0);
 
 /// Before the number in a UDP payload: other datagrams are noise.
 const MARK: [u8; 4] = *b"cvtj";
@@ -62,6 +76,23 @@ pub const fn number(protocol: Protocol) -> u8 {
 }
 
 impl Datagram {
+    /// The first of a connection.
+    pub const fn first(
+        source: SocketAddr,
+        destination: SocketAddr,
+        protocol: Protocol,
+        token: u32,
+    ) -> Self {
+        Self {
+            source,
+            destination,
+            protocol,
+            token,
+            answers: None,
+            class: 0,
+        }
+    }
+
     /// The packet from its IP header on.
     ///
     /// # Panics
@@ -69,34 +100,9 @@ impl Datagram {
     /// If source and destination are of different families.
     pub fn encode(&self) -> Vec<u8> {
         let mut segment = self.segment();
-        let length = u16::try_from(segment.len()).expect("a first packet is short");
+        self.protect(&mut segment);
         let number = number(self.protocol);
-        match (self.source.ip(), self.destination.ip()) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                self.protect(&mut segment);
-                let mut packet = vec![0x45, 0];
-                packet.extend((20 + length).to_be_bytes());
-                // No identification, do not fragment.
-                packet.extend([0, 0, 0x40, 0, HOPS, number, 0, 0]);
-                packet.extend(source.octets());
-                packet.extend(destination.octets());
-                let sum = checksum::internet(&[&packet]);
-                packet[10..12].copy_from_slice(&sum.to_be_bytes());
-                packet.extend(segment);
-                packet
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                self.protect(&mut segment);
-                let mut packet = vec![0x60, 0, 0, 0];
-                packet.extend(length.to_be_bytes());
-                packet.extend([number, HOPS]);
-                packet.extend(source.octets());
-                packet.extend(destination.octets());
-                packet.extend(segment);
-                packet
-            }
-            (source, destination) => panic!("{source} and {destination} are of two families"),
-        }
+        behind(self.source.ip(), self.destination.ip(), number, &segment)
     }
 
     /// The packet behind its IP header, without checksum.
@@ -108,9 +114,14 @@ impl Datagram {
         match self.protocol {
             Protocol::Tcp => {
                 segment.extend(token);
-                segment.extend([0; 4]);
+                let (acknowledged, flags) = match self.answers {
+                    None => (0, SYN),
+                    // A SYN counts for one.
+                    Some(token) => (token.wrapping_add(1), SYN | ACK),
+                };
+                segment.extend(acknowledged.to_be_bytes());
                 // Five words of header, a window, no checksum, nothing urgent.
-                segment.extend([0x50, SYN, 0xff, 0xff, 0, 0, 0, 0]);
+                segment.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
             }
             Protocol::Udp => {
                 segment.extend([0, 16, 0, 0]);
@@ -159,10 +170,46 @@ impl Datagram {
     }
 }
 
+/// A packet with this `segment` behind its IP header.
+fn behind(source: IpAddr, destination: IpAddr, number: u8, segment: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(segment.len()).expect("a first packet is short");
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let mut packet = vec![0x45, 0];
+            packet.extend((20 + length).to_be_bytes());
+            // No identification, do not fragment.
+            packet.extend([0, 0, 0x40, 0, HOPS, number, 0, 0]);
+            packet.extend(source.octets());
+            packet.extend(destination.octets());
+            let sum = checksum::internet(&[&packet]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            packet.extend(segment);
+            packet
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let mut packet = vec![0x60, 0, 0, 0];
+            packet.extend(length.to_be_bytes());
+            packet.extend([number, HOPS]);
+            packet.extend(source.octets());
+            packet.extend(destination.octets());
+            packet.extend(segment);
+            packet
+        }
+        (source, destination) => panic!("{source} and {destination} are of two families"),
+    }
+}
+
 /// What `packet`, from its IP header on, means; `None` if that is not our business.
 pub fn decode(packet: &[u8]) -> Option<Meaning> {
     let (source, destination, number, payload) = split(packet)?;
-    behind_header(source, destination, number, payload)
+    let mut meaning = behind_header(source, destination, number, payload)?;
+    if let Meaning::First(datagram) = &mut meaning {
+        datagram.class = match (packet[0] >> 4, packet[1]) {
+            (4, class) => class >> 2,
+            (_, low) => ((packet[0] << 4) | (low >> 4)) >> 2,
+        };
+    }
+    Some(meaning)
 }
 
 /// The same for what is behind an IP header which said that.
@@ -175,6 +222,12 @@ pub fn behind_header(
     match (number, payload.get(..2)?) {
         (ICMP, [kind, code]) if (*kind, *code) == UNREACHABLE => quoted(payload),
         (ICMP6, [kind, code]) if (*kind, *code) == UNREACHABLE6 => quoted(payload),
+        (ICMP, [kind, code]) if (*kind, *code) == TOO_BIG => {
+            TooBig::read(source, destination, payload).map(Meaning::TooBig)
+        }
+        (ICMP6, [kind, code]) if (*kind, *code) == TOO_BIG6 => {
+            TooBig::read(source, destination, payload).map(Meaning::TooBig)
+        }
         (TCP, _) if payload.get(13)? & RST != 0 => {
             // It acknowledges the SYN, which counts for one.
             let acknowledged = word(payload, 8)?.wrapping_sub(1);
@@ -186,9 +239,13 @@ pub fn behind_header(
 
 /// The refusal of the packet that an ICMP message quotes.
 fn quoted(message: &[u8]) -> Option<Meaning> {
+    Some(Meaning::Refusal(quote(message)?.token))
+}
+
+/// The packet that an ICMP message quotes.
+fn quote(message: &[u8]) -> Option<Datagram> {
     let (source, destination, number, payload) = split(message.get(8..)?)?;
-    let quoted = first(source, destination, number, payload)?;
-    Some(Meaning::Refusal(quoted.token))
+    first(source, destination, number, payload)
 }
 
 /// Source, destination, protocol number and what is behind the IP header.
@@ -226,11 +283,15 @@ fn first(source: IpAddr, destination: IpAddr, number: u8, segment: &[u8]) -> Opt
         let octets = segment.get(at..at + 2)?.try_into().ok()?;
         Some(u16::from_be_bytes(octets))
     };
+    let source = SocketAddr::new(source, port(0)?);
+    let destination = SocketAddr::new(destination, port(2)?);
+    let acknowledged = match protocol {
+        Protocol::Tcp if segment.get(13)? & ACK != 0 => Some(word(segment, 8)?.wrapping_sub(1)),
+        _ => None,
+    };
     Some(Datagram {
-        source: SocketAddr::new(source, port(0)?),
-        destination: SocketAddr::new(destination, port(2)?),
-        protocol,
-        token,
+        answers: acknowledged,
+        ..Datagram::first(source, destination, protocol, token)
     })
 }
 

@@ -16,7 +16,7 @@ use nix::{
     },
 };
 
-use super::datagram::{self, Datagram, Meaning};
+use super::datagram::{self, Meaning};
 
 /// What is received of either family; ICMP for refusals.
 const V4: [SockProtocol; 4] = [
@@ -78,18 +78,17 @@ impl Local {
         })
     }
 
-    /// Sends `datagram` as the node.
-    pub fn send(&self, datagram: &Datagram) -> Result<()> {
-        let packet = datagram.encode();
-        let sent = match datagram.destination.ip() {
+    /// Sends `packet`, from its IP header on, as the node, to where that says.
+    pub fn send(&self, packet: &[u8], destination: IpAddr) -> Result<()> {
+        let sent = match destination {
             IpAddr::V4(address) => {
                 let to = SockaddrIn::from(SocketAddrV4::new(address, 0));
-                sendto(self.sender4.as_raw_fd(), &packet, &to, MsgFlags::empty())
+                sendto(self.sender4.as_raw_fd(), packet, &to, MsgFlags::empty())
             }
             IpAddr::V6(address) => {
                 // The kernel takes the port for a protocol.
                 let to = SockaddrIn6::from(SocketAddrV6::new(address, 0, 0, 0));
-                sendto(self.sender6.as_raw_fd(), &packet, &to, MsgFlags::empty())
+                sendto(self.sender6.as_raw_fd(), packet, &to, MsgFlags::empty())
             }
         };
         match sent {
@@ -97,7 +96,7 @@ impl Local {
             // A hook took it: what it did besides is for the ears.
             Err(Errno::EPERM) => {}
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot send {datagram:?}"));
+                return Err(error).with_context(|| format!("cannot send to {destination}"));
             }
         }
         Ok(())

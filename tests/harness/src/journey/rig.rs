@@ -20,14 +20,15 @@ use proxy_model::Protocol;
 
 use super::{
     cpu::Here,
-    datagram::{self, Datagram, Meaning},
+    datagram::{self, Datagram, Meaning, TooBig},
+    device::{Device, Kind},
     local::Local,
-    tun::Tun,
 };
 use crate::world::World;
 
-/// By which everything leaves that the node sends on: its default route.
-const UPLINK: &str = "uplink";
+/// By which everything leaves that the node sends on: its default route. What is behind the node answers
+/// by it, too.
+pub const UPLINK: &str = "uplink";
 
 /// On which packets arrive whose interface is of no interest.
 const ANYWHERE: &str = "wan0";
@@ -93,49 +94,62 @@ pub enum Sighting {
     Delivered(Datagram),
     /// The sender was told that nobody listens.
     Refused,
+    /// An error about it left the node as this.
+    TooBig(TooBig),
     /// Nothing.
     Nothing,
+}
+
+/// A packet on its way in, whatever it is.
+#[derive(Debug)]
+pub struct Parcel {
+    /// Where it enters.
+    pub entry: Entry,
+    /// From its IP header on.
+    pub packet: Vec<u8>,
+    /// Where it is going, for what the node itself sends.
+    pub destination: IpAddr,
+    /// By which it is known again.
+    pub token: u32,
 }
 
 /// The node, from outside.
 #[derive(Debug)]
 pub struct Rig {
-    uplink: Tun,
-    entries: BTreeMap<Arc<str>, Tun>,
+    uplink: Device,
+    entries: BTreeMap<Arc<str>, Device>,
     local: Local,
     next_token: u32,
     next_ports: HashMap<(IpAddr, Protocol), u16>,
 }
 
 impl Rig {
-    /// Gives the node of `world`, which must be [bare](World::bare), devices: `interfaces`, on which
-    /// packets can arrive, and one by which all leaves that it knows no better way for.
-    pub fn new(world: &World, interfaces: &BTreeSet<Arc<str>>) -> Result<Self> {
+    /// Gives the node of `world`, which must be [bare](World::bare), devices of one kind: `interfaces`, on
+    /// which packets can arrive, and one by which all leaves that it knows no better way for.
+    pub fn new(world: &World, interfaces: &BTreeSet<Arc<str>>, kind: Kind) -> Result<Self> {
         let node = world.node();
-        let names = || interfaces.iter().map(AsRef::as_ref).chain([ANYWHERE]);
-        let made = node.netns().run(|| -> Result<Self> {
+        node.netns().run(|| -> Result<()> {
             for (name, value) in SETTINGS {
                 let path = format!("/proc/sys/net/{name}");
                 fs::write(&path, value).with_context(|| format!("cannot set {path}"))?;
             }
-            Ok(Self {
-                uplink: Tun::new(UPLINK)?,
-                entries: names()
-                    .map(|name| Ok((name.into(), Tun::new(name)?)))
-                    .collect::<Result<_>>()?,
-                local: Local::open()?,
-                next_token: 1,
-                next_ports: HashMap::new(),
-            })
-        });
-        let rig = made??;
-        let mut script = format!("link set {UPLINK} up\n");
+            Ok(())
+        })??;
+        let device = |name| Device::new(node.netns(), name, kind);
+        let names = interfaces.iter().map(AsRef::as_ref).chain([ANYWHERE]);
+        let rig = Self {
+            uplink: device(UPLINK)?,
+            entries: names
+                .map(|name| Ok((name.into(), device(name)?)))
+                .collect::<Result<_>>()?,
+            local: node.netns().run(Local::open)??,
+            next_token: 1,
+            next_ports: HashMap::new(),
+        };
+        let mut script = String::new();
         let mut line = |text: std::fmt::Arguments<'_>| {
             writeln!(script, "{text}").expect("writing to a String cannot fail");
         };
-        for name in names() {
-            line(format_args!("link set {name} up"));
-        }
         for address in node.addresses() {
             let (length, rest) = match address {
                 IpAddr::V4(_) => (32, ""),
@@ -157,28 +171,40 @@ impl Rig {
     pub fn fire(&mut self, shots: &[Shot]) -> Result<Vec<(Datagram, Sighting)>> {
         let mut all = Vec::with_capacity(shots.len());
         for flight in shots.chunks(FLIGHT) {
-            let sent: Vec<(Entry, Datagram)> = flight
+            let sent: Vec<Datagram> = flight
                 .iter()
-                .map(|shot| Ok((shot.entry.clone(), self.datagram(shot)?)))
+                .map(|shot| self.datagram(shot))
                 .collect::<Result<_>>()?;
-            let mut seen = self.fly(&sent)?;
-            for (_, datagram) in sent {
-                let sightings = seen.remove(&datagram.token).unwrap_or_default();
-                let sighting = one_of(&sightings)
-                    .with_context(|| format!("{datagram:?} had several fates"))?;
-                all.push((datagram, sighting));
-            }
+            let entries = flight.iter().map(|shot| shot.entry.clone());
+            let parcels: Vec<_> = entries.zip(&sent).map(Parcel::of).collect();
+            all.extend(sent.into_iter().zip(self.deliver(&parcels)?));
         }
         Ok(all)
     }
 
+    /// Sends `parcels`, few enough for one flight, and says what became of each.
+    pub fn deliver(&mut self, parcels: &[Parcel]) -> Result<Vec<Sighting>> {
+        let mut seen = self.fly(parcels)?;
+        let fate = |parcel: &Parcel| {
+            let sightings = seen.remove(&parcel.token).unwrap_or_default();
+            one_of(&sightings).with_context(|| format!("{parcel:?} had several fates"))
+        };
+        parcels.iter().map(fate).collect()
+    }
+
+    /// A number that no other packet has.
+    pub fn token(&mut self) -> u32 {
+        self.next_token += 1;
+        self.next_token - 1
+    }
+
     /// Sends all of `sent` and gives what was seen, by number.
-    fn fly(&mut self, sent: &[(Entry, Datagram)]) -> Result<HashMap<u32, Vec<Sighting>>> {
+    fn fly(&mut self, sent: &[Parcel]) -> Result<HashMap<u32, Vec<Sighting>>> {
         let here = Here::pin()?;
         let mut entries = BTreeSet::new();
-        for (entry, datagram) in sent {
-            self.send(entry, datagram)?;
-            entries.insert(entry.clone());
+        for parcel in sent {
+            self.send(parcel)?;
+            entries.insert(parcel.entry.clone());
         }
         // One behind the packets of each device, and of the node: what leaves may stand in a queue that
         // another processor empties. And one behind what the node sends to itself.
@@ -194,7 +220,7 @@ impl Rig {
                 destination: SocketAddr::new(destination.into(), CANARY_PORT),
                 protocol: Protocol::Udp,
             })?;
-            self.send(&entry, &canary)?;
+            self.send(&Parcel::of((entry, &canary)))?;
             canaries.insert(canary.token);
         }
         let deadline = Instant::now() + LIMIT;
@@ -214,17 +240,19 @@ impl Rig {
         Ok(seen)
     }
 
-    fn send(&self, entry: &Entry, datagram: &Datagram) -> Result<()> {
-        let device = match entry {
-            Entry::Node => return self.local.send(datagram),
+    fn send(&self, parcel: &Parcel) -> Result<()> {
+        let Parcel { packet, .. } = parcel;
+        let name = match &parcel.entry {
+            Entry::Node => return self.local.send(packet, parcel.destination),
             Entry::Anywhere => ANYWHERE,
             Entry::Interface(name) => name,
         };
-        let tun = self
-            .entries
-            .get(device)
-            .with_context(|| format!("the node has no device {device}"))?;
-        tun.inject(&datagram.encode())
+        if name == UPLINK {
+            return self.uplink.inject(packet);
+        }
+        let device = self.entries.get(name);
+        let device = device.with_context(|| format!("the node has no device {name}"))?;
+        device.inject(packet)
     }
 
     fn datagram(&mut self, shot: &Shot) -> Result<Datagram> {
@@ -236,27 +264,35 @@ impl Rig {
         *port = port.checked_add(1).with_context(|| {
             format!("{} has no unused {} port left", shot.source, shot.protocol)
         })?;
-        let token = self.next_token;
-        self.next_token += 1;
-        Ok(Datagram {
+        let token = self.token();
+        Ok(Datagram::first(
             source,
-            destination: shot.destination,
-            protocol: shot.protocol,
+            shot.destination,
+            shot.protocol,
             token,
-        })
+        ))
     }
 
     /// Notes all that can be seen now.
     fn look(&self, seen: &mut HashMap<u32, Vec<Sighting>>) -> Result<()> {
         let mut buffer = [0; 2048];
         let mut note = |token, sighting| seen.entry(token).or_default().push(sighting);
-        for tun in self.entries.values().chain([&self.uplink]) {
-            while let Some(length) = tun.next(&mut buffer)? {
-                match datagram::decode(&buffer[..length]) {
-                    Some(Meaning::First(one)) => note(one.token, Sighting::Left(one)),
-                    Some(Meaning::Refusal(token)) => note(token, Sighting::Refused),
-                    None => {}
+        for device in self.entries.values().chain([&self.uplink]) {
+            while let Some(packet) = device.next(&mut buffer)? {
+                let Some(meaning) = datagram::decode(packet) else {
+                    continue;
+                };
+                match meaning {
+                    Meaning::Refusal(token) => {
+                        note(token, Sighting::Refused);
+                        // The node made it: its sum may be left to the device.
+                        continue;
+                    }
+                    Meaning::First(one) => note(one.token, Sighting::Left(one)),
+                    Meaning::TooBig(one) => note(one.about.token, Sighting::TooBig(one)),
                 }
+                let is_sound = datagram::is_sound(packet);
+                ensure!(is_sound, "a sum is wrong in {packet:?}, {meaning:?}");
             }
         }
         for ear in self.local.ears() {
@@ -264,6 +300,7 @@ impl Rig {
                 match meaning {
                     Meaning::First(one) => note(one.token, Sighting::Delivered(one)),
                     Meaning::Refusal(token) => note(token, Sighting::Refused),
+                    Meaning::TooBig(one) => note(one.about.token, Sighting::TooBig(one)),
                 }
             }
         }
@@ -272,9 +309,10 @@ impl Rig {
 
     /// Waits until there is something to see.
     fn wait(&self, deadline: Instant) -> Result<()> {
-        let tuns = self.entries.values().chain([&self.uplink]).map(Tun::as_fd);
+        let devices = self.entries.values().chain([&self.uplink]);
+        let devices = devices.map(Device::as_fd);
         let ears = self.local.ears().iter().map(AsFd::as_fd);
-        let mut fds: Vec<_> = tuns
+        let mut fds: Vec<_> = devices
             .chain(ears)
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
             .collect();
@@ -283,6 +321,17 @@ impl Rig {
         match poll(&mut fds, PollTimeout::try_from(left)?) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
             Err(error) => Err(error).context("cannot wait for packets"),
+        }
+    }
+}
+
+impl Parcel {
+    fn of((entry, datagram): (Entry, &Datagram)) -> Self {
+        Self {
+            entry,
+            packet: datagram.encode(),
+            destination: datagram.destination.ip(),
+            token: datagram.token,
         }
     }
 }
@@ -312,12 +361,9 @@ mod tests {
 
     #[test]
     fn a_packet_has_one_fate() {
-        let datagram = Datagram {
-            source: "192.0.2.1:1024".parse().unwrap(),
-            destination: "10.96.0.1:80".parse().unwrap(),
-            protocol: Protocol::Tcp,
-            token: 1,
-        };
+        let [source, destination] =
+            ["192.0.2.1:1024", "10.96.0.1:80"].map(|text| text.parse().unwrap());
+        let datagram = Datagram::first(source, destination, Protocol::Tcp, 1);
         let left = Sighting::Left(datagram);
         let delivered = Sighting::Delivered(datagram);
         let fate = |sightings: &[Sighting]| one_of(sightings).ok();

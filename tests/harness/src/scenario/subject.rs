@@ -27,9 +27,19 @@ pub enum Under {
     OurBackend(Vec<String>),
     /// The agent behind the node API as it is by default: socket hooks over a packet backend.
     Layers,
+    /// The same, with programs on the devices of a [`journey`](crate::journey) that clients outside come
+    /// in by, whatever they bypass.
+    Devices,
     /// Any program that is a backend behind the node API. Its words, in which `{target}` and
     /// `{cgroup}` stand for the brain's address and the directory of the node's cgroup.
     Command(Vec<String>),
+}
+
+impl Under {
+    /// Whether there are two layers.
+    pub fn is_layered(&self) -> bool {
+        matches!(self, Self::Layers | Self::Devices)
+    }
 }
 
 /// One that runs.
@@ -42,6 +52,9 @@ pub enum Subject<'w> {
     /// Another program, behind a brain of the test.
     Command(Process, Brain),
 }
+
+/// By which clients outside come in, and all that packets are told apart by, unless pods are behind it.
+const OUTSIDE: &str = "--devices=uplink,wan*,eth*,cbr*,veth*";
 
 const MANIFEST: &str = "cluster.yaml";
 
@@ -80,7 +93,7 @@ impl<'w> Subject<'w> {
     ) -> Result<Self> {
         match under {
             Under::Agent => bail!("the agent on manifests is its own brain"),
-            Under::OurBackend(_) | Under::Layers => {
+            Under::OurBackend(_) | Under::Layers | Under::Devices => {
                 let brain = Brain::start()?;
                 brain.publish(state);
                 let options = AgentOptions {
@@ -88,6 +101,9 @@ impl<'w> Subject<'w> {
                     source: vec!["--target".to_owned(), brain.target().to_owned()],
                     arguments: match under {
                         Under::OurBackend(arguments) => arguments.clone(),
+                        Under::Devices => ["--proxy-mode=auto", "--tc=on", OUTSIDE]
+                            .map(ToOwned::to_owned)
+                            .into(),
                         _ => vec!["--proxy-mode=auto".to_owned()],
                     },
                     ..AgentOptions::default()
@@ -96,7 +112,7 @@ impl<'w> Subject<'w> {
                 in_force(&brain)?;
                 // Mode auto goes on with what it can use: that would be another test.
                 let layers = agent.layers()?;
-                let wanted = if matches!(under, Under::Layers) { 2 } else { 1 };
+                let wanted = if under.is_layered() { 2 } else { 1 };
                 if layers.len() != wanted {
                     bail!("the agent chose {layers:?}, where {wanted} of them are to be tested");
                 }

@@ -3,11 +3,9 @@
 use super::*;
 
 fn every() -> Vec<Datagram> {
-    let of = |source: &str, destination: &str, protocol| Datagram {
-        source: source.parse().unwrap(),
-        destination: destination.parse().unwrap(),
-        protocol,
-        token: 0xfeed_1234,
+    let of = |source: &str, destination: &str, protocol| {
+        let [source, destination] = [source, destination].map(|text| text.parse().unwrap());
+        Datagram::first(source, destination, protocol, 0xfeed_1234)
     };
     [Protocol::Tcp, Protocol::Udp, Protocol::Sctp]
         .into_iter()
@@ -35,6 +33,7 @@ fn packets_are_read_back() {
     for sent in every() {
         let packet = sent.encode();
         assert_eq!(decode(&packet), Some(Meaning::First(sent)), "{sent:?}");
+        assert!(is_sound(&packet), "{sent:?}");
         for length in 0..packet.len() {
             // Whatever is cut off: no panic.
             decode(&packet[..length]);
@@ -74,4 +73,45 @@ fn noise_means_nothing() {
     assert_eq!(decode(&mdns), None);
     assert_eq!(decode(&[]), None);
     assert_eq!(decode(&[0x50; 40]), None);
+}
+
+#[test]
+fn answers_and_errors_are_read_back_and_a_wrong_sum_is_seen() {
+    for sent in every() {
+        let answer = sent.answer(7);
+        let error = TooBig {
+            from: answer.source.ip(),
+            to: sent.source.ip(),
+            about: sent,
+        };
+        for (packet, meaning) in [
+            (answer.encode(), Meaning::First(answer)),
+            (error.encode(), Meaning::TooBig(error)),
+        ] {
+            assert_eq!(decode(&packet), Some(meaning));
+            assert!(is_sound(&packet), "{meaning:?}");
+            let [header, transport] = [0, 1].map(|at| {
+                let mut changed = packet.clone();
+                // The last byte of a source address is in both sums, but not in that of SCTP or ICMP.
+                let end = if packet[0] >> 4 == 4 { 15 } else { 23 };
+                changed[if at == 0 { end } else { packet.len() - 1 }] ^= 1;
+                is_sound(&changed)
+            });
+            let is_sctp = sent.protocol == Protocol::Sctp && matches!(meaning, Meaning::First(_));
+            assert!(!transport || is_sctp, "{meaning:?}");
+            assert!(!header || packet[0] >> 4 == 6 && is_sctp, "{meaning:?}");
+        }
+    }
+}
+
+#[test]
+fn the_class_in_a_header_is_read() {
+    for (at, bytes) in [(0, [0x45, 2 << 2]), (1, [0x60, 0x80])] {
+        let mut packet = every()[at].encode();
+        packet[..2].copy_from_slice(&bytes);
+        let Some(Meaning::First(read)) = decode(&packet) else {
+            panic!("{packet:?}");
+        };
+        assert_eq!(read.class, 2);
+    }
 }
