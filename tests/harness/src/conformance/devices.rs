@@ -81,7 +81,7 @@ impl Shared {
 
     /// Whether programs on the device take `packet`, by the oracle.
     pub fn takes(state: &NodeState, packet: &Packet, entry: &Entry) -> bool {
-        *entry != Entry::Node && taken_on_device(state, packet).is_ok()
+        *entry != Entry::Node && taken_on_device(state, packet, false).is_ok()
     }
 
     /// Whether `sent` was translated by whom the oracle says, if what was `seen` of it tells.

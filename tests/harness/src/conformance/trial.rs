@@ -140,7 +140,7 @@ pub fn is_any_taken(scenario: &Scenario, states: &[NodeState]) -> bool {
         let mut from_outside = all
             .iter()
             .filter(|packet| !own.contains(&packet.source) && !packet.source.is_loopback());
-        from_outside.any(|packet| oracle::taken_on_device(state, packet).is_ok())
+        from_outside.any(|packet| oracle::taken_on_device(state, packet, false).is_ok())
     };
     knows_pods(&scenario.settings) && states.iter().any(is_taken)
 }

@@ -4,7 +4,7 @@
 //! ```text
 //! load ──> programs, maps of connections
 //! moved: connections of an earlier run that are in maps of another size ──> these
-//! settings (pure): NodeState, timeouts ──> SETTINGS
+//! settings (pure): NodeState, timeouts ──> written: SETTINGS
 //! follower, a thread ──> devices: which are served, attached, put back
 //!                    ├─> flows: which are over, removed
 //!                    └─> counted: packets by reason ──> told, with what changed about devices
@@ -29,6 +29,7 @@ mod settings;
 mod standing;
 mod timeouts;
 mod told;
+mod written;
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -9,11 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aya::{
-    Ebpf,
-    maps::{Array, MapData},
-};
-use proxy_common::track::{LEAVING, Settings, reason::Counted};
+use aya::Ebpf;
+use proxy_common::track::{Settings, reason::Counted};
 use proxy_netlink::route::{Changes, Waker};
 
 use super::{
@@ -24,7 +21,8 @@ use super::{
     devices::{Devices, Look, Seen},
     flows::{Flows, Swept},
     moved::Moved,
-    settings, standing, told,
+    standing, told,
+    written::Written,
 };
 use crate::{
     descriptor::Tc,
@@ -48,6 +46,8 @@ pub struct Follower {
 
 struct Shared {
     state: Mutex<Shown>,
+    /// Locked for one system call, and before `state` where both are.
+    written: Mutex<Written>,
 }
 
 /// What both sides write and read.
@@ -67,13 +67,17 @@ impl Shared {
         // Each change is one assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Follower {
     /// Attaches the programs once, with all connections that are `moved`, and follows from then on.
     pub fn start(
         pins: Peek,
-        ebpf: Ebpf,
+        mut ebpf: Ebpf,
         options: &EbpfOptions,
         wanted: Wanted,
         moved: Option<Moved>,
@@ -92,13 +96,12 @@ impl Follower {
                 removed: 0,
                 counted: None,
             }),
+            written: Mutex::new(Written::of(&mut ebpf)?),
         });
         let flows = Flows::of(&ebpf)?;
         let mut work = Work {
             devices: Devices::new(options.devices.clone()),
             bypasses: (options.tc == Tc::Auto).then(Bypasses::default),
-            seed: settings::seed(),
-            written: None,
             flows,
             swept: None,
             failing: false,
@@ -107,7 +110,6 @@ impl Follower {
             shared: Arc::clone(&shared),
             ebpf,
         };
-        work.keep_seed();
         work.settle(moved)?;
         let thread = thread::Builder::new()
             .name("devices".to_owned())
@@ -120,12 +122,18 @@ impl Follower {
         })
     }
 
-    /// What to go by from now on.
+    /// What to go by from now on. The programs do at once; the devices follow.
     pub fn want(&self, wanted: Wanted) {
+        // As long as it is held, the thread does not write what was wanted before.
+        let mut written = self.shared.written();
         let mut shown = self.shared.lock();
         if shown.wanted != wanted {
+            let settings = wanted.settings;
             shown.wanted = wanted;
             drop(shown);
+            if let Err(error) = written.write(&settings) {
+                tracing::warn!(%error, "programs on devices go by the node as it was; trying again");
+            }
             self.waker.wake();
         }
     }
@@ -175,19 +183,16 @@ impl Drop for Follower {
     }
 }
 
-/// Has no connection begin while the programs are to leave a device: it is one of several that a
+/// Whether the programs are to leave a device. No connection begins then: it is one of several that a
 /// packet may come in by, and the flag is one for all.
-fn with_leaving(mut settings: Settings, chosen: &[Device]) -> Settings {
+fn are_to_leave(chosen: &[Device]) -> bool {
     let leaves = |device: &Device| {
         let Choice::Served { why, .. } = &device.choice else {
             return false;
         };
         matches!(why, Why::Ending(_))
     };
-    if chosen.iter().any(leaves) {
-        settings.flags |= LEAVING;
-    }
-    settings
+    chosen.iter().any(leaves)
 }
 
 /// What the thread has.
@@ -199,9 +204,6 @@ struct Work {
     flows: Flows,
     pins: Peek,
     shared: Arc<Shared>,
-    seed: u32,
-    /// What SETTINGS holds.
-    written: Option<Settings>,
     swept: Option<Instant>,
     /// The last attempt failed, and that was told.
     failing: bool,
@@ -249,16 +251,16 @@ impl Work {
         let bypasses = bypasses.as_deref().unwrap_or_default();
         let chosen = self.devices.choose(&wanted, bypasses, go_on)?;
         // Before the programs come to a device that they may only leave.
-        let settings = with_leaving(wanted.settings, &chosen);
+        self.shared.written().set_leaving(are_to_leave(&chosen));
         if moved.is_none() {
-            self.write(&settings)?;
+            self.write()?;
         }
         let are_new = self.devices.are_new(&chosen);
         self.enter_standing(are_new);
         let look = self.devices.attach(&self.ebpf, &self.pins, chosen);
         if let Some(moved) = moved {
             moved.finish()?;
-            self.write(&settings)?;
+            self.write()?;
         }
         // Those that began in between.
         self.enter_standing(are_new);
@@ -276,35 +278,11 @@ impl Work {
         }
     }
 
-    /// Goes on with the seed of an earlier run: with another one a packet that is sent again could go
-    /// to another endpoint.
-    fn keep_seed(&mut self) {
-        let earlier = self.ebpf.map("SETTINGS").and_then(|map| {
-            let map: Array<&MapData, Settings> = map.try_into().ok()?;
-            map.get(&0, 0).ok()
-        });
-        if let Some(earlier) = earlier.filter(|earlier| earlier.seed != 0) {
-            self.seed = earlier.seed;
-        }
-    }
-
-    /// Writes SETTINGS, if they are other ones than before.
-    fn write(&mut self, settings: &Settings) -> Result<(), OpenError> {
-        let settings = Settings {
-            seed: self.seed,
-            ..*settings
-        };
-        if self.written == Some(settings) {
-            return Ok(());
-        }
-        let failed =
-            |error: aya::maps::MapError| OpenError::Later(format!("writing map SETTINGS: {error}"));
-        let map = self.ebpf.map_mut("SETTINGS");
-        let map = map.ok_or_else(|| OpenError::Other("no map SETTINGS".to_owned()))?;
-        let mut map: Array<&mut MapData, Settings> = map.try_into().map_err(failed)?;
-        map.set(0, settings, 0).map_err(failed)?;
-        self.written = Some(settings);
-        Ok(())
+    /// Writes what is wanted by now.
+    fn write(&self) -> Result<(), OpenError> {
+        let mut written = self.shared.written();
+        let settings = self.shared.lock().wanted.settings;
+        written.write(&settings)
     }
 
     /// Shows what is on which device, and tells what changed about that.
