@@ -113,17 +113,33 @@ pub struct Leaves {
     pub cluster_ips: bool,
     /// Service ports that do not fit: all of each, instead of what fits of it.
     pub what_does_not_fit: bool,
-    /// ClusterIPs again, of clients outside: with a detector, or `masqueradeAll`, their endpoints shall
-    /// see this node.
-    pub masquerades: bool,
-    /// Of what would be masqueraded for clients outside, and of ClusterIPs, only what goes to endpoints
-    /// of other nodes: those on this one see who the clients are (`--keep-client-address`).
-    pub keeps_clients: bool,
+    /// And of what clients outside dial:
+    pub masqueraded: Masqueraded,
 }
 
-/// Whether endpoints of ClusterIPs see this node in the place of clients outside.
-pub fn masquerades(state: &NodeState) -> bool {
-    state.traffic.masquerade_all || state.traffic.detector != Detector::None
+/// For which frontends endpoints shall see this node in the place of clients outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Masqueraded {
+    /// External ones that lead to the cluster set.
+    #[default]
+    External,
+    /// ClusterIPs besides: with a detector, or `masqueradeAll`.
+    ClusterIpsToo,
+    /// None, as far as the endpoint is on this node (`--keep-client-address`).
+    ElsewhereOnly,
+}
+
+impl Masqueraded {
+    /// As `state` and flags say.
+    pub fn of(state: &NodeState, keeps_clients: bool) -> Self {
+        if keeps_clients {
+            Self::ElsewhereOnly
+        } else if state.traffic.masquerade_all || state.traffic.detector != Detector::None {
+            Self::ClusterIpsToo
+        } else {
+            Self::External
+        }
+    }
 }
 
 fn frontend_key(frontend: &Frontend, family: IpFamily, protocol: u8) -> FrontendKey {
@@ -165,15 +181,16 @@ fn outside(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
     };
     let ranged = kind == FrontendKind::LoadBalancerIp && state.source_ranges.is_some();
     let is_cluster = policy == TrafficPolicy::Cluster;
-    let masquerades = if external {
-        is_cluster
+    let keeps = leaves.masqueraded == Masqueraded::ElsewhereOnly;
+    let masqueraded = if external {
+        is_cluster && !keeps
     } else {
-        leaves.masquerades
+        leaves.masqueraded == Masqueraded::ClusterIpsToo
     };
     [
         (OUTSIDE_TO_LOCAL, !is_cluster),
-        (OUTSIDE_TO_CLUSTER, is_cluster && leaves.keeps_clients),
-        (MASQUERADED, masquerades && !leaves.keeps_clients),
+        (OUTSIDE_TO_CLUSTER, is_cluster && keeps),
+        (MASQUERADED, masqueraded),
         (RANGED, ranged),
     ]
     .into_iter()

@@ -7,7 +7,7 @@ use proxy_model::NodeState;
 use super::{
     capacity::Capacity,
     describe,
-    encode::{Leaves, masquerades},
+    encode::{Leaves, Masqueraded},
     memory_maps::MemoryMaps,
     program::{ProgramError, Programmer},
 };
@@ -21,8 +21,7 @@ pub fn render(state: &NodeState, keeps: bool, over: bool) -> String {
     programmer.leave(Leaves {
         cluster_ips: over && state.traffic.masquerade_all,
         what_does_not_fit: over,
-        masquerades: masquerades(state),
-        keeps_clients: keeps,
+        masqueraded: Masqueraded::of(state, keeps),
     });
     let mut text = String::new();
     for (key, service) in &state.services {

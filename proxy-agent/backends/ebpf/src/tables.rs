@@ -13,7 +13,7 @@ use proxy_model::{
 use super::{
     capacity::Capacity,
     describe,
-    encode::{self, Leaves},
+    encode::{self, Leaves, Masqueraded},
     entry::{Key, MapError, ServiceMaps},
     program::{ProgramError, Programmer},
     programmed::Programmed,
@@ -29,6 +29,8 @@ pub struct Tables<M> {
     /// Some addresses of the node could not be programmed, and are tried again on every sync.
     addresses_left_out: bool,
     beneath: Beneath,
+    /// Endpoints on this node see clients outside, also where they would be masqueraded.
+    keeps_clients: bool,
 }
 
 /// What decides what is left to a packet backend beneath.
@@ -38,10 +40,8 @@ struct Beneath {
     serves: bool,
     /// Whether the last state wanted endpoints of ClusterIPs to see this node.
     masquerade_all: bool,
-    /// See [`Leaves::masquerades`].
-    masquerades: bool,
-    /// See [`Leaves::keeps_clients`].
-    keeps_clients: bool,
+    /// See [`Leaves::masqueraded`].
+    masqueraded: Masqueraded,
 }
 
 impl Beneath {
@@ -49,8 +49,7 @@ impl Beneath {
         Leaves {
             cluster_ips: self.serves && self.masquerade_all,
             what_does_not_fit: self.serves,
-            masquerades: self.masquerades,
-            keeps_clients: self.keeps_clients,
+            masqueraded: self.masqueraded,
         }
     }
 }
@@ -84,6 +83,7 @@ impl<M: ServiceMaps> Tables<M> {
             failed: BTreeMap::new(),
             addresses_left_out: false,
             beneath: Beneath::default(),
+            keeps_clients: false,
         }
     }
 
@@ -101,7 +101,7 @@ impl<M: ServiceMaps> Tables<M> {
     /// Whether endpoints on this node see clients outside, also where they would be masqueraded: from
     /// the next sync on.
     pub fn keep_clients(&mut self, keeps: bool) {
-        self.beneath.keeps_clients = keeps;
+        self.keeps_clients = keeps;
     }
 
     /// Whether a packet backend beneath serves. Returns whether the maps depend on that.
@@ -113,7 +113,7 @@ impl<M: ServiceMaps> Tables<M> {
     /// Makes the maps equal to `state`. After an error what they hold is not known any more.
     pub fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<Outcome, MapError> {
         self.beneath.masquerade_all = state.traffic.masquerade_all;
-        self.beneath.masquerades = encode::masquerades(state);
+        self.beneath.masqueraded = Masqueraded::of(state, self.keeps_clients);
         let leaves_others = self.programmer.leave(self.beneath.leaves());
         let whole = change.whole || !self.known || leaves_others;
         if !self.known {

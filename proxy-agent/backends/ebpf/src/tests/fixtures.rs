@@ -273,8 +273,7 @@ pub fn service(frontend: u8, cluster: &BTreeSet<u8>, local: Option<&BTreeSet<u8>
 /// What a Service of a random state has besides its ClusterIP.
 #[derive(Debug, Clone, Copy)]
 pub struct Outside {
-    /// Policy Cluster, otherwise Local.
-    is_cluster: bool,
+    policy: TrafficPolicy,
     node_port: bool,
     balanced: bool,
     /// Which of [`RANGES`] may come, if not all.
@@ -289,7 +288,11 @@ fn outside() -> impl Strategy<Value = Outside> {
     (any::<[bool; 5]>(), any::<[bool; 3]>()).prop_map(|(any, ranges)| {
         let [is_cluster, node_port, balanced, ranged, own_address] = any;
         Outside {
-            is_cluster,
+            policy: if is_cluster {
+                TrafficPolicy::Cluster
+            } else {
+                TrafficPolicy::Local
+            },
             node_port,
             balanced,
             ranges: ranges.map(|one| one && ranged),
@@ -318,8 +321,8 @@ fn with_outside(mut service: ServiceState, frontend: u8, outside: Outside) -> Se
         let (cluster, local) = (&service.cluster_endpoints, &service.local_endpoints);
         let any = cluster.clone().or(local.clone());
         service.cluster_endpoints.clone_from(&any);
-        if !outside.is_cluster {
-            service.external_policy = TrafficPolicy::Local;
+        service.external_policy = outside.policy;
+        if outside.policy == TrafficPolicy::Local {
             service.local_endpoints = service.local_endpoints.or(any);
         }
     }

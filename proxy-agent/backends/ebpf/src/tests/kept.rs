@@ -14,7 +14,10 @@ use proxy_model::{
 
 use super::{
     super::{
-        encode::{self, Leaves},
+        encode::{
+            self, Leaves,
+            Masqueraded::{ClusterIpsToo, ElsewhereOnly, External},
+        },
         entry::{Entry, Key, ServiceMaps as _},
         memory_maps::MemoryMaps,
         render,
@@ -47,41 +50,41 @@ fn balanced(internal: TrafficPolicy, external: TrafficPolicy) -> ServiceState {
 #[test]
 fn flags_say_what_programs_on_devices_lead_where() {
     const ALL: u32 = OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER | MASQUERADED;
-    for (internal, external, masquerades, keeps_clients, expected) in [
-        (CLUSTER, CLUSTER, false, false, [0, MASQUERADED]),
-        (CLUSTER, LOCAL, true, false, [MASQUERADED, OUTSIDE_TO_LOCAL]),
+    for (internal, external, masqueraded, expected) in [
+        (CLUSTER, CLUSTER, External, [0, MASQUERADED]),
+        (
+            CLUSTER,
+            LOCAL,
+            ClusterIpsToo,
+            [MASQUERADED, OUTSIDE_TO_LOCAL],
+        ),
         (
             LOCAL,
             LOCAL,
-            true,
-            false,
+            ClusterIpsToo,
             [OUTSIDE_TO_LOCAL | MASQUERADED, OUTSIDE_TO_LOCAL],
         ),
         (
             CLUSTER,
             CLUSTER,
-            false,
-            true,
+            ElsewhereOnly,
             [OUTSIDE_TO_CLUSTER, OUTSIDE_TO_CLUSTER],
         ),
         (
             CLUSTER,
             LOCAL,
-            true,
-            true,
+            ElsewhereOnly,
             [OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL],
         ),
         (
             LOCAL,
             CLUSTER,
-            true,
-            true,
+            ElsewhereOnly,
             [OUTSIDE_TO_LOCAL, OUTSIDE_TO_CLUSTER],
         ),
     ] {
         let leaves = Leaves {
-            masquerades,
-            keeps_clients,
+            masqueraded,
             ..Leaves::default()
         };
         let state = balanced(internal, external);
@@ -92,7 +95,7 @@ fn flags_say_what_programs_on_devices_lead_where() {
         assert!(frontends[1].flags & RANGED != 0);
         // Whom nobody on a device lets in, nobody there asks about.
         let ranges = encode::ranges(1, &state, &frontends).len();
-        let asked = keeps_clients || external == LOCAL;
+        let asked = masqueraded == ElsewhereOnly || external == LOCAL;
         assert_eq!(ranges, usize::from(asked), "{internal:?} {external:?}");
     }
 }

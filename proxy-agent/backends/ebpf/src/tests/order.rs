@@ -9,7 +9,7 @@ use proxy_model::{NodeState, ServicePortKey};
 
 use super::{
     super::{
-        encode::Leaves,
+        encode::{Leaves, Masqueraded},
         entry::{Entries, Entry, Key, MapError, ServiceMaps},
         memory_maps::MemoryMaps,
         program::Programmer,
@@ -102,7 +102,7 @@ fn led_to(state: &NodeState, holder: &ServicePortKey, key: &FrontendKey) -> Vec<
 fn resume<M: ServiceMaps>(maps: M, keeps: bool) -> Programmer<M> {
     let mut programmer = fixtures::resume(maps, ROOM);
     programmer.leave(Leaves {
-        keeps_clients: keeps,
+        masqueraded: Masqueraded::of(&NodeState::default(), keeps),
         ..Leaves::default()
     });
     programmer

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
 
 use bytemuck::Zeroable as _;
@@ -268,7 +269,16 @@ pub fn is_legal_between(
             let taken = taken.filter(Taken::whatever_is_chosen);
             taken.and_then(|_| owner(state, &dial.key))
         });
-        return before.is_none() || before != after;
+        // Of both sets at once, one endpoint may be elsewhere.
+        let mut services = states.into_iter().filter_map(|state| {
+            let holder = owner(state, &dial.key)?;
+            state.services.get(&holder)
+        });
+        let is_elsewhere = |service: &Arc<ServiceState>| {
+            let mut all = service.cluster_endpoints.iter().flat_map(|set| set.iter());
+            all.any(|endpoint| !endpoint.is_here())
+        };
+        return before.is_none() || before != after || keeps && services.any(is_elsewhere);
     };
     let holders: BTreeSet<_> = states.iter().filter_map(|s| owner(s, &dial.key)).collect();
     holders.iter().any(|holder| {
