@@ -125,7 +125,13 @@ struct Tracer<'a> {
 
 impl<'a> Tracer<'a> {
     fn of(state: &'a NodeState) -> Result<Self> {
-        let text = nftables::render(state, 1 << nftables::MASQUERADE_BIT);
+        let text = nftables::render(
+            state,
+            nftables::NftablesOptions {
+                mark: 1 << nftables::MASQUERADE_BIT,
+                ..nftables::NftablesOptions::default()
+            },
+        );
         let rules = Ruleset::parse(&text).with_context(|| text.clone())?;
         Ok(Self { state, text, rules })
     }

@@ -33,12 +33,7 @@ const IDLE: u16 = 23_001;
 fn forged(source: SocketAddr, destination: SocketAddr, flags: u8, token: u32) -> Vec<u8> {
     const FLAGS: usize = 20 + 13;
     const SUM: usize = 20 + 16;
-    let first = Datagram {
-        source,
-        destination,
-        protocol: Protocol::Tcp,
-        token,
-    };
+    let first = Datagram::first(source, destination, Protocol::Tcp, token);
     let mut packet = first.encode();
     // One byte of what is summed up changes (RFC 1624, equation 3).
     let sum = u16::from_be_bytes([packet[SUM], packet[SUM + 1]]);

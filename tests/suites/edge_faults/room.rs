@@ -36,8 +36,8 @@ fn connections_that_began_while_there_was_room_come_about() {
     };
     let (world, neighbour) = (&site.shop.world, &site.neighbour);
     let objects = cluster(neighbour, &[1, 2, 3]);
-    let size = format!("--map-size=TRACK={ROOM}");
-    let mut agent = Agent::start(world, options(&[&size]), &[(FILE, &*objects)]).unwrap();
+    let room = format!("--map-size=TRACK={ROOM}");
+    let mut agent = Agent::start(world, options(&[&room]), &[(FILE, &*objects)]).unwrap();
     served(&mut agent, "ext1");
 
     // Clients hear that they are connected, and the node does not hear from them.

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use proxy_model::{
     Capability, NodeState, compute,
-    oracle::{self, Detector, Packet},
+    oracle::{self, Packet},
 };
 
 use super::{
@@ -121,17 +121,6 @@ pub fn probes(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> R
     }
 }
 
-/// Whether programs on devices know the ranges of pods at once: those of the node itself are written a
-/// moment after a state is in force.
-fn knows_pods(settings: &Settings) -> bool {
-    settings.model.traffic.detector != Detector::NodeCidr
-}
-
-/// Whether a walk with this number tells who took a packet.
-pub fn is_shared_walk(seed: u64) -> bool {
-    knows_pods(Walk::new(seed).settings())
-}
-
 /// Whether programs on devices take any packet of those that [`scenario`] sends.
 pub fn is_any_taken(scenario: &Scenario, states: &[NodeState]) -> bool {
     let own = [&NODE_ADDRESSES[..], &scenario.settings.node_addresses].concat();
@@ -142,7 +131,7 @@ pub fn is_any_taken(scenario: &Scenario, states: &[NodeState]) -> bool {
             .filter(|packet| !own.contains(&packet.source) && !packet.source.is_loopback());
         from_outside.any(|packet| oracle::taken_on_device(state, packet, false).is_ok())
     };
-    knows_pods(&scenario.settings) && states.iter().any(is_taken)
+    states.iter().any(is_taken)
 }
 
 /// Sends packets in every step of `scenario`: those that it names, and those that ask all that its

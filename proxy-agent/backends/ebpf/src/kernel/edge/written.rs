@@ -15,7 +15,7 @@ pub struct Written {
     seed: u32,
     /// No connection begins any more.
     leaving: bool,
-    written: Option<Settings>,
+    held: Option<Settings>,
 }
 
 impl Written {
@@ -34,7 +34,7 @@ impl Written {
                 earlier
             },
             leaving: false,
-            written: None,
+            held: None,
         })
     }
 
@@ -52,13 +52,13 @@ impl Written {
         if self.leaving {
             settings.flags |= LEAVING;
         }
-        if self.written == Some(settings) {
+        if self.held == Some(settings) {
             return Ok(());
         }
         self.map
             .set(0, settings, 0)
             .map_err(|error| failed(&error))?;
-        self.written = Some(settings);
+        self.held = Some(settings);
         Ok(())
     }
 }
