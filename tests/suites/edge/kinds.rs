@@ -1,4 +1,4 @@
-//! Devices of kinds that not every kernel has: VLANs, tunnels of IP in IP, WireGuard. A client behind each
+//! Devices of kinds that not every kernel has: VLANs, tunnels of IP in IP, `WireGuard`. A client behind each
 //! is led to endpoints, and its packets are translated once, on whichever of two devices above each other
 //! programs are.
 
@@ -115,7 +115,7 @@ fn a_client_behind_a_tunnel_is_led_once_wherever_programs_are() {
     }
 }
 
-/// Where WireGuard listens.
+/// Where `WireGuard` listens.
 const PORT: u16 = 51_820;
 
 /// What `wg` answers.
