@@ -141,7 +141,13 @@ mod tests {
         "python3-minimal",
     ];
     const CHART: &[&str] = &["python3-pip"];
-    const GUESTS: &[&str] = &["ipvsadm", "kmod", "qemu-system-x86", "xz-utils"];
+    const GUESTS: &[&str] = &[
+        "ipvsadm",
+        "kmod",
+        "qemu-system-x86",
+        "wireguard-tools",
+        "xz-utils",
+    ];
 
     #[test]
     fn each_command_sees_to_what_it_uses_and_to_no_more() {
