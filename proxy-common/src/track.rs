@@ -18,7 +18,7 @@
 
 mod direct;
 pub mod egress;
-mod ended;
+pub mod ended;
 mod entry;
 mod fragment;
 mod hooks;

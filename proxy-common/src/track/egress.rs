@@ -3,7 +3,7 @@
 
 use super::{
     ConnectionKey, Connections, Fragments, INSIDE, TRANSLATED, Table, Work, direct,
-    hooks::{Kind, is_there, later, moved, note, put, put_quoted, read, used},
+    hooks::{Kind, later, moved, note, put, put_quoted, read, used},
     pair,
     reason::{Outcome, Reason},
     seen,
@@ -110,19 +110,33 @@ const fn is_bare(work: &Work) -> bool {
 fn answered<T: Connections>(tables: &T, at: T::At, work: &mut Work) {
     let before = work.value.seen();
     let mut after = before | seen::ANSWERED;
+    let began = work.transport.sequence;
+    let is_other = before & seen::ANSWERED != 0 && work.value.sequence != began;
     if before & seen::ANSWERED == 0 {
-        tables.set_sequence(at, work.transport.sequence);
-    } else if work.value.sequence != work.transport.sequence {
+        tables.set_sequence(at, began);
+    } else if is_other {
         after |= seen::AMBIGUOUS;
     }
+    // The client's packet must find its way even if the kernel needed the room meanwhile. To add what is
+    // there would take a place from another flow first: the kernel looks for the key once it has made
+    // room.
+    pair::turn(work);
+    let Work {
+        other_key, found, ..
+    } = work;
+    if let Some(dialled) = tables.find(Table::Opening, other_key, found) {
+        if is_other && found.serial == work.value.serial {
+            tables.set_sequence(dialled, began);
+        }
+    } else {
+        if is_other {
+            work.other_value.sequence = began;
+        }
+        tables.add(Table::Opening, &work.other_key, &work.other_value);
+    }
+    // Once the other number is there.
     if after != before {
         tables.set_state(at, work.value.state_of(after));
-    }
-    // That packet must find its way even if the kernel needed the room meanwhile. To add what is there
-    // would take a place from another flow first: the kernel looks for the key once it has made room.
-    pair::turn(work);
-    if !is_there(tables, Table::Opening, work) {
-        tables.add(Table::Opening, &work.other_key, &work.other_value);
     }
 }
 

@@ -5,8 +5,11 @@
 //! on this node and believed. Of clients, that is believed which is near to what the endpoint expects
 //! next ([`ConnectionValue::sequence`](super::ConnectionValue::sequence)), which nobody on another path
 //! can know. Netfilter does much the same (`nf_conntrack_proto_tcp.c`, Linux 5.1).
+//!
+//! That an endpoint is silent says nothing: a forged packet need not reach it (its time to live, a wrong
+//! checksum, a firewall), and an idle connection is silent.
 
-use super::{Connections, INSIDE, Table, Work, hooks::is_there, idle, pair, seen};
+use super::{Connections, INSIDE, Setting, Table, Work, hooks::is_there, idle, pair, seen};
 use crate::packet::parse::flags;
 
 /// How far ahead of what the endpoint expects an RST counts as one: with as much data on its way as a
@@ -14,11 +17,8 @@ use crate::packet::parse::flags;
 const NEAR: u32 = 1 << 16;
 /// How far ahead a FIN or RST says that the client is done: the largest window of Linux (`tcp_rmem`,
 /// 6 MiB by default). Believing a forged one, one in 512, costs a connection that is idle for an hour.
+/// What ends sooner takes the endpoint's word.
 const FAR: u32 = 1 << 23;
-/// Seconds after which an endpoint answers every SYN to a connection that it has: it does so at most
-/// twice a second (`tcp_invalid_ratelimit`).
-const ANSWERS_AFTER: u32 = 2;
-
 /// What a packet with FIN or RST in the direction of `work.key` says of that direction: bits of
 /// [`seen`].
 #[inline(never)]
@@ -46,45 +46,35 @@ pub(super) fn says<T: Connections>(tables: &T, work: &mut Work) -> u32 {
     }
 }
 
-/// Whether the connection is over, so that a SYN in its place opens another one: broken by one side, or
-/// done on both.
-#[inline(never)]
-pub(super) fn is_over<T: Connections>(tables: &T, work: &mut Work) -> bool {
-    pair::turn(work);
-    let here = work.value.seen();
-    let there = if is_there(tables, Table::Track, work) {
-        work.found.seen()
-    } else {
-        0
-    };
-    (here | there) & seen::BROKEN != 0 || here & there & seen::FIN != 0
+/// What the endpoint acknowledges once it has all that the client sent up to the FIN of this packet.
+#[inline(always)]
+pub(super) const fn acknowledged(work: &Work) -> u32 {
+    let data = work.header.length.wrapping_sub(work.transport.header);
+    work.transport.sequence.wrapping_add(data).wrapping_add(1)
 }
 
-/// Whether the endpoint of a connection knows nothing of it any more, although a client's SYN reached
-/// it. An endpoint that has the connection acknowledges what it has (RFC 5961 section 4), so it is told
-/// by a SYN to which it must answer, and has the time until the next one.
+/// Whether both sides are done. A FIN of the client that the endpoint did not acknowledge may be forged,
+/// and the client goes on.
+#[inline(always)]
+pub const fn are_done(here: u32, there: u32, sequences: [u32; 2]) -> bool {
+    here & there & seen::FIN != 0 && sequences[0] == sequences[1]
+}
+
+/// Whether a connection is over, so that a SYN in its place opens another one: broken by one side, or
+/// done on both. So is one whose endpoint may have no new ones, if it was done with this one and is
+/// silent, and the client seemed to be: nobody is left to acknowledge that.
 #[inline(never)]
-pub(super) fn is_gone<T: Connections>(tables: &T, at: T::At, work: &mut Work, now: u32) -> bool {
-    let told = work.value.last;
+pub(super) fn is_over<T: Connections>(tables: &T, work: &mut Work, is_member: bool) -> bool {
     pair::turn(work);
-    let (mut must_answer, mut answered) = (true, false);
-    if is_there(tables, Table::Track, work) && work.found.serial == work.value.serial {
-        must_answer = idle(now, work.found.last) >= ANSWERS_AFTER;
-        answered = idle(told, work.found.last) == 0;
+    let here = work.value.seen();
+    if !is_there(tables, Table::Track, work) {
+        return here & seen::BROKEN != 0;
     }
-    let before = work.value.seen();
-    if !answered && before & seen::ASKED != 0 && told != now {
-        return true;
-    }
-    let after = if must_answer {
-        before | seen::ASKED
-    } else {
-        before & !seen::ASKED
-    };
-    if after != before {
-        // For whoever notes what this packet says, too.
-        work.value.state = work.value.state_of(after);
-        tables.set_state(at, work.value.state);
-    }
-    false
+    let there = work.found.seen();
+    let is_left = !is_member
+        && here & (seen::FIN | seen::RST) != 0
+        && there & seen::FIN != 0
+        && idle(tables.seconds(), work.found.last) > tables.setting(Setting::TcpReset);
+    let sequences = [work.value.sequence, work.found.sequence];
+    (here | there) & seen::BROKEN != 0 || are_done(here, there, sequences) || is_left
 }

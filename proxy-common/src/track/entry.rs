@@ -107,8 +107,10 @@ pub struct ConnectionValue {
     pub last: u32,
     /// The serial's lower half, then what was seen: [`seen`].
     pub state: u32,
-    /// `INSIDE`: in OPENING the sequence number with which the endpoint began, in TRACK what it
-    /// acknowledged last, that is, what it expects of the client next.
+    /// A sequence number. `INSIDE`: in OPENING the one with which the endpoint began, in TRACK the one that
+    /// it acknowledged last, that is, what it expects of the client next. `DIALLED`: in OPENING the other
+    /// one with which it began, if it did so twice; in TRACK what it acknowledges once it has the
+    /// client's FIN.
     pub sequence: u32,
     /// When the entry was made, in seconds since boot.
     pub since: u32,
@@ -130,13 +132,10 @@ pub mod seen {
     pub const RST: u32 = 1 << 1;
     /// The endpoint answered.
     pub const ANSWERED: u32 = 1 << 2;
-    /// It answered the same opening in different ways: which one the client follows cannot be told.
+    /// It answered the same opening in different ways: which one the client follows is not known.
     pub const AMBIGUOUS: u32 = 1 << 3;
-    /// With [`RST`]: it did, beyond doubt. Whoever opens a connection in this place gets a new one.
+    /// With [`RST`]: it did, beyond doubt. Whoever opens a connection in its place gets a new one.
     pub const BROKEN: u32 = 1 << 4;
-    /// The client, or whoever says so, opens another connection in the place of one whose endpoint has
-    /// left its set. That endpoint was told.
-    pub const ASKED: u32 = 1 << 5;
 }
 
 impl ConnectionValue {

@@ -177,13 +177,17 @@ pub(super) fn used<T: Connections>(tables: &T, at: T::At, work: &mut Work, now: 
 pub(super) fn note<T: Connections>(tables: &T, at: T::At, work: &mut Work) {
     let said = work.transport.flags;
     let before = work.value.seen();
-    // What goes on after it was broken was not, and whoever goes on wants no other connection.
-    let mut after = before & !(seen::RST | seen::BROKEN);
+    let mut after = before;
     if !opens(said) {
-        after &= !seen::ASKED;
+        // What goes on after it was broken was not: anybody can send such a packet.
+        after &= !(seen::RST | seen::BROKEN);
     }
     if said & (flags::FIN | flags::RST) != 0 {
-        after |= ended::says(tables, work);
+        let bits = ended::says(tables, work);
+        if bits & said & flags::FIN != 0 && work.key.role == DIALLED {
+            tables.set_sequence(at, ended::acknowledged(work));
+        }
+        after |= bits;
     }
     if after != before {
         tables.set_state(at, work.value.state_of(after));

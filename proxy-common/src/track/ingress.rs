@@ -9,12 +9,7 @@ use super::{
     seen,
 };
 use crate::{
-    packet::{
-        Packet, Version,
-        parse::{Transport, flags},
-        quoted,
-        rewrite::End,
-    },
+    packet::{Packet, Version, parse::flags, quoted, rewrite::End},
     socket::{TCP, UDP},
     tables::{Admitting, ServiceTables},
 };
@@ -97,11 +92,11 @@ where
         {
             return Outcome::BEGINS;
         }
-    } else if opens(work.transport.flags)
-        && (ended::is_over(tables, work)
-            || (!is_member(tables, &work.value) && ended::is_gone(tables, at, work, now)))
-    {
-        return Outcome::BEGINS;
+    } else if opens(work.transport.flags) {
+        let is_member = is_member(tables, &work.value);
+        if ended::is_over(tables, work, is_member) {
+            return Outcome::BEGINS;
+        }
     }
     if !used(tables, at, work, now) {
         return Outcome::dropped(Reason::Superseded);
@@ -175,11 +170,7 @@ where
             Outcome::dropped(Reason::Superseded)
         };
     }
-    if there
-        && !begins
-        && work.transport.flags & flags::RST == 0
-        && completes(&work.found, &work.transport)
-    {
+    if there && !begins && work.transport.flags & flags::RST == 0 && completes(work) {
         let promoted = pair::promote(tables, work, now);
         if promoted != Outcome::TRANSLATED {
             return promoted;
@@ -192,10 +183,16 @@ where
 /// Whether a packet acknowledges what the endpoint began with: who only claims to be the client
 /// cannot know that, and takes no room in TRACK.
 #[inline(always)]
-fn completes(inside: &ConnectionValue, transport: &Transport) -> bool {
+fn completes(work: &Work) -> bool {
+    let Work {
+        value: dialled,
+        found: inside,
+        ..
+    } = work;
+    let begun = work.transport.acknowledged.wrapping_sub(1);
     inside.seen() & seen::ANSWERED != 0
-        && (inside.seen() & seen::AMBIGUOUS != 0
-            || transport.acknowledged == inside.sequence.wrapping_add(1))
+        && (begun == inside.sequence
+            || (inside.seen() & seen::AMBIGUOUS != 0 && begun == dialled.sequence))
 }
 
 /// An error about a reply reaches the endpoint that sent it.

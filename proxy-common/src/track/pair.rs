@@ -134,6 +134,8 @@ pub fn promote<T: Connections>(tables: &T, work: &mut Work, now: u32) -> Outcome
     work.other_value.last = now;
     // What a client acknowledges with, it begins with: that is what its endpoint expects.
     let expected = work.transport.sequence;
+    work.value.sequence = 0;
+    work.other_value.sequence = 0;
     if work.key.role == DIALLED {
         work.other_value.sequence = expected;
     }

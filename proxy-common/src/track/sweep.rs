@@ -3,17 +3,18 @@
 //! It runs in the kernel, for keys that the agent chose: between the look at a flow and its removal
 //! the agent could be kept waiting for any time, and the flow could come to life.
 
-use super::{Connections, Setting, Table, Work, idle, pair, seen};
+use super::{Connections, Setting, Table, Work, ended::are_done, idle, pair, seen};
 use crate::socket::UDP;
 
-/// How long a flow may be idle of which this was seen in either direction.
+/// How long a flow may be idle of which this was seen in either direction, with the sequence numbers of
+/// its entries.
 #[inline(always)]
-pub const fn timeout(protocol: u8, here: u32, there: u32) -> Setting {
+pub const fn timeout(protocol: u8, [here, there]: [u32; 2], sequences: [u32; 2]) -> Setting {
     if protocol == UDP {
         Setting::UdpAnswered
     } else if (here | there) & seen::RST != 0 {
         Setting::TcpReset
-    } else if here & there & seen::FIN != 0 {
+    } else if are_done(here, there, sequences) {
         Setting::TcpClosed
     } else if (here | there) & seen::FIN != 0 {
         Setting::TcpHalfClosed
@@ -33,7 +34,8 @@ pub fn sweep<T: Connections>(tables: &T, work: &mut Work) -> bool {
     let now = tables.seconds();
     let mut silent = idle(now, work.value.last);
     let (here, mut there) = (work.value.seen(), 0);
-    let mut superseded = false;
+    let sequence = work.value.sequence;
+    let (mut sequences, mut superseded) = ([sequence; 2], false);
     if tables
         .find(Table::Track, &work.other_key, &mut work.found)
         .is_some()
@@ -43,9 +45,10 @@ pub fn sweep<T: Connections>(tables: &T, work: &mut Work) -> bool {
         if !superseded {
             silent = silent.min(idle(now, work.found.last));
             there = work.found.seen();
+            sequences[1] = work.found.sequence;
         }
     }
-    let stays = tables.setting(timeout(work.key.protocol, here, there));
+    let stays = tables.setting(timeout(work.key.protocol, [here, there], sequences));
     if silent <= stays && !superseded {
         return false;
     }

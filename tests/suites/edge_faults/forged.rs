@@ -26,13 +26,14 @@ const ENDS: [u8; 3] = [0x04, 0x14, 0x11];
 /// Numbers that are tried, all over those that are not within this of the true one, see `track::ended`.
 const GUESSES: u32 = 40;
 const NEAR: u32 = 1 << 23;
+/// Where the checksum of TCP is behind an IPv4 header.
+const SUM: usize = 20 + 16;
 const ACTIVE: u16 = 23_000;
 const IDLE: u16 = 23_001;
 
 /// A packet of TCP with these flags and this sequence number.
 fn forged(source: SocketAddr, destination: SocketAddr, flags: u8, token: u32) -> Vec<u8> {
     const FLAGS: usize = 20 + 13;
-    const SUM: usize = 20 + 16;
     let first = Datagram::first(source, destination, Protocol::Tcp, token);
     let mut packet = first.encode();
     // One byte of what is summed up changes (RFC 1624, equation 3).
@@ -88,6 +89,8 @@ struct Attack {
     prober: Prober,
     client: IpAddr,
     to: SocketAddr,
+    /// The packets have a wrong checksum.
+    damages: bool,
 }
 
 impl Attack {
@@ -96,7 +99,8 @@ impl Attack {
         let port = stream.local_addr().unwrap().port();
         let ahead = NEAR + number * ((u32::MAX - NEAR) / GUESSES);
         let token = next(stream).wrapping_add(ahead);
-        let packet = forged(SocketAddr::new(self.client, port), self.to, flags, token);
+        let mut packet = forged(SocketAddr::new(self.client, port), self.to, flags, token);
+        packet[SUM] ^= u8::from(self.damages);
         self.prober.send_packet(packet).unwrap();
     }
 }
@@ -151,6 +155,7 @@ fn forged_packets_end_no_connection() {
         prober: prober(neighbour),
         client: neighbour.addresses[0],
         to,
+        damages: false,
     };
     for end in ENDS {
         for number in 0..GUESSES {
@@ -170,10 +175,11 @@ fn forged_packets_end_no_connection() {
     agent
         .apply_and_sync(FILE, &cluster(neighbour, &[2]))
         .unwrap();
-    for _ in 0..3 {
-        // A SYN that is sent again, without an answer of the endpoint, would begin anew.
+    for damages in [false, true] {
+        // The later ones are damaged: they do not even reach the endpoint.
         wait_until_idle(&site, &agent, IDLE);
         for stream in [&active, &idle] {
+            attack.damages = damages;
             attack.send(stream, SYN, 0);
         }
     }

@@ -25,7 +25,10 @@ use proxy_common::{
     address,
     packet::rewrite::Place,
     socket::{TCP, UDP},
-    track::{BENEATH, ConnectionKey, ConnectionValue, DIALLED, INSIDE, TRANSLATED, Table, seen},
+    track::{
+        BENEATH, ConnectionKey, ConnectionValue, DIALLED, INSIDE, TRANSLATED, Table,
+        ended::are_done, seen,
+    },
 };
 use proxy_model::{Protocol, ServicePortKey};
 
@@ -101,6 +104,8 @@ pub struct Found {
     tracked: bool,
     /// Seen by the entries in TRACK, the client's last; and by those in OPENING.
     seen: [u32; 2],
+    /// Their sequence numbers.
+    sequences: [u32; 2],
     seen_opening: u32,
     /// When a packet last used an entry, in seconds since boot.
     last: u32,
@@ -121,7 +126,7 @@ impl Found {
             Stage::Established
         } else if (here | there) & seen::RST != 0 {
             Stage::Broken
-        } else if here & there & seen::FIN != 0 {
+        } else if are_done(here, there, self.sequences) {
             Stage::Closed
         } else if (here | there) & seen::FIN != 0 {
             Stage::HalfClosed
@@ -173,12 +178,15 @@ impl Joined {
             service: value.service,
             tracked: false,
             seen: [0; 2],
+            sequences: [value.sequence; 2],
             seen_opening: 0,
             last: value.last,
         });
         if table == Table::Track {
             flow.tracked = true;
-            flow.seen[usize::from(key.role == DIALLED)] |= value.seen();
+            let at = usize::from(key.role == DIALLED);
+            flow.seen[at] |= value.seen();
+            flow.sequences[at] = value.sequence;
         } else {
             flow.seen_opening |= value.seen();
         }

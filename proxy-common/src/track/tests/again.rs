@@ -2,9 +2,9 @@
 
 use super::{
     BOTH, Client,
-    journey::{ack, data, datagram, fin, rst, syn, taken},
+    journey::{ack, acked, data, datagram, fin, rst, syn, taken, tcp},
 };
-use crate::{socket::TCP, track::seen};
+use crate::{packet::parse::flags, socket::TCP, track::seen};
 
 #[test]
 fn a_first_packet_sent_again_goes_to_the_same_endpoint_whatever_was_evicted() {
@@ -86,7 +86,7 @@ const ENDS: [(&str, End); 3] = [
     ("both sides are done", |client, endpoint| {
         client.hears(endpoint, fin()).unwrap();
         client.sends(fin()).unwrap();
-        client.hears(endpoint, ack()).unwrap();
+        client.hears(endpoint, acked()).unwrap();
     }),
     ("the client broke it", |client, _| {
         client.sends(rst()).unwrap();
@@ -155,19 +155,37 @@ fn a_first_packet_on_an_open_connection_goes_where_the_connection_does() {
 }
 
 #[test]
-fn a_first_packet_on_an_open_connection_to_a_removed_endpoint_begins_another() {
+fn a_first_packet_on_an_open_connection_to_a_removed_endpoint_goes_there_too() {
     let family = BOTH[0];
     let world = family.world(2);
     let client = family.client(&world);
     let endpoint = client.connects();
     family.lead_without(&world, 2, endpoint);
-    world.pass(2);
-    // It is told first, and says nothing until the client asks again.
-    assert_eq!(client.sends(syn()), Ok(endpoint));
-    assert_eq!(client.sends(syn()), Ok(endpoint));
-    world.pass(1);
-    assert_ne!(client.connects(), endpoint);
-    assert_eq!(world.maps(|maps| maps.flows), 1);
+    for _ in 0..10 {
+        // Whoever sent it: that nobody answers says nothing.
+        assert_eq!(client.sends(syn()), Ok(endpoint));
+        world.pass(30);
+    }
+    assert_eq!(client.sends(data()), Ok(endpoint));
+    assert_eq!(client.hears(endpoint, data()), Ok(()));
+}
+
+#[test]
+fn a_port_is_free_for_another_endpoint_once_both_sides_seemed_done_with_the_removed_one() {
+    for end in [fin(), tcp(flags::RST, 1009, 0)] {
+        let family = BOTH[0];
+        let world = family.world(2);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        family.lead_without(&world, 2, endpoint);
+        // Its pod is gone before it could acknowledge anything.
+        client.hears(endpoint, fin()).unwrap();
+        client.sends(end).unwrap();
+        assert_eq!(client.sends(syn()), Ok(endpoint));
+        world.pass(6);
+        assert_ne!(client.connects(), endpoint);
+        assert_eq!(world.maps(|maps| maps.flows), 1);
+    }
 }
 
 #[test]

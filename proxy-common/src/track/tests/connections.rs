@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::{
     BOTH, Client,
-    journey::{BEGIN, ack, at, data, fin, rst, syn, taken, tcp},
+    journey::{BEGIN, ack, at, data, fin, fin_too, rst, syn, taken, tcp},
 };
 use crate::{
     in_memory::programs::work,
@@ -28,7 +28,7 @@ fn a_connection_is_made_used_and_closed() {
             world.pass(1);
         }
         assert_eq!(client.sends(fin()), Ok(endpoint));
-        assert_eq!(client.hears(endpoint, fin()), Ok(()));
+        assert_eq!(client.hears(endpoint, fin_too()), Ok(()));
         assert_eq!(client.sends(ack()), Ok(endpoint));
         world.maps(|maps| {
             assert_eq!((maps.flows, maps.dialled(), maps.halves().len()), (1, 1, 0));
@@ -252,7 +252,7 @@ fn what_is_over_is_swept_when_its_time_is_up_and_not_before() {
             "closed",
             |client, endpoint| {
                 client_ends(client);
-                client.hears(endpoint, fin()).unwrap();
+                client.hears(endpoint, fin_too()).unwrap();
             },
             10,
         ),

@@ -2,7 +2,7 @@
 
 use super::{
     BOTH, Client,
-    journey::{BEGIN, ack, data, fin, rst, syn, taken, tcp},
+    journey::{BEGIN, ack, data, fin, fin_too, rst, syn, taken, tcp},
 };
 use crate::{
     in_memory::programs::work,
@@ -138,48 +138,68 @@ fn a_first_packet_ends_no_connection_to_an_endpoint_that_is_drained() {
         let client = family.client(&world);
         let endpoint = client.connects();
         family.lead_without(&world, 3, endpoint);
-        world.pass(3600);
-        for second in 0..20 {
-            for _ in 0..3 {
-                assert_eq!(client.sends(tcp(flags::SYN, 77, 0)), Ok(endpoint));
-            }
-            // The endpoint tells that it has the connection, but not every time.
-            if second % 2 == 0 {
-                assert_eq!(client.hears(endpoint, ack()), Ok(()));
-            }
-            world.pass(1);
+        for wait in [0, 1, 2, 30, 3600] {
+            world.pass(wait);
+            // Whether the endpoint says that it has the connection, or never got the packet.
+            assert_eq!(client.sends(tcp(flags::SYN, 77, 0)), Ok(endpoint));
         }
-        // The client went on in between: the endpoint is asked anew.
-        assert_eq!(client.sends(syn()), Ok(endpoint));
         assert_eq!(client.sends(data()), Ok(endpoint));
-        world.pass(1);
-        assert_eq!(client.sends(syn()), Ok(endpoint));
         assert_eq!(client.hears(endpoint, data()), Ok(()));
+        // It breaks the connection: with its word the next one begins.
+        client.hears(endpoint, rst()).unwrap();
+        assert_ne!(client.connects(), endpoint);
     }
 }
 
 #[test]
-fn a_client_that_lost_its_connection_with_the_endpoint_gets_another_when_it_asks_again() {
+fn what_seems_to_be_the_end_of_a_client_that_goes_on_makes_room_for_nobody() {
     for family in BOTH {
-        for before in [false, true] {
-            let world = family.world(3);
-            let client = family.client(&world);
-            let endpoint = client.connects();
-            if before {
-                // It broke the connection while data was on its way.
-                client.sends(tcp(flags::RST, EXPECTED + 9, 0)).unwrap();
-            }
-            family.lead_without(&world, 3, endpoint);
-            assert_eq!(client.sends(syn()), Ok(endpoint));
-            world.pass(2);
-            assert_eq!(client.sends(syn()), Ok(endpoint));
-            assert_eq!(client.sends(syn()), Ok(endpoint));
-            world.pass(1);
-            let other = client.connects();
-            assert_ne!(other, endpoint);
-            assert_eq!(client.sends(data()), Ok(other));
-            assert_eq!(world.maps(|maps| maps.flows), 1);
+        let world = family.world(3);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        // The endpoint is done, and goes on listening.
+        client.hears(endpoint, fin()).unwrap();
+        let near = EXPECTED + 4_000_000;
+        client
+            .sends(tcp(flags::FIN | flags::ACK, near, BEGIN + 2))
+            .unwrap();
+        client.sends(data()).unwrap();
+        client
+            .hears(endpoint, tcp(flags::ACK, EXPECTED + 9, BEGIN + 2))
+            .unwrap();
+        assert_eq!(client.sends(tcp(flags::SYN, 77, 0)), Ok(endpoint));
+        // Not even to an endpoint that is drained, as long as that says anything.
+        family.lead_without(&world, 3, endpoint);
+        assert_eq!(client.sends(tcp(flags::SYN, 77, 0)), Ok(endpoint));
+        world.pass(300);
+        assert!(!is_swept(&client));
+        assert_eq!(client.sends(data()), Ok(endpoint));
+    }
+}
+
+#[test]
+fn nobody_takes_room_who_guesses_how_an_endpoint_began_that_began_twice() {
+    for family in BOTH {
+        let world = family.world(3);
+        let client = family.client(&world);
+        let endpoint = client.sends(syn()).unwrap();
+        client.hears(endpoint, taken()).unwrap();
+        client.sends(tcp(flags::RST, 1001, 0)).unwrap();
+        client.sends(tcp(flags::SYN, 77_777_777, 0)).unwrap();
+        client
+            .hears(
+                endpoint,
+                tcp(flags::SYN | flags::ACK, BEGIN + 900, 77_777_778),
+            )
+            .unwrap();
+        for guess in [12_345, BEGIN, BEGIN + 2, BEGIN + 900, BEGIN + 902] {
+            client.sends(tcp(flags::ACK, 77_777_778, guess)).unwrap();
         }
+        assert_eq!(world.maps(|maps| maps.flows), 0);
+        client
+            .sends(tcp(flags::ACK, 77_777_778, BEGIN + 901))
+            .unwrap();
+        assert_eq!(world.maps(|maps| maps.flows), 1);
     }
 }
 
@@ -196,7 +216,7 @@ fn the_true_end_of_a_connection_is_seen_at_once() {
         assert_ne!(client.connects(), endpoint);
         let other = client.connects();
         client.sends(fin()).unwrap();
-        client.hears(other, fin()).unwrap();
+        client.hears(other, fin_too()).unwrap();
         world.pass(11);
         assert!(is_swept(&client));
     }

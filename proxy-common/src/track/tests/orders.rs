@@ -6,7 +6,7 @@ use std::{net::SocketAddr, vec::Vec};
 use super::{
     BOTH, Client, Family, World,
     cpu::Cpu,
-    journey::{Went, ack, data, fin, receiver, syn, taken, version},
+    journey::{Went, ack, data, fin, fin_too, receiver, syn, taken, version},
     world::Maps,
 };
 use crate::{
@@ -187,7 +187,7 @@ fn two_copies_go_to_one_endpoint_also_where_their_connection_was_closed_before()
     let client = BOTH[0].client(&world);
     let endpoint = client.connects();
     client.sends(fin()).unwrap();
-    client.hears(endpoint, fin()).unwrap();
+    client.hears(endpoint, fin_too()).unwrap();
     copies_agree(world);
 }
 

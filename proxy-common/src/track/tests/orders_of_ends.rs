@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use super::{
     BOTH,
-    journey::{ack, data, fin, syn, taken},
+    journey::{ack, acked, data, fin, fin_too, syn, taken},
     orders::{Act, comes, in_every_order, leaves, of, settles, went},
 };
 use crate::{socket::TCP, track::reason::Outcome};
@@ -18,7 +18,7 @@ fn a_first_packet_on_a_flow_that_is_swept_begins_another() {
         let client = family.client(&world);
         let endpoint = client.connects();
         client.sends(fin()).unwrap();
-        client.hears(endpoint, fin()).unwrap();
+        client.hears(endpoint, fin_too()).unwrap();
         world.pass(11);
         let keys = [client.key(TCP), client.inside(endpoint, TCP)];
         let acts = [comes(&client, syn()), Act::Sweeps(keys[role])];
@@ -91,8 +91,9 @@ fn a_late_packet_of_a_closed_connection_does_not_keep_the_next_one_from_coming_a
     let endpoint = client.connects();
     client.hears(endpoint, fin()).unwrap();
     client.sends(fin()).unwrap();
+    client.hears(endpoint, acked()).unwrap();
     world.pass(1);
-    let acts = [comes(&client, syn()), leaves(&client, endpoint, ack())];
+    let acts = [comes(&client, syn()), leaves(&client, endpoint, acked())];
     in_every_order(world, &acts, |world, became| {
         let client = of(&family, world);
         assert_eq!(went(&became[0]), Ok(endpoint));

@@ -2,7 +2,7 @@
 
 use super::{
     BOTH, World,
-    journey::{ack, data, datagram, fin, syn, taken},
+    journey::{ack, data, datagram, fin, fin_too, syn, taken},
 };
 use crate::{
     socket::{TCP, UDP},
@@ -110,7 +110,7 @@ fn a_closed_connection_to_one_frontend_holds_its_place_until_it_is_forgotten() {
     let (client, second) = (family.client(&world), family.second(&world));
     let endpoint = client.connects();
     client.sends(fin()).unwrap();
-    client.hears(endpoint, fin()).unwrap();
+    client.hears(endpoint, fin_too()).unwrap();
     let collides = Outcome::passed(Reason::Collision);
     assert_eq!(second.sends(syn()), Err(collides));
     // The last packets of the first one still find their way.

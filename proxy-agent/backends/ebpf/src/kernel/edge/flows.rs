@@ -52,8 +52,9 @@ fn identity(key: &ConnectionKey, value: &ConnectionValue) -> Identity {
 #[derive(Debug, Clone, Copy)]
 struct Flow {
     key: ConnectionKey,
-    /// Seen by either entry.
+    /// Seen by either entry, and its sequence number.
     seen: [u32; 2],
+    sequences: [u32; 2],
     last: u32,
 }
 
@@ -69,8 +70,7 @@ impl Flow {
     }
 
     fn timeout(&self) -> Setting {
-        let [here, there] = self.seen;
-        sweep::timeout(self.key.protocol, here, there)
+        sweep::timeout(self.key.protocol, self.seen, self.sequences)
     }
 }
 
@@ -111,9 +111,12 @@ impl Flows {
             let flow = flows.entry(identity(key, value)).or_insert(Flow {
                 key: *key,
                 seen: [0; 2],
+                sequences: [value.sequence; 2],
                 last: value.last,
             });
-            flow.seen[usize::from(key.role == DIALLED)] |= value.seen();
+            let at = usize::from(key.role == DIALLED);
+            flow.seen[at] |= value.seen();
+            flow.sequences[at] = value.sequence;
             flow.last = flow.last.max(value.last);
         })?;
         Ok(flows)
