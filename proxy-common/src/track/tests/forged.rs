@@ -5,7 +5,7 @@ use super::{
     journey::{BEGIN, ack, data, fin, fin_too, rst, syn, taken, tcp},
 };
 use crate::{
-    in_memory::programs::work,
+    in_memory::{Payload, programs::work},
     packet::parse::flags,
     socket::TCP,
     track::{seen, sweep},
@@ -178,6 +178,46 @@ fn what_seems_to_be_the_end_of_a_client_that_goes_on_makes_room_for_nobody() {
 }
 
 #[test]
+fn a_connection_that_only_seems_to_be_over_keeps_its_place_at_a_member() {
+    let family = BOTH[0];
+    let world = family.world(3);
+    let client = family.client(&world);
+    let endpoint = client.connects();
+    client.hears(endpoint, fin()).unwrap();
+    client
+        .sends(tcp(flags::FIN | flags::ACK, EXPECTED + 9, BEGIN + 2))
+        .unwrap();
+    let serial = || world.maps(|maps| maps.track.get(&client.key(TCP)).map(|one| one.serial));
+    let before = serial();
+    world.pass(60);
+    assert_eq!(client.sends(syn()), Ok(endpoint));
+    assert_eq!(serial(), before);
+}
+
+#[test]
+fn a_last_packet_with_data_is_acknowledged_as_a_whole() {
+    let family = BOTH[0];
+    let world = family.world(2);
+    let client = family.client(&world);
+    let endpoint = client.connects();
+    let last = b"the end".to_vec();
+    let behind = EXPECTED + 8;
+    client
+        .sends(Payload::Tcp(
+            flags::FIN | flags::ACK,
+            EXPECTED,
+            BEGIN + 1,
+            last,
+        ))
+        .unwrap();
+    client
+        .hears(endpoint, tcp(flags::FIN | flags::ACK, behind, BEGIN + 1))
+        .unwrap();
+    world.pass(11);
+    assert!(is_swept(&client));
+}
+
+#[test]
 fn nobody_takes_room_who_guesses_how_an_endpoint_began_that_began_twice() {
     for family in BOTH {
         let world = family.world(3);
@@ -199,7 +239,8 @@ fn nobody_takes_room_who_guesses_how_an_endpoint_began_that_began_twice() {
         client
             .sends(tcp(flags::ACK, 77_777_778, BEGIN + 901))
             .unwrap();
-        assert_eq!(world.maps(|maps| maps.flows), 1);
+        let dialled = world.maps(|maps| maps.track.get(&client.key(TCP)));
+        assert_eq!(dialled.unwrap().sequence, 0);
     }
 }
 
