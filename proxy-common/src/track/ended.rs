@@ -19,6 +19,7 @@ const NEAR: u32 = 1 << 16;
 /// 6 MiB by default). Believing a forged one, one in 512, costs a connection that is idle for an hour.
 /// What ends sooner takes the endpoint's word.
 const FAR: u32 = 1 << 23;
+
 /// What a packet with FIN or RST in the direction of `work.key` says of that direction: bits of
 /// [`seen`].
 #[inline(never)]

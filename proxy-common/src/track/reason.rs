@@ -18,7 +18,7 @@ pub enum Reason {
     Masquerade = 5,
     /// Passed on: the client is in none of the source ranges of the Service.
     SourceRanges = 6,
-    /// Passed on: the source is of this node, or of its pods.
+    /// Passed on: the source is of this node, or of its pods, or the endpoint itself.
     LocalSource = 7,
     /// Passed on: with this client and its port, every endpoint that was tried is taken, by another
     /// frontend's flow or by a direct one.
