@@ -96,7 +96,10 @@ const fn meaning(reason: Reason) -> (&'static str, &'static str) {
             PASSED,
             "the client is in none of the source ranges of the Service; that layer drops it",
         ),
-        Reason::LocalSource => (PASSED, "it comes from this node or its pods, or from the endpoint itself"),
+        Reason::LocalSource => (
+            PASSED,
+            "it comes from this node or its pods, or from the endpoint itself",
+        ),
         Reason::Collision => (
             PASSED,
             "from this client and port, every endpoint that was tried is reached already, by another \
