@@ -13,7 +13,7 @@
 //! and one that forwards nothing, answer as well.
 
 use super::{
-    facts::{Facts, NftablesOptions},
+    facts::Facts,
     ruleset::{Field, Hook, Place, Rule, Statement, Verdict},
     sets::Set,
 };
@@ -103,7 +103,7 @@ pub fn chains(facts: &Facts) -> Vec<FixedChain> {
 #[cfg(target_os = "linux")]
 pub fn nat_chains(family: proxy_model::IpFamily) -> Vec<FixedChain> {
     let nothing = proxy_model::NodeState::default();
-    let mut chains = chains(&Facts::of(&nothing, family, NftablesOptions::default()));
+    let mut chains = chains(&Facts::of(&nothing, family, crate::NftablesOptions::default()));
     chains.retain(|chain| chain.hook.is_some_and(|hook| hook.kind == "nat"));
     for chain in &mut chains {
         chain.rules = vec![Rule::because(
