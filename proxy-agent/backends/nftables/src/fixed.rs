@@ -103,7 +103,11 @@ pub fn chains(facts: &Facts) -> Vec<FixedChain> {
 #[cfg(target_os = "linux")]
 pub fn nat_chains(family: proxy_model::IpFamily) -> Vec<FixedChain> {
     let nothing = proxy_model::NodeState::default();
-    let mut chains = chains(&Facts::of(&nothing, family, crate::NftablesOptions::default()));
+    let mut chains = chains(&Facts::of(
+        &nothing,
+        family,
+        crate::NftablesOptions::default(),
+    ));
     chains.retain(|chain| chain.hook.is_some_and(|hook| hook.kind == "nat"));
     for chain in &mut chains {
         chain.rules = vec![Rule::because(
