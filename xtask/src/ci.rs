@@ -72,6 +72,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
     }
     println!("\n{}", table(&outcomes));
+    // Of a long output the end is what is kept and read.
+    for name in &tally.names {
+        println!("FAILED: {name}");
+    }
     println!("{tally}");
     let passed = outcomes.len() == count && outcomes.iter().all(|outcome| outcome.passed);
     if passed && tally.passed > 0 {

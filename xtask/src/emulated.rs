@@ -97,8 +97,9 @@ impl Prepared {
             here.read(text);
         })?;
         eprintln!("kernel {line}: {here} in {}", seconds(started.elapsed()));
+        let none_ran = here.passed == 0;
         *tally += here;
-        if code == 0 && here.passed == 0 {
+        if code == 0 && none_ran {
             bail!("kernel {line}: the suites {names} ran no test");
         }
         Ok(code == 0)
