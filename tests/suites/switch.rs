@@ -44,13 +44,12 @@ fn from_the_node(shop: &Shop) -> Traffic {
 /// An answer that is under way while the eBPF programs are taken away is not given the address that
 /// was dialled: one for each socket at most, each time.
 const UNDER_WAY: &str = "recvfrom shows ";
-/// Nobody is left then to say what a socket dialled: one that stays connected is asked again and
-/// again, any other only if they are taken away between its dialling and the question.
+/// Nobody is left then to say what a socket dialled that stays connected.
 const PEER: &str = "getpeername shows ";
 
 fn excused(load: &Load, what: &str, count: u64) -> bool {
     let under_way = load.transport.is_udp() && what.starts_with(UNDER_WAY) && count <= 3;
-    under_way || what.starts_with(PEER) && (load.keep || count <= 3)
+    under_way || load.keep && what.starts_with(PEER)
 }
 
 /// What serves.
