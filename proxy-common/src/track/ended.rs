@@ -47,6 +47,13 @@ pub(super) fn says<T: Connections>(tables: &T, work: &mut Work) -> u32 {
     }
 }
 
+/// Whether the endpoint acknowledged a FIN of the client already: it sends no other one, and somebody else
+/// may. After [`says`] of a packet of the client that is near.
+#[inline(always)]
+pub(super) const fn is_acknowledged(work: &Work) -> bool {
+    work.value.seen() & seen::FIN != 0 && work.value.sequence == work.found.sequence
+}
+
 /// What the endpoint acknowledges once it has all that the client sent up to the FIN of this packet.
 #[inline(always)]
 pub(super) const fn acknowledged(work: &Work) -> u32 {

@@ -184,7 +184,10 @@ pub(super) fn note<T: Connections>(tables: &T, at: T::At, work: &mut Work) {
     }
     if said & (flags::FIN | flags::RST) != 0 {
         let bits = ended::says(tables, work);
-        if bits & said & flags::FIN != 0 && work.key.role == DIALLED {
+        if bits & said & flags::FIN != 0
+            && work.key.role == DIALLED
+            && !ended::is_acknowledged(work)
+        {
             tables.set_sequence(at, ended::acknowledged(work));
         }
         after |= bits;

@@ -2,7 +2,7 @@
 
 use super::{
     BOTH, Client,
-    journey::{BEGIN, ack, data, fin, fin_too, rst, syn, taken, tcp},
+    journey::{BEGIN, ack, acked, data, fin, fin_too, rst, syn, taken, tcp},
 };
 use crate::{
     in_memory::{Payload, programs::work},
@@ -260,5 +260,29 @@ fn the_true_end_of_a_connection_is_seen_at_once() {
         client.hears(other, fin_too()).unwrap();
         world.pass(11);
         assert!(is_swept(&client));
+    }
+}
+
+#[test]
+fn an_end_that_the_endpoint_acknowledged_is_not_replaced_by_another() {
+    for family in BOTH {
+        // The endpoint is done as well, or goes on for a while.
+        for is_done in [true, false] {
+            let world = family.world(2);
+            let client = family.client(&world);
+            let endpoint = client.connects();
+            client.sends(fin()).unwrap();
+            let answer = if is_done { fin_too() } else { acked() };
+            client.hears(endpoint, answer).unwrap();
+            for ahead in [2, 1000, (1 << 23) - 2] {
+                let forged = tcp(flags::FIN | flags::ACK, EXPECTED + ahead, BEGIN + 1);
+                client.sends(forged).unwrap();
+            }
+            if !is_done {
+                client.hears(endpoint, fin_too()).unwrap();
+            }
+            world.pass(11);
+            assert!(is_swept(&client), "{is_done}");
+        }
     }
 }
