@@ -51,11 +51,15 @@ impl Host for OnLinux {
     fn retire(&self, settings: &Settings) -> Result<Retired, OpenError> {
         if let Existing::Locked(pins) = PinDir::open_existing(&settings.pin_dir)? {
             let open = leave::wind_down(&pins)?;
+            let led = links::stop_leading(&pins.links())?;
             if open > 0 {
-                links::stop_leading(&pins.links())?;
                 return Ok(Retired::Needed(format!(
                     "{open} connections from outside are translated on devices"
                 )));
+            }
+            if led > 0 {
+                // A socket that was led a moment ago asks whom it dialled, or waits for an answer.
+                return Ok(Retired::Needed("no socket is led any more".to_owned()));
             }
         }
         let cleanup = cleanup(&settings.pin_dir)?;
