@@ -57,8 +57,9 @@ layout! {
     ClientKey: 24 { address @ 0, service @ 16, claim @ 20 }
     ConnectionKey: 40 { source @ 0, destination @ 16, source_port @ 32, destination_port @ 34,
         protocol @ 36, role @ 37, padding @ 38 }
-    ConnectionValue: 56 { address @ 0, port @ 16, owner @ 18, service @ 20, set @ 24,
-        endpoint @ 28, serial @ 32, check @ 36, last @ 40, state @ 44, sequence @ 48, since @ 52 }
+    ConnectionValue: 64 { address @ 0, port @ 16, owner @ 18, service @ 20, set @ 24,
+        endpoint @ 28, serial @ 32, check @ 36, last @ 40, state @ 44, sequence @ 48,
+        acknowledged @ 52, since @ 56, begun @ 60 }
     FragmentKey: 40 { source @ 0, destination @ 16, identification @ 32, protocol @ 36,
         role @ 37, padding @ 38 }
     FragmentValue: 24 { address @ 0, since @ 16, check @ 20 }

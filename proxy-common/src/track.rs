@@ -96,6 +96,15 @@ pub trait Connections {
     /// Writes [`ConnectionValue::sequence`].
     fn set_sequence(&self, at: Self::At, sequence: u32);
 
+    /// Writes [`ConnectionValue::acknowledged`].
+    fn set_acknowledged(&self, at: Self::At, acknowledged: u32);
+
+    /// Writes [`ConnectionValue::begun`].
+    fn set_begun(&self, at: Self::At, begun: u32);
+
+    /// Writes [`ConnectionValue::since`].
+    fn set_since(&self, at: Self::At, since: u32);
+
     /// Changes the number of flows in TRACK.
     fn count_flows(&self, by: i64);
 

@@ -114,6 +114,15 @@ impl Connections for Cpu<'_> {
     fn set_sequence(&self, at: Self::At, sequence: u32) {
         self.write(&at, |value| value.sequence = sequence);
     }
+    fn set_acknowledged(&self, at: Self::At, acknowledged: u32) {
+        self.write(&at, |value| value.acknowledged = acknowledged);
+    }
+    fn set_begun(&self, at: Self::At, begun: u32) {
+        self.write(&at, |value| value.begun = begun);
+    }
+    fn set_since(&self, at: Self::At, since: u32) {
+        self.write(&at, |value| value.since = since);
+    }
     fn count_flows(&self, by: i64) {
         // Of two that add, it does not matter who is first.
         self.reach(0, false, |maps| maps.flows += by);

@@ -9,12 +9,7 @@ use super::{
     seen,
 };
 use crate::{
-    packet::{
-        Packet, Version,
-        parse::{Transport, flags},
-        quoted,
-        rewrite::End,
-    },
+    packet::{Packet, Version, parse::flags, quoted, rewrite::End},
     socket::{TCP, UDP},
 };
 
@@ -49,10 +44,7 @@ fn frontend<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         if !used(tables, at, work, now) {
             return Outcome::dropped(Reason::Superseded);
         }
-        note(tables, at, work);
-        if work.key.protocol == TCP {
-            expects(tables, at, work);
-        }
+        note(tables, at, work, now);
         work.to = work.value.place();
         return Outcome::TRANSLATED;
     }
@@ -82,20 +74,6 @@ fn frontend<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         answered(tables, at, work);
     }
     Outcome::TRANSLATED
-}
-
-/// Notes what the endpoint expects of the client next. Where it breaks a connection that it does not
-/// know, it repeats a number of whoever wrote to it.
-#[inline(always)]
-fn expects<T: Connections>(tables: &T, at: T::At, work: &Work) {
-    let Transport {
-        flags: said,
-        acknowledged,
-        ..
-    } = work.transport;
-    if said & (flags::ACK | flags::RST) == flags::ACK && acknowledged != work.value.sequence {
-        tables.set_sequence(at, acknowledged);
-    }
 }
 
 /// Whether a packet of TCP acknowledges, and does nothing else.

@@ -1,76 +1,158 @@
 //! The end of a connection of TCP, as far as it can be believed.
 //!
-//! Anybody who can forge a client's address can send its FIN, RST or SYN. The endpoint examines the
-//! numbers of such a packet before it believes it; so must whoever forgets connections. Endpoints are
-//! on this node and believed. Of clients, that is believed which is near to what the endpoint expects
-//! next ([`ConnectionValue::sequence`](super::ConnectionValue::sequence)), which nobody on another path
-//! can know. Netfilter does much the same (`nf_conntrack_proto_tcp.c`, Linux 5.1).
+//! Anybody who can forge an address can send a FIN, RST or SYN in its name: outside that of a client, on
+//! this node that of an endpoint, and firewalls reject in the name of either. The receiver examines the
+//! numbers of such a packet before it believes it; so must whoever forgets connections. What follows
+//! without a gap what its sender sent before ([`ConnectionValue::sequence`](super::ConnectionValue)), is
+//! the sender's own: nobody on another path can know that number. Only such packets tell what their sender
+//! has got. Netfilter does much the same (`nf_conntrack_proto_tcp.c`, Linux 6.18).
 //!
 //! That an endpoint is silent says nothing: a forged packet need not reach it (its time to live, a wrong
 //! checksum, a firewall), and an idle connection is silent.
 
-use super::{Connections, INSIDE, Setting, Table, Work, hooks::is_there, idle, pair, seen};
+use super::{
+    Connections, DIALLED, INSIDE, Setting, Table, Work, hooks::is_there, idle, pair, seen,
+};
 use crate::packet::parse::flags;
 
-/// How far ahead of what the endpoint expects an RST counts as one: with as much data on its way as a
+/// How far ahead of what its receiver expects an RST counts as one: with as much data on its way as a
 /// window without scaling lets through (RFC 9293 section 3.1). Of forged ones, one in 65,536 is as near.
 const NEAR: u32 = 1 << 16;
-/// How far ahead a FIN or RST says that the client is done: the largest window of Linux (`tcp_rmem`,
+/// How far ahead a FIN or RST says that its sender is done: the largest window of Linux (`tcp_rmem`,
 /// 6 MiB by default). Believing a forged one, one in 512, costs a connection that is idle for an hour.
-/// What ends sooner takes the endpoint's word.
+/// What ends sooner takes the other side's word, or data that may be on its way.
 const FAR: u32 = 1 << 23;
+/// Seconds for which more data may be on its way, once the endpoint has acknowledged some. As long, an
+/// RST counts as one that is [`FAR`] ahead; a forged one costs a connection that falls silent just then.
+const ON_ITS_WAY: u32 = 2;
 
-/// What a packet with FIN or RST in the direction of `work.key` says of that direction: bits of
-/// [`seen`].
+/// Notes what a packet with FIN or RST says of the direction of `work.key`, of which this was `seen`
+/// before. Returns what is seen of it now.
 #[inline(never)]
-pub(super) fn says<T: Connections>(tables: &T, work: &mut Work) -> u32 {
+pub(super) fn ends<T: Connections>(tables: &T, at: T::At, work: &mut Work, seen: u32) -> u32 {
+    let bits = says(tables, work);
+    if bits & seen::FIN == 0 {
+        return seen | bits;
+    }
+    if bits & seen::GUESSED == 0 {
+        if !is_next(work) {
+            tables.set_sequence(at, behind(work));
+        }
+        return seen & !seen::GUESSED | bits;
+    }
+    // Of an endpoint no number is asked for. One that was acknowledged stays: its sender sends no other.
+    let is_settled = seen & seen::FIN != 0
+        && (seen & seen::GUESSED == 0 || work.value.sequence == work.found.acknowledged);
+    if work.key.role == INSIDE || is_settled {
+        return seen | seen::FIN;
+    }
+    tables.set_sequence(at, behind(work));
+    seen | bits
+}
+
+/// What such a packet says: bits of [`seen`]. Looks up the flow's other entry.
+#[inline(always)]
+fn says<T: Connections>(tables: &T, work: &mut Work) -> u32 {
     let said = work.transport.flags;
     let broken = said & flags::RST != 0;
-    let ahead = if work.key.role == INSIDE {
-        0
-    } else {
-        pair::turn(work);
-        if !is_there(tables, Table::Track, work) || work.found.serial != work.value.serial {
-            return 0;
-        }
-        work.transport.sequence.wrapping_sub(work.found.sequence)
-    };
-    if broken && ahead == 0 {
+    pair::turn(work);
+    if !is_there(tables, Table::Track, work) || work.found.serial != work.value.serial {
+        return 0;
+    }
+    let ahead = work
+        .transport
+        .sequence
+        .wrapping_sub(work.found.acknowledged);
+    let is_certain = ahead == 0 || is_next(work);
+    let is_busy = || idle(tables.seconds(), work.found.since) <= ON_ITS_WAY;
+    if broken && (is_certain || refuses(work)) {
         seen::RST | seen::BROKEN
-    } else if broken && ahead <= NEAR {
+    } else if broken && (ahead <= NEAR || ahead < FAR && is_busy()) {
         // Sent while data was on its way; or guessed. Unless the connection goes on, it is over.
         seen::RST
-    } else if ahead < FAR {
+    } else if is_certain {
         seen::FIN
+    } else if ahead < FAR {
+        seen::FIN | seen::GUESSED
     } else {
         0
     }
 }
 
-/// Whether the endpoint acknowledged a FIN of the client already: it sends no other one, and somebody else
-/// may. After [`says`] of a packet of the client that is near.
+/// Whether a packet follows what its sender sent without a gap.
 #[inline(always)]
-pub(super) const fn is_acknowledged(work: &Work) -> bool {
-    work.value.seen() & seen::FIN != 0 && work.value.sequence == work.found.sequence
+const fn is_next(work: &Work) -> bool {
+    // Nothing is known of an entry that was lost and is there again.
+    work.value.sequence != 0
+        && work.transport.sequence == work.value.sequence
+        && work.value.seen() & seen::GUESSED == 0
 }
 
-/// What the endpoint acknowledges once it has all that the client sent up to the FIN of this packet.
+/// Whether an endpoint refuses the SYN that was sent to it in place of this connection: it knows of
+/// neither.
 #[inline(always)]
-pub(super) const fn acknowledged(work: &Work) -> u32 {
+const fn refuses(work: &Work) -> bool {
+    work.key.role == INSIDE
+        && work.transport.flags & flags::ACK != 0
+        && work.found.begun != 0
+        && work.transport.acknowledged == work.found.begun
+}
+
+/// What is acknowledged by whoever has all that was sent up to the end of this packet.
+#[inline(always)]
+pub(super) const fn behind(work: &Work) -> u32 {
     let data = work.header.length.wrapping_sub(work.transport.header);
-    work.transport.sequence.wrapping_add(data).wrapping_add(1)
+    let counted = (work.transport.flags & (flags::SYN | flags::FIN) != 0) as u32;
+    work.transport
+        .sequence
+        .wrapping_add(data)
+        .wrapping_add(counted)
 }
 
-/// Whether both sides are done. A FIN of the client that the endpoint did not acknowledge may be forged,
-/// and the client goes on.
+/// Notes how far its sender has come with a packet of an answered flow, and what it has got.
 #[inline(always)]
-pub const fn are_done(here: u32, there: u32, sequences: [u32; 2]) -> bool {
-    here & there & seen::FIN != 0 && sequences[0] == sequences[1]
+pub(super) fn follow<T: Connections>(tables: &T, at: T::At, work: &Work, now: u32) {
+    if work.transport.flags & (flags::SYN | flags::RST) != 0 || !is_next(work) {
+        return;
+    }
+    let next = behind(work);
+    if next != work.value.sequence {
+        tables.set_sequence(at, next);
+    }
+    let acknowledged = work.transport.acknowledged;
+    if work.transport.flags & flags::ACK != 0 && acknowledged != work.value.acknowledged {
+        tables.set_acknowledged(at, acknowledged);
+        if work.key.role == INSIDE {
+            tables.set_since(at, now);
+        }
+    }
+}
+
+/// The same where a packet was lost on its way here: what its receiver acknowledged had no gap. Once the
+/// flow's other entry was looked up.
+#[inline(always)]
+pub(super) fn catch_up<T: Connections>(tables: &T, at: T::At, work: &mut Work) {
+    let acknowledged = work.found.acknowledged;
+    let ahead = acknowledged.wrapping_sub(work.value.sequence);
+    let is_behind = ahead != 0 && ahead < FAR || work.value.sequence == 0;
+    if is_behind && work.found.serial == work.value.serial && work.value.seen() & seen::GUESSED == 0
+    {
+        work.value.sequence = acknowledged;
+        tables.set_sequence(at, acknowledged);
+    }
+}
+
+/// Whether both sides are done, with what [`ConnectionValue::reached`](super::ConnectionValue::reached) has
+/// of each. A FIN of the client that the endpoint did not acknowledge may be forged, and the client goes
+/// on.
+#[inline(always)]
+pub const fn are_done(here: u32, there: u32, reached: [u32; 2]) -> bool {
+    here & there & seen::FIN != 0 && reached[0] == reached[1]
 }
 
 /// Whether a connection is over, so that a SYN in its place opens another one: broken by one side, or
-/// done on both. So is one whose endpoint may have no new ones, if it was done with this one and is
-/// silent, and the client seemed to be: nobody is left to acknowledge that.
+/// done on both. So is one whose endpoint may have no new ones and is silent, if the client seemed to
+/// break it, or both seemed to be done: nobody is left to acknowledge that.
 #[inline(never)]
 pub(super) fn is_over<T: Connections>(tables: &T, work: &mut Work, is_member: bool) -> bool {
     pair::turn(work);
@@ -80,9 +162,8 @@ pub(super) fn is_over<T: Connections>(tables: &T, work: &mut Work, is_member: bo
     }
     let there = work.found.seen();
     let is_left = !is_member
-        && here & (seen::FIN | seen::RST) != 0
-        && there & seen::FIN != 0
+        && (here & seen::RST != 0 || here & there & seen::FIN != 0)
         && idle(tables.seconds(), work.found.last) > tables.setting(Setting::TcpReset);
-    let sequences = [work.value.sequence, work.found.sequence];
-    (here | there) & seen::BROKEN != 0 || are_done(here, there, sequences) || is_left
+    let reached = [work.value.reached(DIALLED), work.found.reached(INSIDE)];
+    (here | there) & seen::BROKEN != 0 || are_done(here, there, reached) || is_left
 }

@@ -107,13 +107,18 @@ pub struct ConnectionValue {
     pub last: u32,
     /// The serial's lower half, then what was seen: [`seen`].
     pub state: u32,
-    /// A sequence number. `INSIDE`: in OPENING the one with which the endpoint began, in TRACK the one that
-    /// it acknowledged last, that is, what it expects of the client next. `DIALLED`: in OPENING the other
-    /// one with which it began, if it did so twice; in TRACK what it acknowledges once it has the
-    /// client's FIN.
+    /// A sequence number. In TRACK the one that follows what this side sent without a gap, or up to its
+    /// FIN; 0 if that is not known. In OPENING one with which the endpoint began: the first one (`INSIDE`),
+    /// or the other, if it began twice (`DIALLED`).
     pub sequence: u32,
-    /// When the entry was made, in seconds since boot.
+    /// In TRACK the sequence number that this side acknowledged last; 0 if that is not known.
+    pub acknowledged: u32,
+    /// When the entry was made, in seconds since boot. `INSIDE`, in TRACK: or when the endpoint last
+    /// acknowledged something new.
     pub since: u32,
+    /// `DIALLED`, in TRACK: what an endpoint acknowledges that refuses the last SYN in place of this
+    /// connection, if there was one.
+    pub begun: u32,
 }
 
 /// [`ConnectionValue::owner`]: the programs translate the flow.
@@ -136,6 +141,8 @@ pub mod seen {
     pub const AMBIGUOUS: u32 = 1 << 3;
     /// With [`RST`]: it did, beyond doubt. Whoever opens a connection in its place gets a new one.
     pub const BROKEN: u32 = 1 << 4;
+    /// With [`FIN`]: its number may be anybody's.
+    pub const GUESSED: u32 = 1 << 5;
 }
 
 impl ConnectionValue {
@@ -153,11 +160,22 @@ impl ConnectionValue {
 
     #[inline(always)]
     fn proof(&self, key: &ConnectionKey) -> u32 {
-        let (key, value): (&[u32; 10], &[u32; 14]) =
+        let (key, value): (&[u32; 10], &[u32; 16]) =
             (bytemuck::cast_ref(key), bytemuck::cast_ref(self));
         // All that is not written in place, without the check itself.
         let sum = check::add::<10, 10>(0, 0, key);
-        check::finish(check::add::<14, 9>(sum, 10, value))
+        check::finish(check::add::<16, 9>(sum, 10, value))
+    }
+
+    /// What is the same in both entries of a flow in TRACK, this one in that `role`, if the endpoint has got
+    /// all that the client sent.
+    #[inline(always)]
+    pub const fn reached(&self, role: u8) -> u32 {
+        if role == DIALLED {
+            self.sequence
+        } else {
+            self.acknowledged
+        }
     }
 
     /// What is put in the packet.

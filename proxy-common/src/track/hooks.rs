@@ -147,7 +147,7 @@ pub(super) fn moved<T: Connections>(tables: &T, work: &mut Work) -> bool {
     if !work.value.holds_for(&work.key) {
         return false;
     }
-    note(tables, at, work);
+    note(tables, at, work, tables.seconds());
     work.to = work.value.place();
     true
 }
@@ -169,12 +169,20 @@ pub(super) fn used<T: Connections>(tables: &T, at: T::At, work: &mut Work, now: 
         return true;
     }
     tables.set_last(at, now);
-    pair::keep(tables, work)
+    let is_kept = pair::keep(tables, work);
+    if is_kept && work.key.protocol == TCP {
+        ended::catch_up(tables, at, work);
+    }
+    is_kept
 }
 
-/// Notes what a packet of TCP says about the life of its connection.
+/// Notes what a packet says about the life of its connection, if it is of TCP.
 #[inline(always)]
-pub(super) fn note<T: Connections>(tables: &T, at: T::At, work: &mut Work) {
+pub(super) fn note<T: Connections>(tables: &T, at: T::At, work: &mut Work, now: u32) {
+    if work.key.protocol != TCP {
+        return;
+    }
+    ended::follow(tables, at, work, now);
     let said = work.transport.flags;
     let before = work.value.seen();
     let mut after = before;
@@ -183,14 +191,7 @@ pub(super) fn note<T: Connections>(tables: &T, at: T::At, work: &mut Work) {
         after &= !(seen::RST | seen::BROKEN);
     }
     if said & (flags::FIN | flags::RST) != 0 {
-        let bits = ended::says(tables, work);
-        if bits & said & flags::FIN != 0
-            && work.key.role == DIALLED
-            && !ended::is_acknowledged(work)
-        {
-            tables.set_sequence(at, ended::acknowledged(work));
-        }
-        after |= bits;
+        after = ended::ends(tables, at, work, after);
     }
     if after != before {
         tables.set_state(at, work.value.state_of(after));

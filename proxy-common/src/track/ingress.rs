@@ -97,11 +97,12 @@ where
         if ended::is_over(tables, work, is_member) {
             return Outcome::BEGINS;
         }
+        tables.set_begun(at, ended::behind(work));
     }
     if !used(tables, at, work, now) {
         return Outcome::dropped(Reason::Superseded);
     }
-    note(tables, at, work);
+    note(tables, at, work, now);
     work.to = work.value.place();
     Outcome::TRANSLATED
 }

@@ -2,9 +2,14 @@
 
 use super::{
     Added, ConnectionKey, ConnectionValue, Connections, DIALLED, INSIDE, Table, Work,
+    ended::behind,
     reason::{Outcome, Reason},
+    seen,
 };
-use crate::{address, packet::rewrite::Place};
+use crate::{
+    address,
+    packet::{parse::flags, rewrite::Place},
+};
 
 /// Sets the other entry of the flow that `work.key` and `work.value` are of. What is written in place
 /// begins anew.
@@ -63,6 +68,8 @@ pub(crate) fn other(
     other_value.last = value.last;
     other_value.state = value.state_of(0);
     other_value.sequence = 0;
+    other_value.acknowledged = 0;
+    other_value.begun = 0;
     other_value.since = value.since;
     other_value.seal(other_key);
 }
@@ -132,12 +139,17 @@ pub fn promote<T: Connections>(tables: &T, work: &mut Work, now: u32) -> Outcome
     work.value.state = work.value.state_of(0);
     work.value.last = now;
     work.other_value.last = now;
-    // What a client acknowledges with, it begins with: that is what its endpoint expects.
-    let expected = work.transport.sequence;
     work.value.sequence = 0;
     work.other_value.sequence = 0;
     if work.key.role == DIALLED {
-        work.other_value.sequence = expected;
+        // What a client acknowledges with, it begins with: that is what its endpoint expects.
+        work.other_value.acknowledged = work.transport.sequence;
+        work.other_value.sequence = work.transport.acknowledged;
+        work.value.acknowledged = work.transport.acknowledged;
+        work.value.sequence = behind(work);
+        if work.transport.flags & flags::FIN != 0 {
+            work.value.state = work.value.state_of(seen::FIN);
+        }
     }
     let serial = work.value.serial;
     let (dialled, inside) = if work.key.role == DIALLED {

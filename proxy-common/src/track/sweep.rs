@@ -6,15 +6,15 @@
 use super::{Connections, Setting, Table, Work, ended::are_done, idle, pair, seen};
 use crate::socket::UDP;
 
-/// How long a flow may be idle of which this was seen in either direction, with the sequence numbers of
-/// its entries.
+/// How long a flow may be idle of which this was seen in either direction, with what
+/// [`ConnectionValue::reached`](super::ConnectionValue::reached) has of its entries.
 #[inline(always)]
-pub const fn timeout(protocol: u8, [here, there]: [u32; 2], sequences: [u32; 2]) -> Setting {
+pub const fn timeout(protocol: u8, [here, there]: [u32; 2], reached: [u32; 2]) -> Setting {
     if protocol == UDP {
         Setting::UdpAnswered
     } else if (here | there) & seen::RST != 0 {
         Setting::TcpReset
-    } else if are_done(here, there, sequences) {
+    } else if are_done(here, there, reached) {
         Setting::TcpClosed
     } else if (here | there) & seen::FIN != 0 {
         Setting::TcpHalfClosed
@@ -34,8 +34,8 @@ pub fn sweep<T: Connections>(tables: &T, work: &mut Work) -> bool {
     let now = tables.seconds();
     let mut silent = idle(now, work.value.last);
     let (here, mut there) = (work.value.seen(), 0);
-    let sequence = work.value.sequence;
-    let (mut sequences, mut superseded) = ([sequence; 2], false);
+    let role = work.key.role;
+    let (mut reached, mut superseded) = ([work.value.reached(role); 2], false);
     if tables
         .find(Table::Track, &work.other_key, &mut work.found)
         .is_some()
@@ -45,10 +45,10 @@ pub fn sweep<T: Connections>(tables: &T, work: &mut Work) -> bool {
         if !superseded {
             silent = silent.min(idle(now, work.found.last));
             there = work.found.seen();
-            sequences[1] = work.found.sequence;
+            reached[1] = work.found.reached(work.other_key.role);
         }
     }
-    let stays = tables.setting(timeout(work.key.protocol, [here, there], sequences));
+    let stays = tables.setting(timeout(work.key.protocol, [here, there], reached));
     if silent <= stays && !superseded {
         return false;
     }

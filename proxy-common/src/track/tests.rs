@@ -1,6 +1,7 @@
 //! Flows through the decisions, against maps in memory.
 
 mod again;
+mod broken;
 mod connections;
 mod datagrams;
 mod direct;
@@ -17,6 +18,7 @@ mod passed;
 mod random;
 mod ranges;
 mod shared;
+mod spoofed;
 
 use crate::in_memory::{World, cpu, world};
 use journey::{BOTH, Client, Family};

@@ -79,6 +79,24 @@ impl Connections for Tables<Packets> {
     }
 
     #[inline(always)]
+    fn set_acknowledged(&self, at: Self::At, acknowledged: u32) {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*at).acknowledged).write_volatile(acknowledged) }
+    }
+
+    #[inline(always)]
+    fn set_begun(&self, at: Self::At, begun: u32) {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*at).begun).write_volatile(begun) }
+    }
+
+    #[inline(always)]
+    fn set_since(&self, at: Self::At, since: u32) {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*at).since).write_volatile(since) }
+    }
+
+    #[inline(always)]
     fn count_flows(&self, by: i64) {
         maps::count_flows(by);
     }

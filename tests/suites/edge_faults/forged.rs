@@ -1,5 +1,6 @@
-//! Packets with the address and port of a client that others send: its connections, active or idle, to
-//! an endpoint that stays or one that is drained, outlive them. The client's own end is seen.
+//! Packets with the address and port of a client, or of an endpoint, that others send: connections,
+//! active or idle, to an endpoint that stays or one that is drained, outlive them. The client's own end is
+//! seen.
 
 use std::{
     io,
@@ -47,10 +48,14 @@ fn forged(source: SocketAddr, destination: SocketAddr, flags: u8, token: u32) ->
     packet
 }
 
-/// The sequence number of what a socket sends next.
+/// What a socket receives, for [`next`].
+const RECEIVED: i32 = 1;
+/// What it sends.
+const SENT: i32 = 2;
+
+/// The sequence number of what comes next in a queue of a socket.
 #[expect(unsafe_code, reason = "nix has no options for the repair of sockets")]
-fn next(stream: &TcpStream) -> u32 {
-    const SEND_QUEUE: i32 = 2;
+fn next(stream: &TcpStream, queue: i32) -> u32 {
     const OFF_WITHOUT_A_PACKET: i32 = -1;
     let socket = stream.as_raw_fd();
     let set = |option: i32, value: i32| {
@@ -67,7 +72,7 @@ fn next(stream: &TcpStream) -> u32 {
         assert_eq!(result, 0, "{}", io::Error::last_os_error());
     };
     set(libc::TCP_REPAIR, 1);
-    set(libc::TCP_REPAIR_QUEUE, SEND_QUEUE);
+    set(libc::TCP_REPAIR_QUEUE, queue);
     let (mut next, mut size) = (0_u32, 4);
     let to = (&raw mut next).cast();
     // SAFETY: as above; the kernel writes no more than the size.
@@ -85,6 +90,11 @@ fn next(stream: &TcpStream) -> u32 {
     next
 }
 
+/// The `number`th guess, none near `next`.
+fn guess(next: u32, number: u32) -> u32 {
+    next.wrapping_add(NEAR + number * ((u32::MAX - NEAR) / GUESSES))
+}
+
 struct Attack {
     prober: Prober,
     client: IpAddr,
@@ -97,8 +107,7 @@ impl Attack {
     /// The `number`th guess about the connection of `stream`.
     fn send(&mut self, stream: &TcpStream, flags: u8, number: u32) {
         let port = stream.local_addr().unwrap().port();
-        let ahead = NEAR + number * ((u32::MAX - NEAR) / GUESSES);
-        let token = next(stream).wrapping_add(ahead);
+        let token = guess(next(stream, SENT), number);
         let mut packet = forged(SocketAddr::new(self.client, port), self.to, flags, token);
         packet[SUM] ^= u8::from(self.damages);
         self.prober.send_packet(packet).unwrap();
@@ -199,4 +208,40 @@ fn forged_packets_end_no_connection() {
         assert!(began.elapsed() < Duration::from_mins(1));
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn packets_in_the_name_of_an_endpoint_end_no_connection() {
+    const ACK: u8 = 0x10;
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let agent = site.serve(&[1]);
+    let neighbour = &site.neighbour;
+    let to = SocketAddr::new(neighbour.node[0], HTTP);
+    let connects = || -> io::Result<_> {
+        let both = [connected(ACTIVE, to)?, connected(IDLE, to)?];
+        both.iter().for_each(says);
+        Ok(both)
+    };
+    let streams = neighbour.host.netns().run(connects).unwrap().unwrap();
+    // As a firewall of the node does that rejects what it takes for no part of a connection.
+    let mut firewall = Prober::start(site.shop.world.node()).unwrap();
+    let endpoint = known(&site, &agent, IDLE)[0]["endpoint"].clone();
+    let endpoint: SocketAddr = endpoint.as_str().unwrap().parse().unwrap();
+    for said in ENDS.into_iter().chain([ACK]) {
+        for number in 0..GUESSES {
+            for (stream, port) in streams.iter().zip([ACTIVE, IDLE]) {
+                let client = SocketAddr::new(neighbour.addresses[0], port);
+                let token = guess(next(stream, RECEIVED), number);
+                let packet = forged(endpoint, client, said, token);
+                firewall.send_packet(packet).unwrap();
+            }
+        }
+        says(&streams[0]);
+        for port in [ACTIVE, IDLE] {
+            assert_eq!(state(&site, &agent, port), "established", "{port} {said:x}");
+        }
+    }
+    says(&streams[1]);
 }

@@ -104,8 +104,8 @@ pub struct Found {
     tracked: bool,
     /// Seen by the entries in TRACK, the client's last; and by those in OPENING.
     seen: [u32; 2],
-    /// Their sequence numbers.
-    sequences: [u32; 2],
+    /// How far those in TRACK got.
+    reached: [u32; 2],
     seen_opening: u32,
     /// When a packet last used an entry, in seconds since boot.
     last: u32,
@@ -126,7 +126,7 @@ impl Found {
             Stage::Established
         } else if (here | there) & seen::RST != 0 {
             Stage::Broken
-        } else if are_done(here, there, self.sequences) {
+        } else if are_done(here, there, self.reached) {
             Stage::Closed
         } else if (here | there) & seen::FIN != 0 {
             Stage::HalfClosed
@@ -178,7 +178,7 @@ impl Joined {
             service: value.service,
             tracked: false,
             seen: [0; 2],
-            sequences: [value.sequence; 2],
+            reached: [value.reached(key.role); 2],
             seen_opening: 0,
             last: value.last,
         });
@@ -186,7 +186,7 @@ impl Joined {
             flow.tracked = true;
             let at = usize::from(key.role == DIALLED);
             flow.seen[at] |= value.seen();
-            flow.sequences[at] = value.sequence;
+            flow.reached[at] = value.reached(key.role);
         } else {
             flow.seen_opening |= value.seen();
         }

@@ -2,7 +2,7 @@
 
 use super::{
     BOTH, Client,
-    journey::{ack, acked, data, datagram, fin, rst, syn, taken, tcp},
+    journey::{ack, acked_last, data, datagram, fin, rst, syn, taken, tcp},
 };
 use crate::{packet::parse::flags, socket::TCP, track::seen};
 
@@ -86,7 +86,7 @@ const ENDS: [(&str, End); 3] = [
     ("both sides are done", |client, endpoint| {
         client.hears(endpoint, fin()).unwrap();
         client.sends(fin()).unwrap();
-        client.hears(endpoint, acked()).unwrap();
+        client.hears(endpoint, acked_last()).unwrap();
     }),
     ("the client broke it", |client, _| {
         client.sends(rst()).unwrap();

@@ -119,17 +119,24 @@ pub(super) fn fin() -> Payload {
     tcp(flags::ACK | flags::FIN, 1001, BEGIN + 1)
 }
 
-/// What an endpoint says that has a client's FIN, and what one says that is done itself by then.
+/// What an endpoint says that has a client's FIN.
 pub(super) fn acked() -> Payload {
     tcp(flags::ACK, 1002, BEGIN + 1)
 }
+
+/// The same, of one that was done before.
+pub(super) fn acked_last() -> Payload {
+    tcp(flags::ACK, 1002, BEGIN + 2)
+}
+
+/// What an endpoint says that is done once it has a client's FIN.
 
 pub(super) fn fin_too() -> Payload {
     tcp(flags::ACK | flags::FIN, 1002, BEGIN + 1)
 }
 
 pub(super) fn rst() -> Payload {
-    tcp(flags::RST, 1001, 0)
+    tcp(flags::RST, 1001, BEGIN + 1)
 }
 
 pub(super) fn datagram() -> Payload {

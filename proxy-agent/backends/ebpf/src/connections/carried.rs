@@ -22,6 +22,10 @@ pub fn carried(
     {
         carried.sequence = earlier.sequence;
     }
+    if is_after(earlier.acknowledged, here.acknowledged) {
+        carried.acknowledged = earlier.acknowledged;
+        carried.since = earlier.since;
+    }
     if is_after(earlier.last, here.last) {
         carried.last = earlier.last;
     }
@@ -96,6 +100,22 @@ mod tests {
         ] {
             let carried = carried(here.as_ref(), &earlier);
             assert_eq!(carried, expected, "{here:?} {earlier:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_last_goes_with_its_time() {
+        let at = |acknowledged, since| ConnectionValue {
+            acknowledged,
+            since,
+            ..value(7, 0, 9, 5)
+        };
+        for (here, earlier, expected) in [
+            (at(8, 30), at(9, 20), Some(at(9, 20))),
+            (at(9, 20), at(8, 30), None),
+            (at(u32::MAX, 20), at(3, 30), Some(at(3, 30))),
+        ] {
+            assert_eq!(carried(Some(&here), &earlier), expected);
         }
     }
 

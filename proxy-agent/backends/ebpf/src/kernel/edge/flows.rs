@@ -52,9 +52,9 @@ fn identity(key: &ConnectionKey, value: &ConnectionValue) -> Identity {
 #[derive(Debug, Clone, Copy)]
 struct Flow {
     key: ConnectionKey,
-    /// Seen by either entry, and its sequence number.
+    /// Seen by either entry, and how far it got.
     seen: [u32; 2],
-    sequences: [u32; 2],
+    reached: [u32; 2],
     last: u32,
 }
 
@@ -70,7 +70,7 @@ impl Flow {
     }
 
     fn timeout(&self) -> Setting {
-        sweep::timeout(self.key.protocol, self.seen, self.sequences)
+        sweep::timeout(self.key.protocol, self.seen, self.reached)
     }
 }
 
@@ -111,12 +111,12 @@ impl Flows {
             let flow = flows.entry(identity(key, value)).or_insert(Flow {
                 key: *key,
                 seen: [0; 2],
-                sequences: [value.sequence; 2],
+                reached: [value.reached(key.role); 2],
                 last: value.last,
             });
             let at = usize::from(key.role == DIALLED);
             flow.seen[at] |= value.seen();
-            flow.sequences[at] = value.sequence;
+            flow.reached[at] = value.reached(key.role);
             flow.last = flow.last.max(value.last);
         })?;
         Ok(flows)
