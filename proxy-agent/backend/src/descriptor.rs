@@ -46,6 +46,12 @@ pub trait Descriptor: Sync {
     /// configuration file.
     fn check(&self, _given: &Given, _mistakes: &mut Vec<FlagMistake>) {}
 
+    /// Which of its flags were given, and change nothing: because of others, or because it is no layer
+    /// (`serves`). Only what somebody may wait for counts.
+    fn idle_flags(&self, _given: &Given, _serves: bool) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Every figure that it reports, with its initial value: for the reference page, and for the
     /// check of metric names.
     fn figures(&self) -> Vec<Figure> {

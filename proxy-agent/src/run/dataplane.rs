@@ -4,7 +4,7 @@
 
 mod opening;
 
-use proxy_backend::{BackendKind, OpenError, Surroundings};
+use proxy_backend::{BackendKind, Given, OpenError, Surroundings};
 use proxy_model::Backend;
 
 pub use self::opening::open;
@@ -95,6 +95,7 @@ impl Dataplane {
                 },
             }
         }
+        tell_idle_flags(chosen.layers(), &config.backends.given);
         Ok(Self {
             choice: chosen.choice(),
             layers,
@@ -125,6 +126,30 @@ fn unopened(chosen: &Chosen, open: &[Box<dyn Backend>]) -> Option<BackendKind> {
 
 fn tell_refused(backend: &str, reason: &str) {
     tracing::info!(backend, reason, "backend refused");
+}
+
+/// Whoever gave them waits for what does not come.
+fn tell_idle_flags(layers: &[BackendKind], given: &Given) {
+    for kind in backends::ALL {
+        let serves = layers.contains(kind);
+        let flags = kind.idle_flags(given, serves);
+        if flags.is_empty() {
+            continue;
+        }
+        let flags: Vec<_> = flags.iter().map(|flag| format!("--{flag}")).collect();
+        let text = if serves {
+            "another flag, or field of the configuration file, turns off what they are about"
+        } else {
+            "this backend is no layer of this node's dataplane: see --proxy-mode, and `proxy-agent \
+             check` for what this host lacks"
+        };
+        tracing::warn!(
+            backend = kind.name(),
+            flags = flags.join(" "),
+            text,
+            "flags without effect"
+        );
+    }
 }
 
 fn tell(choice: &Choice) {

@@ -117,6 +117,20 @@ impl Descriptor for Ebpf {
         devices(given, mistakes);
     }
 
+    fn idle_flags(&self, given: &Given, serves: bool) -> Vec<&'static str> {
+        let tc = tc(given, &mut Vec::new());
+        if serves && tc != Tc::Off {
+            return Vec::new();
+        }
+        let idle = [
+            (TC, tc == Tc::On),
+            (DEVICES, given.is_given(DEVICES)),
+            (KEEP_CLIENT_ADDRESS, given.is_on(KEEP_CLIENT_ADDRESS)),
+        ];
+        let idle = idle.into_iter().filter(|(_, is_idle)| *is_idle);
+        idle.map(|(flag, _)| flag).collect()
+    }
+
     fn page(&self) -> Option<Page> {
         Some(Page {
             file: "maps.md",
@@ -147,7 +161,8 @@ pub enum Tc {
 }
 
 fn mistake(flag: &'static str, value: &str, why: String) -> FlagMistake {
-    let value = value.to_owned();
+    // Nothing at all would not be seen.
+    let value = if value.is_empty() { "\"\"" } else { value }.to_owned();
     FlagMistake { flag, value, why }
 }
 
@@ -211,4 +226,49 @@ pub(crate) fn map_sizes(given: &Given, mistakes: &mut Vec<FlagMistake>) -> BTree
         }
     }
     sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(flags: &[(&'static str, &str)]) -> Given {
+        let mut given = Given::default();
+        for (flag, value) in flags {
+            given.insert(flag, vec![value.into()]);
+        }
+        given
+    }
+
+    #[test]
+    fn what_waits_for_programs_on_devices_that_never_come_is_told() {
+        let (device, keeps) = ((DEVICES, "eth0"), (KEEP_CLIENT_ADDRESS, "true"));
+        for (flags, serves, expected) in [
+            (&[(TC, "on"), device, keeps][..], true, &[][..]),
+            (&[device], true, &[]),
+            (
+                &[(TC, "off"), device, keeps],
+                true,
+                &[DEVICES, KEEP_CLIENT_ADDRESS],
+            ),
+            (&[(TC, "off"), (KEEP_CLIENT_ADDRESS, "false")], true, &[]),
+            // Nobody waits for what is the default.
+            (&[(TC, "auto"), (TC, "off")], false, &[]),
+            (
+                &[(TC, "on"), device, keeps],
+                false,
+                &[TC, DEVICES, KEEP_CLIENT_ADDRESS],
+            ),
+        ] {
+            let given = given(flags);
+            assert_eq!(Ebpf.idle_flags(&given, serves), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_without_a_name_is_shown() {
+        let mut mistakes = Vec::new();
+        assert!(devices(&given(&[(DEVICES, "eth0,")]), &mut mistakes).len() == 1);
+        assert!(mistakes[0].to_string().starts_with("--devices \"\": "));
+    }
 }

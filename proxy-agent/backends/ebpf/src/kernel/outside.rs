@@ -57,7 +57,18 @@ impl EbpfBackend {
             Ok(edge) => {
                 let devices = edge.devices();
                 let served = devices.iter().filter(|device| device.is_served());
-                tracing::info!(devices = served.count(), "serving clients outside");
+                let served = served.count();
+                tracing::info!(devices = served, "serving clients outside");
+                if served == 0 && !self.options.devices.is_empty() {
+                    let named = self.options.devices.iter().map(ToString::to_string);
+                    tracing::warn!(
+                        devices = named.collect::<Vec<_>>().join(", "),
+                        text = "those that --devices names, or culvert.devices, are not there, or \
+                                cannot be served; `proxy-agent state` says why. Clients outside are \
+                                left to the layer beneath until one comes",
+                        "no device is served"
+                    );
+                }
                 self.outside.edge = Some(edge);
                 self.outside.failed = None;
             }
