@@ -137,8 +137,8 @@ mod tests {
             let mut parts = begin.splitn(3, "::");
             let [suite, module, test] = [(); 3].map(|()| parts.next().unwrap());
             let file = suites.join(suite).join(module).with_extension("rs");
-            let text = fs::read_to_string(file).unwrap();
-            assert!(text.contains(&format!("fn {test}")), "{begin}");
+            let source = fs::read_to_string(file).unwrap();
+            assert!(source.contains(&format!("fn {test}")), "{begin}");
         }
     }
 }

@@ -130,7 +130,6 @@ pub(super) fn acked_last() -> Payload {
 }
 
 /// What an endpoint says that is done once it has a client's FIN.
-
 pub(super) fn fin_too() -> Payload {
     tcp(flags::ACK | flags::FIN, 1002, BEGIN + 1)
 }
