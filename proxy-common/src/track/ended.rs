@@ -101,7 +101,8 @@ const fn refuses(work: &Work) -> bool {
 /// What is acknowledged by whoever has all that was sent up to the end of this packet.
 #[inline(always)]
 pub(super) const fn behind(work: &Work) -> u32 {
-    let data = work.header.length.wrapping_sub(work.transport.header);
+    // Of a packet of more than 64 KiB (BIG TCP) the header tells none.
+    let data = work.header.length.saturating_sub(work.transport.header);
     let counted = (work.transport.flags & (flags::SYN | flags::FIN) != 0) as u32;
     work.transport
         .sequence
