@@ -18,9 +18,9 @@ use crate::packet::parse::flags;
 /// How far ahead of what its receiver expects an RST counts as one: with as much data on its way as a
 /// window without scaling lets through (RFC 9293 section 3.1). Of forged ones, one in 65,536 is as near.
 const NEAR: u32 = 1 << 16;
-/// How far ahead a FIN or RST says that its sender is done: the largest window of Linux (`tcp_rmem`,
+/// How far ahead a FIN or RST says that a client is done: the largest window of Linux (`tcp_rmem`,
 /// 6 MiB by default). Believing a forged one, one in 512, costs a connection that is idle for an hour.
-/// What ends sooner takes the other side's word, or data that may be on its way.
+/// What ends sooner takes the endpoint's word, or data that may be on its way.
 const FAR: u32 = 1 << 23;
 /// Seconds for which more data may be on its way, once the endpoint has acknowledged some. As long, an
 /// RST counts as one that is [`FAR`] ahead; a forged one costs a connection that falls silent just then.
@@ -40,11 +40,12 @@ pub(super) fn ends<T: Connections>(tables: &T, at: T::At, work: &mut Work, seen:
         }
         return seen & !seen::GUESSED | bits;
     }
-    // Of an endpoint no number is asked for. One that was acknowledged stays: its sender sends no other.
+    // What an endpoint sends comes here without a gap. A FIN that was acknowledged stays: its sender sends
+    // no other.
     let is_settled = seen & seen::FIN != 0
         && (seen & seen::GUESSED == 0 || work.value.sequence == work.found.acknowledged);
     if work.key.role == INSIDE || is_settled {
-        return seen | seen::FIN;
+        return seen;
     }
     tables.set_sequence(at, behind(work));
     seen | bits
@@ -59,10 +60,11 @@ fn says<T: Connections>(tables: &T, work: &mut Work) -> u32 {
     if !is_there(tables, Table::Track, work) || work.found.serial != work.value.serial {
         return 0;
     }
-    let ahead = work
-        .transport
-        .sequence
-        .wrapping_sub(work.found.acknowledged);
+    let ahead = match work.found.acknowledged {
+        // Nothing is known of an entry that was lost and is there again.
+        0 => u32::MAX,
+        acknowledged => work.transport.sequence.wrapping_sub(acknowledged),
+    };
     let is_certain = ahead == 0 || is_next(work);
     let is_busy = || idle(tables.seconds(), work.found.since) <= ON_ITS_WAY;
     if broken && (is_certain || refuses(work)) {
@@ -82,7 +84,7 @@ fn says<T: Connections>(tables: &T, work: &mut Work) -> u32 {
 /// Whether a packet follows what its sender sent without a gap.
 #[inline(always)]
 const fn is_next(work: &Work) -> bool {
-    // Nothing is known of an entry that was lost and is there again.
+    // As above.
     work.value.sequence != 0
         && work.transport.sequence == work.value.sequence
         && work.value.seen() & seen::GUESSED == 0

@@ -10,7 +10,7 @@ use crate::{
     in_memory::{Payload, programs::work},
     packet::parse::flags,
     socket::TCP,
-    track::{seen, sweep},
+    track::{reason::Outcome, seen, sweep},
 };
 
 /// What a client sends first, once it is connected.
@@ -180,5 +180,21 @@ fn an_end_in_place_of_the_acknowledgement_that_was_lost_is_seen() {
         let mut work = work();
         work.key = client.key(TCP);
         assert!(sweep::sweep(&world.alone(), &mut work));
+    }
+}
+
+#[test]
+fn a_packet_that_does_not_say_how_long_it_is_moves_nothing() {
+    for (family, length) in BOTH.into_iter().zip([2..4, 4..6]) {
+        let world = family.world(2);
+        let client = family.client(&world);
+        client.connects();
+        // As of BIG TCP: more than its header can say.
+        let mut packet = client.build(data()).bytes();
+        packet.0[length].fill(0);
+        assert_eq!(world.comes(&packet).0, Outcome::TRANSLATED);
+        client.sends(data()).unwrap();
+        client.sends(tcp(flags::RST, FIRST + 9, 0)).unwrap();
+        assert_eq!(noted(&client), seen::RST | seen::BROKEN);
     }
 }

@@ -132,11 +132,14 @@ fn an_end_that_somebody_guessed_stands_in_the_way_of_no_true_one() {
         let client = family.client(&world);
         let endpoint = client.connects();
         let far = NEXT + 4_000_000;
-        client
-            .hears(endpoint, answer(flags::FIN | flags::ACK, far, 1001))
-            .unwrap();
+        let forged = || answer(flags::FIN | flags::ACK, far, 1001);
+        client.hears(endpoint, forged()).unwrap();
         client.sends(fin()).unwrap();
         client.hears(endpoint, acked()).unwrap();
+        // The endpoint goes on.
+        client.hears(endpoint, forged()).unwrap();
+        world.pass(300);
+        assert!(!is_swept(&client));
         client.hears(endpoint, fin_too()).unwrap();
         world.pass(11);
         assert!(is_swept(&client));
@@ -154,6 +157,9 @@ fn an_entry_that_was_lost_learns_its_number_from_the_other() {
             assert!(world.maps(|maps| maps.track.remove(&client.key(TCP))));
             world.pass(1);
             client.hears(endpoint, ack()).unwrap();
+            // Until then nothing is known, not even of the first numbers.
+            client.hears(endpoint, answer(flags::RST, 0, 0)).unwrap();
+            assert_eq!(noted(&client, endpoint).0, 0);
             world.maps(|maps| {
                 let inside = client.inside(endpoint, TCP);
                 let (at, _) = maps.track.find(&inside).unwrap();
