@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<Seed> {
 }
 
 /// What they are called, and what happens.
-const JOURNEYS: [(&str, Played); 21] = [
+const JOURNEYS: [(&str, Played); 22] = [
     ("connection", connection),
     ("datagrams", datagrams),
     ("datagrams-without-sum", datagrams_without_sum),
@@ -55,6 +55,7 @@ const JOURNEYS: [(&str, Played); 21] = [
     ("passed-on", passed_on),
     ("reset-and-again", reset_and_again),
     ("forged", forged),
+    ("spoofed", spoofed),
     ("endpoints-change", endpoints_change),
     ("room-runs-out", room_runs_out),
     ("direct-datagrams", direct_datagrams),
@@ -66,10 +67,10 @@ fn connection(journey: &mut Journey) {
     journey.sends(tcp(ACK, "some data"), DONE);
     journey.does(Step::Pass(1));
     journey.hears(tcp(ACK, "other data"), DONE);
-    journey.sends(tcp(ACK | flags::FIN, ""), DONE);
-    // Which has the client's FIN by then.
-    let too = Payload::Tcp(ACK | flags::FIN, 1002, 5001, Vec::new());
-    journey.hears(too, DONE);
+    // With the numbers that follow; the endpoint has the client's FIN by then.
+    let end = |sequence| Payload::Tcp(ACK | flags::FIN, sequence, 5011, Vec::new());
+    journey.sends(end(1010), DONE);
+    journey.hears(end(1011), DONE);
     journey.does(Step::Pass(11));
     journey.does(Step::Sweep);
     journey.sends(tcp(ACK, ""), UNTOUCHED);
@@ -313,6 +314,18 @@ fn forged(journey: &mut Journey) {
     journey.does(Step::Lead(0));
     journey.sends(tcp(SYN, ""), DONE);
     journey.hears(tcp(flags::RST | ACK, ""), DONE);
+    journey.sends(tcp(SYN, ""), Outcome::passed(Reason::NoEndpoint));
+}
+
+/// Nor those of an endpoint, until it refuses the next connection.
+fn spoofed(journey: &mut Journey) {
+    journey.connects();
+    for seen in [flags::RST, flags::RST | ACK, ACK | flags::FIN, ACK] {
+        journey.hears(Payload::Tcp(seen, 77, 77, Vec::new()), DONE);
+    }
+    journey.does(Step::Lead(0));
+    journey.sends(tcp(SYN, ""), DONE);
+    journey.hears(Payload::Tcp(flags::RST | ACK, 1001, 0, Vec::new()), DONE);
     journey.sends(tcp(SYN, ""), Outcome::passed(Reason::NoEndpoint));
 }
 
