@@ -52,7 +52,7 @@ pub(crate) fn prepare(line: kernels::Line, wanted: &Wanted<'_>) -> Result<Prepar
     };
     let mut choice = Choice::of(wanted.arguments)?;
     if !wanted.full && wanted.suites.is_empty() {
-        choice.leave_out = Some(matrix::left_out(line));
+        choice.leave_out = Some(matrix::is_left_out);
     }
     let agent = build_agent(Object::Embedded)?;
     let mut runs = Vec::new();

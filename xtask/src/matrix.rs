@@ -1,8 +1,8 @@
 //! What is run on which kernel.
 //!
 //! Everything runs on the machine's own. Emulated ones take many times as long, so that they run what
-//! that kernel can make a difference to: suites by what they ask of it, and of the scenarios all on the
-//! oldest one, where most is missing, and elsewhere those that reach what kernels differ in.
+//! that kernel can make a difference to: suites by what they ask of it, and of the scenarios those that
+//! reach what kernels differ in.
 
 use crate::vm::kernels::Line;
 
@@ -73,15 +73,8 @@ const ELSEWHERE: &[&str] = &[
     "edge::timeouts::",
 ];
 
-/// Which tests are left out on this kernel.
-pub(crate) fn left_out(line: Line) -> fn(&str) -> bool {
-    match line {
-        Line::V5_10 => |_| false,
-        Line::V6_1 | Line::V6_12 => reaches_nothing,
-    }
-}
-
-fn reaches_nothing(test: &str) -> bool {
+/// Whether a test is left out on emulated kernels.
+pub(crate) fn is_left_out(test: &str) -> bool {
     let begins = |name: &str, with: &[&str]| with.iter().any(|begin| name.starts_with(begin));
     let scenario = test.strip_prefix(SCENARIOS);
     scenario.is_some_and(|scenario| !begins(scenario, REACHING)) || begins(test, ELSEWHERE)
@@ -96,16 +89,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_kernel_runs_all_and_others_what_reaches_the_kernel() {
-        let topology = "traffic::topology/hints-by-zone";
-        assert!(!left_out(Line::V5_10)(topology));
-        for line in [Line::V6_1, Line::V6_12] {
-            assert!(left_out(line)(topology));
-            assert!(!left_out(line)("traffic::udp/connected"));
-            assert!(!left_out(line)("restart::topology/x"), "another suite");
-            assert!(left_out(line)("edge::timeouts::x"));
-            assert!(!left_out(line)("edge::restarted::x"));
-        }
+    fn emulated_kernels_run_what_reaches_them() {
+        assert!(is_left_out("traffic::topology/hints-by-zone"));
+        assert!(!is_left_out("traffic::udp/connected"));
+        assert!(!is_left_out("restart::topology/x"), "another suite");
+        assert!(is_left_out("edge::timeouts::x"));
+        assert!(!is_left_out("edge::restarted::x"));
     }
 
     #[test]
