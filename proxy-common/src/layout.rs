@@ -59,7 +59,7 @@ layout! {
         protocol @ 36, role @ 37, padding @ 38 }
     ConnectionValue: 64 { address @ 0, port @ 16, owner @ 18, service @ 20, set @ 24,
         endpoint @ 28, serial @ 32, check @ 36, last @ 40, state @ 44, sequence @ 48,
-        acknowledged @ 52, since @ 56, begun @ 60 }
+        acknowledged @ 52, since @ 56, refusal @ 60 }
     FragmentKey: 40 { source @ 0, destination @ 16, identification @ 32, protocol @ 36,
         role @ 37, padding @ 38 }
     FragmentValue: 24 { address @ 0, since @ 16, check @ 20 }

@@ -99,8 +99,8 @@ pub trait Connections {
     /// Writes [`ConnectionValue::acknowledged`].
     fn set_acknowledged(&self, at: Self::At, acknowledged: u32);
 
-    /// Writes [`ConnectionValue::begun`].
-    fn set_begun(&self, at: Self::At, begun: u32);
+    /// Writes [`ConnectionValue::refusal`].
+    fn set_refusal(&self, at: Self::At, refusal: u32);
 
     /// Writes [`ConnectionValue::since`].
     fn set_since(&self, at: Self::At, since: u32);

@@ -64,7 +64,7 @@ const REACHING: &[&str] = &[
 /// Beginnings of tests of other suites that take minutes in emulation, and ask of the kernel only what
 /// others of their suite ask as well: that programs decide by what the agent wrote into maps, or that
 /// maps of another size take the place of those that there are.
-const ELSEWHERE: &[&str] = &[
+const SLOW: &[&str] = &[
     "edge::ranges::",
     "edge::resized::a_table_that_would_be_too_small",
     "edge::resized::connections_go_on",
@@ -77,7 +77,7 @@ const ELSEWHERE: &[&str] = &[
 pub(crate) fn is_left_out(test: &str) -> bool {
     let begins = |name: &str, with: &[&str]| with.iter().any(|begin| name.starts_with(begin));
     let scenario = test.strip_prefix(SCENARIOS);
-    scenario.is_some_and(|scenario| !begins(scenario, REACHING)) || begins(test, ELSEWHERE)
+    scenario.is_some_and(|scenario| !begins(scenario, REACHING)) || begins(test, SLOW)
 }
 
 #[cfg(test)]
@@ -120,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_elsewhere_is_there() {
+    fn every_slow_test_is_there() {
         let suites = paths::workspace_root().join("tests/suites");
-        for begin in ELSEWHERE {
+        for begin in SLOW {
             let mut parts = begin.splitn(3, "::");
             let [suite, module, test] = [(); 3].map(|()| parts.next().unwrap());
             let file = suites.join(suite).join(module).with_extension("rs");

@@ -117,8 +117,8 @@ impl Connections for Cpu<'_> {
     fn set_acknowledged(&self, at: Self::At, acknowledged: u32) {
         self.write(&at, |value| value.acknowledged = acknowledged);
     }
-    fn set_begun(&self, at: Self::At, begun: u32) {
-        self.write(&at, |value| value.begun = begun);
+    fn set_refusal(&self, at: Self::At, refusal: u32) {
+        self.write(&at, |value| value.refusal = refusal);
     }
     fn set_since(&self, at: Self::At, since: u32) {
         self.write(&at, |value| value.since = since);

@@ -96,8 +96,8 @@ const fn is_next(work: &Work) -> bool {
 const fn refuses(work: &Work) -> bool {
     work.key.role == INSIDE
         && work.transport.flags & flags::ACK != 0
-        && work.found.begun != 0
-        && work.transport.acknowledged == work.found.begun
+        && work.found.refusal != 0
+        && work.transport.acknowledged == work.found.refusal
 }
 
 /// What is acknowledged by whoever has all that was sent up to the end of this packet.

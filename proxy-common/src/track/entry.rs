@@ -118,7 +118,7 @@ pub struct ConnectionValue {
     pub since: u32,
     /// `DIALLED`, in TRACK: what an endpoint acknowledges that refuses the last SYN in place of this
     /// connection, if there was one.
-    pub begun: u32,
+    pub refusal: u32,
 }
 
 /// [`ConnectionValue::owner`]: the programs translate the flow.

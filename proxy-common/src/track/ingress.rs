@@ -97,7 +97,7 @@ where
         if ended::is_over(tables, work, is_member) {
             return Outcome::BEGINS;
         }
-        tables.set_begun(at, ended::behind(work));
+        tables.set_refusal(at, ended::behind(work));
     }
     if !used(tables, at, work, now) {
         return Outcome::dropped(Reason::Superseded);

@@ -69,7 +69,7 @@ pub(crate) fn other(
     other_value.state = value.state_of(0);
     other_value.sequence = 0;
     other_value.acknowledged = 0;
-    other_value.begun = 0;
+    other_value.refusal = 0;
     other_value.since = value.since;
     other_value.seal(other_key);
 }

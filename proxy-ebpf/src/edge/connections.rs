@@ -85,9 +85,9 @@ impl Connections for Tables<Packets> {
     }
 
     #[inline(always)]
-    fn set_begun(&self, at: Self::At, begun: u32) {
+    fn set_refusal(&self, at: Self::At, refusal: u32) {
         // SAFETY: as above.
-        unsafe { (&raw mut (*at).begun).write_volatile(begun) }
+        unsafe { (&raw mut (*at).refusal).write_volatile(refusal) }
     }
 
     #[inline(always)]

@@ -12,7 +12,7 @@ use std::{
 
 use nix::sys::socket::{setsockopt, sockopt::Linger};
 use proxy_model::Protocol;
-use proxy_tests::{Agent, Prober, journey::Datagram};
+use proxy_tests::{Agent, Prober, journey::Datagram, world::Neighbour};
 use serde_json::Value;
 
 use crate::edge::{
@@ -146,6 +146,16 @@ fn says(stream: &TcpStream) {
     say(stream.try_clone().unwrap()).unwrap();
 }
 
+/// Connections of the neighbour, in use: from [`ACTIVE`] and [`IDLE`].
+fn connections(neighbour: &Neighbour, to: SocketAddr) -> [TcpStream; 2] {
+    let connects = || -> io::Result<_> {
+        let both = [connected(ACTIVE, to)?, connected(IDLE, to)?];
+        both.iter().for_each(says);
+        Ok(both)
+    };
+    neighbour.host.netns().run(connects).unwrap().unwrap()
+}
+
 #[test]
 fn forged_packets_end_no_connection() {
     let Some(site) = Site::build() else {
@@ -154,12 +164,7 @@ fn forged_packets_end_no_connection() {
     let mut agent = site.serve(&[1]);
     let neighbour = &site.neighbour;
     let to = SocketAddr::new(neighbour.node[0], HTTP);
-    let connects = || -> io::Result<_> {
-        let both = [connected(ACTIVE, to)?, connected(IDLE, to)?];
-        both.iter().for_each(says);
-        Ok(both)
-    };
-    let [active, idle] = neighbour.host.netns().run(connects).unwrap().unwrap();
+    let [active, idle] = connections(neighbour, to);
     let mut attack = Attack {
         prober: prober(neighbour),
         client: neighbour.addresses[0],
@@ -219,12 +224,7 @@ fn packets_in_the_name_of_an_endpoint_end_no_connection() {
     let agent = site.serve(&[1]);
     let neighbour = &site.neighbour;
     let to = SocketAddr::new(neighbour.node[0], HTTP);
-    let connects = || -> io::Result<_> {
-        let both = [connected(ACTIVE, to)?, connected(IDLE, to)?];
-        both.iter().for_each(says);
-        Ok(both)
-    };
-    let streams = neighbour.host.netns().run(connects).unwrap().unwrap();
+    let streams = connections(neighbour, to);
     // As a firewall of the node does that rejects what it takes for no part of a connection.
     let mut firewall = Prober::start(site.shop.world.node()).unwrap();
     let endpoint = known(&site, &agent, IDLE)[0]["endpoint"].clone();

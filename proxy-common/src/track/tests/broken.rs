@@ -7,10 +7,9 @@ use super::{
     journey::{BEGIN, ack, data, fin, syn, taken, tcp},
 };
 use crate::{
-    in_memory::{Payload, programs::work},
+    in_memory::Payload,
     packet::parse::flags,
-    socket::TCP,
-    track::{reason::Outcome, seen, sweep},
+    track::{reason::Outcome, seen},
 };
 
 /// What a client sends first, once it is connected.
@@ -39,12 +38,6 @@ fn acknowledges(client: &Client<'_>, endpoint: SocketAddr, sequence: u32) {
     client.hears(endpoint, acknowledged).unwrap();
 }
 
-/// What was seen of the client.
-fn noted(client: &Client<'_>) -> u32 {
-    let value = client.world.maps(|maps| maps.track.get(&client.key(TCP)));
-    value.unwrap().seen()
-}
-
 /// Whether its next connection is led anew, though its endpoint takes no new ones.
 fn begins_anew(family: Family, world: &World, client: &Client<'_>, endpoint: SocketAddr) -> bool {
     family.lead_without(world, 2, endpoint);
@@ -66,7 +59,7 @@ fn who_breaks_a_connection_by_the_next_number_is_believed_whatever_is_acknowledg
             client.sends(from(FIRST, 9)).unwrap();
             client.sends(ack()).unwrap();
             client.sends(tcp(flags::RST, next, 0)).unwrap();
-            assert_eq!(noted(&client), seen::RST | seen::BROKEN);
+            assert_eq!(client.noted(), seen::RST | seen::BROKEN);
             assert!(begins_anew(family, &world, &client, endpoint));
         }
     }
@@ -81,7 +74,7 @@ fn what_follows_a_gap_is_believed_once_there_is_none() {
     let lost = FIRST + 1000;
     let next = upload(&client, lost, LARGE);
     client.sends(tcp(flags::RST, next, 0)).unwrap();
-    assert_eq!(noted(&client) & seen::BROKEN, 0);
+    assert_eq!(client.noted() & seen::BROKEN, 0);
     // It was none of the client's, which goes on: sends again what was lost, and has its answer.
     client.sends(from(FIRST, 1000)).unwrap();
     acknowledges(&client, endpoint, next);
@@ -89,7 +82,7 @@ fn what_follows_a_gap_is_believed_once_there_is_none() {
     let next = upload(&client, next, LARGE);
     // The first packet of a second finds out, and counts itself.
     client.sends(tcp(flags::RST, next, 0)).unwrap();
-    assert_eq!(noted(&client), seen::RST | seen::BROKEN);
+    assert_eq!(client.noted(), seen::RST | seen::BROKEN);
 }
 
 #[test]
@@ -112,7 +105,7 @@ fn who_guesses_moves_nothing() {
             let fin = u32::from(said & flags::FIN != 0);
             let behind = sequence + u32::try_from(data.len()).unwrap() + fin;
             client.sends(tcp(flags::RST, behind, 0)).unwrap();
-            assert_eq!(noted(&client) & seen::BROKEN, 0, "{sequence}");
+            assert_eq!(client.noted() & seen::BROKEN, 0, "{sequence}");
             assert!(!begins_anew(family, &world, &client, endpoint));
         }
     }
@@ -136,10 +129,10 @@ fn far_ahead_is_believed_while_data_is_on_its_way() {
         acknowledges(&client, endpoint, FIRST + 100);
         let far = FIRST + 100 + (1 << 22);
         client.sends(tcp(flags::RST, far, 0)).unwrap();
-        assert_eq!(noted(&client), expected, "{wait}");
+        assert_eq!(client.noted(), expected, "{wait}");
         // It may be forged: who goes on was not broken.
         client.sends(data()).unwrap();
-        assert_eq!(noted(&client) & seen::RST, 0);
+        assert_eq!(client.noted() & seen::RST, 0);
     }
 }
 
@@ -172,14 +165,12 @@ fn an_end_in_place_of_the_acknowledgement_that_was_lost_is_seen() {
         let endpoint = client.sends(syn()).unwrap();
         client.hears(endpoint, taken()).unwrap();
         client.sends(fin()).unwrap();
-        assert_eq!(noted(&client), seen::FIN);
+        assert_eq!(client.noted(), seen::FIN);
         client
             .hears(endpoint, tcp(flags::FIN | flags::ACK, FIRST + 1, BEGIN + 1))
             .unwrap();
         world.pass(11);
-        let mut work = work();
-        work.key = client.key(TCP);
-        assert!(sweep::sweep(&world.alone(), &mut work));
+        assert!(client.is_swept());
     }
 }
 
@@ -195,6 +186,6 @@ fn a_packet_that_does_not_say_how_long_it_is_moves_nothing() {
         assert_eq!(world.comes(&packet).0, Outcome::TRANSLATED);
         client.sends(data()).unwrap();
         client.sends(tcp(flags::RST, FIRST + 9, 0)).unwrap();
-        assert_eq!(noted(&client), seen::RST | seen::BROKEN);
+        assert_eq!(client.noted(), seen::RST | seen::BROKEN);
     }
 }

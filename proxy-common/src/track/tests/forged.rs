@@ -1,15 +1,10 @@
 //! Packets with a client's address that somebody else sends: they do not end its connections.
 
 use super::{
-    BOTH, Client,
+    BOTH,
     journey::{BEGIN, ack, acked, data, fin, fin_too, rst, syn, taken, tcp},
 };
-use crate::{
-    in_memory::{Payload, programs::work},
-    packet::parse::flags,
-    socket::TCP,
-    track::{seen, sweep},
-};
+use crate::{in_memory::Payload, packet::parse::flags, socket::TCP, track::seen};
 
 /// What the endpoint expects of the client, once they are connected.
 const EXPECTED: u32 = 1001;
@@ -23,19 +18,6 @@ const GUESSES: [u32; 6] = [
     u32::MAX,
 ];
 
-/// What was seen of the client.
-fn noted(client: &Client<'_>) -> u32 {
-    let value = client.world.maps(|maps| maps.track.get(&client.key(TCP)));
-    value.unwrap().seen()
-}
-
-/// Whether a sweep takes its connection.
-fn is_swept(client: &Client<'_>) -> bool {
-    let mut work = work();
-    work.key = client.key(TCP);
-    sweep::sweep(&client.world.alone(), &mut work)
-}
-
 #[test]
 fn what_is_guessed_says_nothing_of_a_connection() {
     for family in BOTH {
@@ -45,7 +27,7 @@ fn what_is_guessed_says_nothing_of_a_connection() {
         for guess in GUESSES {
             for end in [flags::RST, flags::RST | flags::ACK, flags::FIN | flags::ACK] {
                 assert_eq!(client.sends(tcp(end, guess, BEGIN + 1)), Ok(endpoint));
-                assert_eq!(noted(&client), 0, "{end} {guess}");
+                assert_eq!(client.noted(), 0, "{end} {guess}");
             }
             // Nor does a SYN behind it.
             assert_eq!(client.sends(tcp(flags::SYN, guess, 0)), Ok(endpoint));
@@ -53,7 +35,7 @@ fn what_is_guessed_says_nothing_of_a_connection() {
         }
         // Idle for longer than a closed, broken or half closed one is remembered.
         world.pass(7200);
-        assert!(!is_swept(&client));
+        assert!(!client.is_swept());
         assert_eq!(client.sends(data()), Ok(endpoint));
         assert_eq!(client.hears(endpoint, data()), Ok(()));
     }
@@ -74,14 +56,14 @@ fn what_is_near_ends_an_idle_connection_and_makes_room_for_no_other() {
         world.pass(3);
         let broken = tcp(flags::RST, EXPECTED + ahead, 0);
         client.sends(broken.clone()).unwrap();
-        assert_eq!(noted(&client), expected, "{ahead}");
+        assert_eq!(client.noted(), expected, "{ahead}");
         world.pass(stays);
-        assert!(!is_swept(&client), "{ahead}");
+        assert!(!client.is_swept(), "{ahead}");
         // The endpoint has it still.
         assert_eq!(client.sends(syn()), Ok(endpoint));
         client.sends(broken).unwrap();
         world.pass(stays + 1);
-        assert!(is_swept(&client), "{ahead}");
+        assert!(client.is_swept(), "{ahead}");
     }
 }
 
@@ -102,18 +84,18 @@ fn what_the_endpoint_expects_is_what_it_acknowledged_last() {
         client
             .sends(tcp(flags::RST, expected.wrapping_sub(1), 0))
             .unwrap();
-        assert_eq!(noted(&client), 0, "{expected}");
+        assert_eq!(client.noted(), 0, "{expected}");
         client.sends(tcp(flags::RST, expected, 0)).unwrap();
-        assert_eq!(noted(&client), seen::RST | seen::BROKEN, "{expected}");
+        assert_eq!(client.noted(), seen::RST | seen::BROKEN, "{expected}");
         client.sends(tcp(flags::ACK, expected, BEGIN + 1)).unwrap();
-        assert_eq!(noted(&client), 0, "{expected}");
+        assert_eq!(client.noted(), 0, "{expected}");
     }
     // An endpoint that breaks what it does not know repeats what somebody wrote.
     client
         .hears(endpoint, tcp(flags::RST | flags::ACK, 99, 0))
         .unwrap();
     client.sends(tcp(flags::RST, 99, 0)).unwrap();
-    assert_eq!(noted(&client), seen::RST);
+    assert_eq!(client.noted(), seen::RST);
 }
 
 #[test]
@@ -129,7 +111,7 @@ fn a_client_that_is_done_is_believed_with_data_on_its_way() {
             BEGIN + 1,
         ))
         .unwrap();
-    assert_eq!(noted(&client), seen::FIN | seen::GUESSED);
+    assert_eq!(client.noted(), seen::FIN | seen::GUESSED);
 }
 
 #[test]
@@ -173,7 +155,7 @@ fn what_seems_to_be_the_end_of_a_client_that_goes_on_makes_room_for_nobody() {
         family.lead_without(&world, 3, endpoint);
         assert_eq!(client.sends(tcp(flags::SYN, 77, 0)), Ok(endpoint));
         world.pass(300);
-        assert!(!is_swept(&client));
+        assert!(!client.is_swept());
         assert_eq!(client.sends(data()), Ok(endpoint));
     }
 }
@@ -215,7 +197,7 @@ fn a_last_packet_with_data_is_acknowledged_as_a_whole() {
         .hears(endpoint, tcp(flags::FIN | flags::ACK, behind, BEGIN + 1))
         .unwrap();
     world.pass(11);
-    assert!(is_swept(&client));
+    assert!(client.is_swept());
 }
 
 #[test]
@@ -260,7 +242,7 @@ fn the_true_end_of_a_connection_is_seen_at_once() {
         client.sends(fin()).unwrap();
         client.hears(other, fin_too()).unwrap();
         world.pass(11);
-        assert!(is_swept(&client));
+        assert!(client.is_swept());
     }
 }
 
@@ -283,7 +265,7 @@ fn an_end_that_the_endpoint_acknowledged_is_not_replaced_by_another() {
                 client.hears(endpoint, fin_too()).unwrap();
             }
             world.pass(11);
-            assert!(is_swept(&client), "{is_done}");
+            assert!(client.is_swept(), "{is_done}");
         }
     }
 }

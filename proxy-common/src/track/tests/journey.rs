@@ -5,10 +5,10 @@ use std::{net::SocketAddr, vec::Vec};
 
 use super::World;
 use crate::{
-    in_memory::{Build, Bytes, Hook, Payload},
+    in_memory::{Build, Bytes, Hook, Payload, programs::work},
     packet::{Version, parse::flags, rewrite::Place},
     socket::{TCP, UDP},
-    track::{ConnectionKey, DIALLED, INSIDE, reason::Outcome},
+    track::{ConnectionKey, DIALLED, INSIDE, reason::Outcome, sweep},
 };
 
 /// Addresses of one IP version.
@@ -244,6 +244,19 @@ impl<'a> Client<'a> {
         self.hears(endpoint, taken()).unwrap();
         assert_eq!(self.sends(ack()), Ok(endpoint));
         endpoint
+    }
+
+    /// What was seen of it, once its connection is answered.
+    pub(super) fn noted(&self) -> u32 {
+        let value = self.world.maps(|maps| maps.track.get(&self.key(TCP)));
+        value.unwrap().seen()
+    }
+
+    /// Whether a sweep takes its connection.
+    pub(super) fn is_swept(&self) -> bool {
+        let mut work = work();
+        work.key = self.key(TCP);
+        sweep::sweep(&self.world.alone(), &mut work)
     }
 
     /// A question is answered often enough. Returns by whom.

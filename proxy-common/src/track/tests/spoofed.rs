@@ -8,10 +8,10 @@ use super::{
     journey::{BEGIN, ack, acked, data, fin, fin_too, syn, tcp},
 };
 use crate::{
-    in_memory::{Payload, programs::work},
+    in_memory::Payload,
     packet::parse::flags,
     socket::TCP,
-    track::{INSIDE, seen, sweep},
+    track::{INSIDE, seen},
 };
 
 /// The number that follows what the endpoint sent, once they are connected.
@@ -38,13 +38,6 @@ fn noted(client: &Client<'_>, endpoint: SocketAddr) -> (u32, u32) {
     (value.seen(), value.reached(INSIDE))
 }
 
-/// Whether a sweep takes its connection.
-fn is_swept(client: &Client<'_>) -> bool {
-    let mut work = work();
-    work.key = client.key(TCP);
-    sweep::sweep(&client.world.alone(), &mut work)
-}
-
 #[test]
 fn what_is_guessed_says_nothing_of_an_endpoint() {
     for family in BOTH {
@@ -69,7 +62,7 @@ fn what_is_guessed_says_nothing_of_an_endpoint() {
             client.sends(ack()).unwrap();
         }
         world.pass(7200);
-        assert!(!is_swept(&client));
+        assert!(!client.is_swept());
         assert_eq!(client.sends(data()), Ok(endpoint));
         assert_eq!(client.hears(endpoint, data()), Ok(()));
     }
@@ -139,10 +132,10 @@ fn an_end_that_somebody_guessed_stands_in_the_way_of_no_true_one() {
         // The endpoint goes on.
         client.hears(endpoint, forged()).unwrap();
         world.pass(300);
-        assert!(!is_swept(&client));
+        assert!(!client.is_swept());
         client.hears(endpoint, fin_too()).unwrap();
         world.pass(11);
-        assert!(is_swept(&client));
+        assert!(client.is_swept());
     }
 }
 

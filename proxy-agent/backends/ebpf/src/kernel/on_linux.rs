@@ -58,8 +58,9 @@ impl Host for OnLinux {
                 )));
             }
             if led > 0 {
-                // A socket that was led a moment ago asks whom it dialled, or waits for an answer.
-                return Ok(Retired::Needed("no socket is led any more".to_owned()));
+                return Ok(Retired::Needed(
+                    "sockets that were led a moment ago still ask it".to_owned(),
+                ));
             }
         }
         let cleanup = cleanup(&settings.pin_dir)?;

@@ -113,7 +113,7 @@ impl Connections for Device<'_> {
     fn set_state(&self, (): (), _: u32) {}
     fn set_sequence(&self, (): (), _: u32) {}
     fn set_acknowledged(&self, (): (), _: u32) {}
-    fn set_begun(&self, (): (), _: u32) {}
+    fn set_refusal(&self, (): (), _: u32) {}
     fn set_since(&self, (): (), _: u32) {}
     fn count_flows(&self, _: i64) {}
     fn flows(&self) -> u64 {
