@@ -40,6 +40,7 @@ use self::{
     lock::{Lock, LockError},
     outline::Outline,
     owed::Owed,
+    owner::Blame,
     rule_hash::rule_hash,
     socket::Netlink,
     transaction::{Transaction, hook_number},
@@ -243,12 +244,14 @@ impl NftablesBackend {
         self.tables = None;
         self.generation = None;
         self.counts.failed += 1;
-        match owner::of(error, &mut self.netlink, &[super::TABLE]) {
-            Some(owned) => SyncError::Retry {
-                reason: format!("{error}: {owned}"),
-                after: RETRY_AFTER,
-            },
-            None => refusal::syncing(error),
+        let reason = match owner::blame(error, &mut self.netlink, &[super::TABLE]) {
+            Blame::Owner(owned) => format!("{error}: {owned}"),
+            Blame::LetGo => error.to_string(),
+            Blame::Error => return refusal::syncing(error),
+        };
+        SyncError::Retry {
+            reason,
+            after: RETRY_AFTER,
         }
     }
 

@@ -5,7 +5,8 @@ use proxy_model::IpFamily;
 use super::{
     FAMILIES,
     lock::{Duty, Lock},
-    owner, refusal,
+    owner::{self, Blame},
+    refusal,
     socket::{KernelError, Netlink},
     transaction::Transaction,
 };
@@ -37,15 +38,21 @@ fn as_nobody_serves(tables: &[&'static str], duties: &[Duty]) -> Result<Vec<IpFa
     }
     let locks = duties.iter().map(|duty| Lock::take_if_known(*duty));
     let locks: Vec<_> = locks.collect::<Result<_, _>>()?;
-    let removed = remove_all(tables).map_err(|error| {
-        let mut netlink = Netlink::open().ok();
-        let owned = netlink
-            .as_mut()
-            .and_then(|netlink| owner::of(&error, netlink, tables));
-        match owned {
-            Some(owned) => OpenError::Other(format!("removing tables: {owned}")),
-            None => opening(error),
-        }
+    let blame = |error: &KernelError| {
+        let netlink = Netlink::open();
+        netlink.map_or(Blame::Error, |mut netlink| {
+            owner::blame(error, &mut netlink, tables)
+        })
+    };
+    let mut removed = remove_all(tables);
+    if let Err(error) = &removed
+        && blame(error) == Blame::LetGo
+    {
+        removed = remove_all(tables);
+    }
+    let removed = removed.map_err(|error| match blame(&error) {
+        Blame::Owner(owned) => OpenError::Other(format!("removing tables: {owned}")),
+        Blame::LetGo | Blame::Error => opening(error),
     });
     drop(locks);
     removed

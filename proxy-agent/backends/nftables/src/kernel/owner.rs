@@ -33,16 +33,27 @@ impl fmt::Display for Owned {
     }
 }
 
-/// The one of `tables` that explains why the kernel said `error`; `None` if none does, or that cannot be
-/// seen.
-pub fn of(error: &KernelError, netlink: &mut Netlink, tables: &[&'static str]) -> Option<Owned> {
+/// Why the kernel said that rights are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// A table is another process's.
+    Owner(Owned),
+    /// One was, and was let go since: questions need the same rights as changes
+    /// (`nfnetlink_rcv`, Linux 6.18), and were answered.
+    LetGo,
+    /// Rights are missing; or the error says something else.
+    Error,
+}
+
+/// What is to blame for `error`, which came of changing `tables`.
+pub fn blame(error: &KernelError, netlink: &mut Netlink, tables: &[&'static str]) -> Blame {
     if error.cause() != Cause::Rights {
-        return None;
+        return Blame::Error;
     }
     let all = tables
         .iter()
         .flat_map(|table| FAMILIES.map(|family| (*table, family)));
-    all.into_iter().find_map(|(table, family)| {
+    for (table, family) in all {
         let request = question(
             nfproto(family),
             abi::NFT_MSG_GETTABLE,
@@ -54,11 +65,16 @@ pub fn of(error: &KernelError, netlink: &mut Netlink, tables: &[&'static str]) -
         let owner = netlink.ask(&request, "looking for the owner of a table", |read| {
             read.number(abi::NFTA_TABLE_OWNER)
         });
-        let port = owner.ok()??.filter(|port| *port != 0)?;
-        Some(Owned {
-            table,
-            family,
-            port,
-        })
-    })
+        let Ok(owner) = owner else {
+            return Blame::Error;
+        };
+        if let Some(port) = owner.flatten().filter(|port| *port != 0) {
+            return Blame::Owner(Owned {
+                table,
+                family,
+                port,
+            });
+        }
+    }
+    Blame::LetGo
 }

@@ -340,3 +340,24 @@ fn a_chain_that_cannot_be_deleted_yet_holds_up_no_other() {
         "when it can be deleted",
     );
 }
+
+/// To whom a table belongs the kernel tells, but not to whom it belonged a moment ago.
+#[test]
+fn a_table_that_was_let_go_is_tried_again_and_rights_that_are_missing_are_not() {
+    let steps = history(1);
+    let [Step(state)] = &steps[..] else {
+        panic!("{steps:?}");
+    };
+    for (fault, lasts) in [(Fault::Refused(libc::EPERM), false), (Fault::Denied, true)] {
+        let ended = (0..requests(&steps)).filter_map(|at| {
+            let kernel = Kernel::default();
+            kernel.fail(at, fault);
+            sync(&kernel, &mut agent(&kernel), None, state, true).err()
+        });
+        let ended: Vec<_> = ended.collect();
+        assert!(!ended.is_empty(), "{fault:?}");
+        for error in ended {
+            assert_eq!(matches!(error, SyncError::Fatal { .. }), lasts, "{error}");
+        }
+    }
+}

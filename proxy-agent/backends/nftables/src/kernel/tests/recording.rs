@@ -25,6 +25,8 @@ use crate::kernel::{
 pub enum Fault {
     /// It is refused for this reason.
     Refused(i32),
+    /// So it is, and all that come after it are.
+    Denied,
     /// It is done, and its answers do not fit into the socket.
     Lost,
     /// What is read changes meanwhile.
@@ -122,7 +124,9 @@ impl Wire for Kernel {
         let mut inner = self.inner();
         let number = inner.requests;
         inner.requests += 1;
-        let fault = inner.fault.filter(|(at, _)| *at == number);
+        let fault = inner
+            .fault
+            .filter(|(at, fault)| *at == number || *at < number && *fault == Fault::Denied);
         let fault = fault.map(|(_, fault)| fault);
         inner.killed |= fault == Some(Fault::KilledBefore);
         if inner.killed {
@@ -164,6 +168,9 @@ impl Inner {
     fn answer(&mut self, request: &Messages, fault: Option<Fault>) -> Vec<Answer> {
         if let Some(Fault::Refused(errno)) = fault {
             return vec![(1, ended(errno))];
+        }
+        if fault == Some(Fault::Denied) {
+            return vec![(1, ended(libc::EPERM))];
         }
         let first = messages(request.as_bytes()).find_map(Result::ok);
         let first = first.expect("a request has a message");
