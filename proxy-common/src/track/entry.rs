@@ -63,6 +63,13 @@ impl ConnectionKey {
         self.padding = 0;
     }
 
+    /// Sets who sends the packet, and whom it is for.
+    #[inline(always)]
+    pub(super) const fn set_ends(&mut self, source: (&Address, u16), destination: (&Address, u16)) {
+        (self.source, self.source_port) = (*source.0, source.1);
+        (self.destination, self.destination_port) = (*destination.0, destination.1);
+    }
+
     /// The sender.
     #[inline(always)]
     pub fn source(&self) -> Place {

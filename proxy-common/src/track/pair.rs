@@ -6,10 +6,7 @@ use super::{
     reason::{Outcome, Reason},
     seen,
 };
-use crate::{
-    address,
-    packet::{parse::flags, rewrite::Place},
-};
+use crate::packet::parse::flags;
 
 /// Sets the other entry of the flow that `work.key` and `work.value` are of. What is written in place
 /// begins anew.
@@ -49,17 +46,25 @@ pub(crate) fn other(
     other_key: &mut ConnectionKey,
     other_value: &mut ConnectionValue,
 ) {
-    // The packet that goes the other way, where it is met.
-    let put = if key.role == DIALLED {
-        *other_key = ConnectionKey::new(&value.place(), &key.source(), key.protocol, INSIDE);
-        key.destination()
+    // The packet that goes the other way, where it is met. Addresses are copied as they are: taken apart
+    // they would be put together byte by byte.
+    let there = &value.address;
+    if key.role == DIALLED {
+        other_key.set_ends((there, value.port), (&key.source, key.source_port));
+        other_key.role = INSIDE;
+        other_value.address = key.destination;
+        other_value.port = key.destination_port;
     } else {
-        *other_key = ConnectionKey::new(&key.destination(), &value.place(), key.protocol, DIALLED);
-        key.source()
-    };
-    let Place { address, port, .. } = put;
-    other_value.address = address::from_words(address);
-    other_value.port = port;
+        other_key.set_ends(
+            (&key.destination, key.destination_port),
+            (there, value.port),
+        );
+        other_key.role = DIALLED;
+        other_value.address = key.source;
+        other_value.port = key.source_port;
+    }
+    other_key.protocol = key.protocol;
+    other_key.padding = 0;
     other_value.owner = value.owner;
     other_value.service = value.service;
     other_value.set = value.set;
