@@ -39,6 +39,7 @@ use crate::{
         quoted::Quoted,
         rewrite::Place,
     },
+    track::reason::Outcome,
 };
 pub use entry::{
     BENEATH, ConnectionKey, ConnectionValue, DIALLED, DIRECT, INSIDE, TRANSLATED, seen,
@@ -155,4 +156,8 @@ pub struct Work {
     pub frontend: FrontendValue,
     /// 1 if that is whole.
     pub frontend_is_whole: u32,
+    /// What becomes of such a packet.
+    pub outcome: Outcome,
+    /// How many endpoints were found to be taken for it.
+    pub collisions: u32,
 }

@@ -74,5 +74,7 @@ pub fn work() -> Work {
         found: value,
         frontend: FrontendValue::zeroed(),
         frontend_is_whole: 0,
+        outcome: Outcome::UNTOUCHED,
+        collisions: 0,
     }
 }

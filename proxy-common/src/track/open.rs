@@ -52,21 +52,20 @@ where
     if is_new && moved(tables, work) {
         return Outcome::TRANSLATED;
     }
-    let mut outcome = Outcome::passed(Reason::Changed);
-    let (mut attempt, mut collisions) = (0, 0);
-    while attempt < ATTEMPTS && is_tried_again(outcome) {
+    work.outcome = Outcome::passed(Reason::Changed);
+    work.collisions = 0;
+    let mut attempt = 0;
+    while attempt < ATTEMPTS && is_tried_again(work.outcome) {
         if attempt > 0 && !find(tables, work) {
             return Outcome::UNTOUCHED;
         }
-        outcome = choose(tables, work, collisions);
-        if outcome == Outcome::TRANSLATED {
-            outcome = enter(tables, work);
-        }
-        if outcome == Outcome::passed(Reason::Collision) {
-            collisions += 1;
+        choose(tables, work);
+        if work.outcome == Outcome::TRANSLATED {
+            enter(tables, work);
         }
         attempt += 1;
     }
+    let outcome = work.outcome;
     let lasting = Reason::is_lasting(outcome.reason());
     if outcome.reason() != 0 && (work.key.protocol != TCP || !lasting) {
         note(tables, work, BENEATH);
@@ -119,13 +118,23 @@ fn find<T: ServiceTables>(tables: &T, work: &mut Work) -> bool {
     true
 }
 
-/// Decides whether this layer serves the packet for `work.frontend`, and sets `work.value`: the flow to the endpoint that
-/// it goes to. After `collisions`, that is another one than before.
+/// Sets `work.outcome`: whether this layer serves the packet for `work.frontend`; and `work.value`: the
+/// flow to the endpoint that it goes to. After `work.collisions`, that is another one than before.
+// What is returned the verifier knows, and it would go through all that follows once for each outcome.
 #[inline(never)]
-fn choose<T>(tables: &T, work: &mut Work, collisions: u32) -> Outcome
+fn choose<T>(tables: &T, work: &mut Work)
 where
     T: Admitting + Connections,
 {
+    work.outcome = chosen(tables, work);
+}
+
+#[inline(always)]
+fn chosen<T>(tables: &T, work: &mut Work) -> Outcome
+where
+    T: Admitting + Connections,
+{
+    let collisions = work.collisions;
     if work.frontend_is_whole == 0 {
         return Outcome::passed(Reason::Changed);
     }
@@ -276,9 +285,17 @@ fn hash(key: &ConnectionKey, seed: u32) -> u32 {
 
 /// Enters the flow of `work.key` and `work.value`, and sets where its packet goes. Behind the
 /// translation no other flow may look the same, so that its entry there comes first; of two packets
-/// of one flow, one succeeds, and the other follows it.
+/// of one flow, one succeeds, and the other follows it. Sets `work.outcome`.
 #[inline(never)]
-fn enter<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
+fn enter<T: Connections>(tables: &T, work: &mut Work) {
+    work.outcome = entered(tables, work);
+    if work.outcome == Outcome::passed(Reason::Collision) {
+        work.collisions += 1;
+    }
+}
+
+#[inline(always)]
+fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     pair::turn(work);
     if tables
         .find(Table::Track, &work.other_key, &mut work.found)

@@ -99,12 +99,15 @@ impl Reason {
     }
 }
 
+/// Room for as many reasons.
+const COUNTS: usize = 32;
+
 /// How often each reason was met, by its number: the value of REASONS, per CPU.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Pod, Zeroable)]
 pub struct Counted {
     /// Counts; those without a reason stay zero.
-    pub counts: [u64; 32],
+    pub counts: [u64; COUNTS],
 }
 
 impl Counted {
@@ -126,7 +129,7 @@ impl Counted {
         unsafe {
             (&raw mut (*counted).counts)
                 .cast::<u64>()
-                .add(reason as usize)
+                .add(reason as usize % COUNTS)
         }
     }
 }
