@@ -51,11 +51,24 @@ pub trait Packet {
     /// Writes `value` at `at`.
     fn write<T: Pod>(&mut self, at: u32, value: &T) -> bool;
 
+    /// The same for a part of the headers, in whole words.
+    #[inline(always)]
+    fn write_header<T: Pod>(&mut self, at: u32, value: &T) -> bool {
+        self.write(at, value)
+    }
+
     /// Changes the sum of a transport header, at `at`, for an address that was replaced.
     fn fix_sum(&mut self, at: u32, from: &Words, to: &Words, covers: Covers, sum: Sum) -> bool;
 
     /// Changes the sum of a transport header, at `at`, for two bytes that were replaced.
     fn fix_sum_half(&mut self, at: u32, from: u16, to: u16, sum: Sum) -> bool;
+}
+
+/// The same memory as larger words.
+#[inline(always)]
+pub(crate) fn pairs(words: &Words) -> [u64; 2] {
+    let [a, b, c, d] = *words;
+    [bytemuck::cast([a, b]), bytemuck::cast([c, d])]
 }
 
 /// What a sum of zero means.

@@ -1,7 +1,7 @@
 //! Replaces an address and a port of a packet, with the sums that cover them.
 
 use super::{
-    Covers, Packet, Version, Words,
+    Covers, Packet, Version, Words, pairs,
     parse::{Header, Part, Transport, joined},
     sum,
 };
@@ -87,14 +87,14 @@ fn put_place<P: Packet>(
     match header.version {
         Version::V4 => {
             let sum = summed(header, end, &to.address);
-            packet.write(at, &[sum, source[3], destination[3], ports])
+            packet.write_header(at, &pairs(&[sum, source[3], destination[3], ports]))
         }
         Version::V6 => {
             let mut words = [0; 9];
             words[..4].copy_from_slice(&source);
             words[4..8].copy_from_slice(&destination);
             words[8] = ports;
-            packet.write(at, &words)
+            packet.write_header(at, &words)
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     address::{self, Address},
     check,
     packet::{
+        self,
         parse::{Header, Transport},
         rewrite::Place,
     },
@@ -51,16 +52,16 @@ impl ConnectionKey {
         }
     }
 
-    /// Makes it the key of a packet.
+    /// Makes it the key of a packet. By words as large as there are: the kernel reads the key at once, and a
+    /// processor that must put together what it reads from what was just written waits for that.
     #[inline(always)]
     pub fn set(&mut self, header: &Header, transport: &Transport, role: u8) {
-        self.source = address::from_words(header.source);
-        self.destination = address::from_words(header.destination);
-        self.source_port = transport.source_port;
-        self.destination_port = transport.destination_port;
-        self.protocol = header.protocol;
-        self.role = role;
-        self.padding = 0;
+        let kind = u16::from_ne_bytes([header.protocol, role]);
+        let (from, to) = (transport.source_port, transport.destination_port);
+        let [a, b, c, d, last]: &mut [u64; 5] = bytemuck::cast_mut(self);
+        [*a, *b] = packet::pairs(&header.source);
+        [*c, *d] = packet::pairs(&header.destination);
+        *last = bytemuck::cast([from, to, kind, 0]);
     }
 
     /// Sets who sends the packet, and whom it is for.

@@ -78,7 +78,7 @@ pub fn culvert_sweep(ctx: TcContext) -> i32 {
 
 #[inline(always)]
 fn incoming(ctx: &TcContext, link: u32) -> i32 {
-    let mut skb = Skb::of(ctx, link);
+    let mut skb = Skb::<true>::of(ctx, link);
     let Some(version) = skb.version() else {
         return NEXT;
     };
@@ -91,7 +91,7 @@ fn incoming(ctx: &TcContext, link: u32) -> i32 {
 
 #[inline(always)]
 fn outgoing(ctx: &TcContext, link: u32) -> i32 {
-    let mut skb = Skb::of(ctx, link);
+    let mut skb = Skb::<false>::of(ctx, link);
     let Some(version) = skb.version() else {
         return NEXT;
     };
@@ -104,7 +104,7 @@ fn outgoing(ctx: &TcContext, link: u32) -> i32 {
 
 /// What the kernel is to do.
 #[inline(always)]
-fn end(skb: &Skb, outcome: Outcome) -> i32 {
+fn end<const DIRECT: bool>(skb: &Skb<DIRECT>, outcome: Outcome) -> i32 {
     if outcome.reason() != 0 {
         maps::count(skb.device(), outcome.reason());
     }

@@ -17,13 +17,16 @@ const ETH_P_IPV6: u32 = 0x86dd;
 /// How far the kernel is told to look for headers: it wants to know that there is an end.
 const MOST_AT_HAND: u32 = 1 << 10;
 
-/// A packet on a device with so many bytes before the IP header.
-pub struct Skb {
+/// A packet on a device with so many bytes before the IP header. `DIRECT`: its headers are written in place,
+/// which takes no call. Then the kernel makes each packet writable that is a clone before the program runs,
+/// also those that it leaves as they are: what processes send nearly always is one, so that this is not
+/// for packets that leave.
+pub struct Skb<const DIRECT: bool> {
     skb: *mut __sk_buff,
     link: u32,
 }
 
-impl Skb {
+impl<const DIRECT: bool> Skb<DIRECT> {
     /// The packet that a program was called for.
     #[inline(always)]
     pub fn of(ctx: &TcContext, link: u32) -> Self {
@@ -63,10 +66,9 @@ impl Skb {
         }
     }
 
-    /// Copies what need not be fetched: headers nearly always are in the packet's first piece. Whether
-    /// it is there.
+    /// Where a `T` is that need not be fetched: headers nearly always are in the packet's first piece.
     #[inline(always)]
-    fn copy_at_hand<T: Pod>(&self, at: u32, to: &mut MaybeUninit<T>) -> bool {
+    fn at_hand<T: Pod>(&self, at: u32) -> Option<usize> {
         // SAFETY: the kernel passes a valid context with these readable fields.
         let (data, end) = unsafe {
             (
@@ -76,15 +78,10 @@ impl Skb {
         };
         let at = self.link + at;
         if at >= MOST_AT_HAND {
-            return false;
+            return None;
         }
         let begin = data + at as usize;
-        if begin + size_of::<T>() > end {
-            return false;
-        }
-        // SAFETY: all of it is before the end of the piece.
-        unsafe { copy_words(begin, to.as_mut_ptr()) };
-        true
+        (begin + size_of::<T>() <= end).then_some(begin)
     }
 
     #[inline(always)]
@@ -96,11 +93,14 @@ impl Skb {
     }
 }
 
-impl Packet for Skb {
+impl<const DIRECT: bool> Packet for Skb<DIRECT> {
     #[inline(always)]
     fn read<T: Pod>(&self, at: u32) -> Option<T> {
         let mut value = MaybeUninit::<T>::uninit();
-        if !self.copy_at_hand(at, &mut value) {
+        if let Some(begin) = self.at_hand::<T>(at) {
+            // SAFETY: all of it is before the end of the piece.
+            unsafe { copy_words(begin, value.as_mut_ptr()) };
+        } else {
             // SAFETY: the context is the kernel's, and there is room for the bytes that are asked for.
             let failed = unsafe {
                 bpf_skb_load_bytes(
@@ -131,6 +131,16 @@ impl Packet for Skb {
             )
         };
         failed == 0
+    }
+
+    #[inline(always)]
+    fn write_header<T: Pod>(&mut self, at: u32, value: &T) -> bool {
+        if DIRECT && let Some(begin) = self.at_hand::<T>(at) {
+            // SAFETY: all of it is before the end of the piece, which no other packet has.
+            unsafe { put_words(value, begin) };
+            return true;
+        }
+        self.write(at, value)
     }
 
     #[inline(always)]
@@ -214,5 +224,24 @@ unsafe fn copy_words<T: Pod>(from: usize, to: *mut T) {
                 .write(((from + at) as *const u8).read());
         };
         at += 1;
+    }
+}
+
+/// The inverse, for whole words.
+///
+/// # Safety
+///
+/// There must be room for a `T` at `to`.
+#[inline(always)]
+unsafe fn put_words<T: Pod>(from: &T, to: usize) {
+    const WORD: usize = size_of::<u32>();
+    let mut index = 0;
+    while index < size_of::<T>() / WORD {
+        // SAFETY: within what the caller says, and aligned where it is read.
+        unsafe {
+            let word = core::ptr::from_ref(from).cast::<u32>().add(index).read();
+            asm!("*(u32 *)({0} + 0) = {1}", in(reg) to + WORD * index, in(reg) u64::from(word), options(nostack));
+        }
+        index += 1;
     }
 }

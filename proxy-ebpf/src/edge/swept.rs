@@ -12,7 +12,7 @@ use crate::{ETHERNET, maps, skb::Skb, tables::EDGE};
 /// Sweeps up to [`SWEPT_AT_ONCE`] flows. Returns how many were removed.
 #[inline(always)]
 pub fn sweep(ctx: &TcContext) -> i32 {
-    let keys = Skb::of(ctx, ETHERNET);
+    let keys = Skb::<false>::of(ctx, ETHERNET);
     let mut removed = 0;
     let mut index = 0;
     while index < SWEPT_AT_ONCE {
