@@ -145,7 +145,7 @@ fn programs_that_somebody_takes_off_a_device_are_put_back() {
 #[test]
 fn programs_stay_within_what_every_kernel_allows() {
     const STACK: u32 = 512;
-    const VERIFIED: u64 = 200_000;
+    const VERIFIED: u64 = 120_000;
     let Some(site) = Site::build() else {
         return;
     };
