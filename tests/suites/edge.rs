@@ -5,6 +5,8 @@
 
 #[path = "edge/asked.rs"]
 pub mod asked;
+#[path = "edge/detached.rs"]
+mod detached;
 #[path = "edge/devices.rs"]
 mod devices;
 #[path = "edge/journeys.rs"]

@@ -66,6 +66,7 @@ const REACHING: &[(&str, &[&str])] = &[
         "edge",
         &[
             // How programs hang on devices, and what others do to that.
+            "detached::",
             "devices::",
             // What the stack, conntrack and the other layer make of a packet.
             "journeys::",

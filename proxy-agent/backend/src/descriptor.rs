@@ -30,11 +30,11 @@ pub trait Descriptor: Sync {
     /// ([`Backend::lies_over`]). Pure.
     fn render(&self, state: &NodeState, settings: &Settings, over: bool) -> String;
 
-    /// Whether it translates connections packet by packet, above a packet backend, with these flags. While
+    /// Which connections it translates packet by packet, above a packet backend, with these flags. While
     /// its programs are not there, their packets reach that one, which must not take them for new
     /// connections.
-    fn translates_packets(&self, _given: &Given) -> bool {
-        false
+    fn translates(&self, _given: &Given) -> Translates {
+        Translates::Nothing
     }
 
     /// Its flags.
@@ -193,9 +193,21 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// The flags of backends that were given.
     pub given: Given,
-    /// For a packet backend: it lies under one that translates packets
-    /// ([`Descriptor::translates_packets`]).
-    pub under_programs: bool,
+    /// For a packet backend: which connections a layer above it translates
+    /// ([`Descriptor::translates`]).
+    pub above: Translates,
+}
+
+/// Which connections from outside to endpoints of this node a layer translates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Translates {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those whose endpoints see the client by themselves (`externalTrafficPolicy: Local`).
+    Kept,
+    /// Those that would be masqueraded, too (`culvert.keepClientAddress`).
+    All,
 }
 
 /// What became of what a backend left.

@@ -14,7 +14,9 @@ mod retry;
 mod timeouts;
 
 pub use conntrack_observer::ConntrackObserver;
-pub use descriptor::{Descriptor, Host, Page, Place, Probe, Retired, Settings, Surroundings};
+pub use descriptor::{
+    Descriptor, Host, Page, Place, Probe, Retired, Settings, Surroundings, Translates,
+};
 pub use duration::milliseconds;
 pub use flag::{Flag, FlagMistake, Given, Takes, one_of};
 pub use keeper::{Keeper, KeeperError};

@@ -32,9 +32,12 @@ pub fn render(
 /// The settings that these layers have beside each other.
 pub fn under(layers: &[BackendKind], settings: Settings) -> Settings {
     let given = &settings.given;
-    let mut above = layers.iter().filter(|kind| kind.place() == Place::Above);
+    let above = layers.iter().filter(|kind| kind.place() == Place::Above);
     Settings {
-        under_programs: above.any(|kind| kind.translates_packets(given)),
+        above: above
+            .map(|kind| kind.translates(given))
+            .max()
+            .unwrap_or_default(),
         ..settings
     }
 }

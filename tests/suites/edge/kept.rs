@@ -25,14 +25,14 @@ const PODS: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/64";
 const ROUNDS: usize = 40;
 
 /// A node with a neighbour outside, and a Service with every kind of frontend and policy Cluster.
-struct Site {
-    shop: Shop,
-    neighbour: Neighbour,
+pub struct Site {
+    pub shop: Shop,
+    pub neighbour: Neighbour,
 }
 
 impl Site {
     /// `None` if this cannot run here.
-    fn build() -> Option<Self> {
+    pub fn build() -> Option<Self> {
         can_run().then(|| {
             let shop = Shop::routed().unwrap();
             let neighbour = shop.world.neighbour(1).unwrap();
@@ -72,9 +72,17 @@ impl Site {
     }
 
     fn serve(&self) -> Agent<'_> {
-        let objects = self.objects(false);
+        self.serve_objects(&self.objects(false))
+    }
+
+    /// With both endpoints on this node.
+    pub fn serve_from_here(&self) -> Agent<'_> {
+        self.serve_objects(&self.objects(true))
+    }
+
+    fn serve_objects(&self, objects: &str) -> Agent<'_> {
         let options = options(&["--keep-client-address", PODS]);
-        let mut agent = Agent::start(&self.shop.world, options, &[(FILE, &*objects)]).unwrap();
+        let mut agent = Agent::start(&self.shop.world, options, &[(FILE, objects)]).unwrap();
         served(&mut agent, "ext1");
         agent
     }

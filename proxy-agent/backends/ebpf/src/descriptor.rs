@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use proxy_backend::{Descriptor, Flag, FlagMistake, Given, Page, Place, Settings, Takes, one_of};
+use proxy_backend::{
+    Descriptor, Flag, FlagMistake, Given, Page, Place, Settings, Takes, Translates, one_of,
+};
 use proxy_common::names::{EDGE_MAPS, MAPS};
 use proxy_model::{Capability, NodeState};
 
@@ -103,8 +105,14 @@ impl Descriptor for Ebpf {
         render(state, settings.given.is_on(KEEP_CLIENT_ADDRESS), over)
     }
 
-    fn translates_packets(&self, given: &Given) -> bool {
-        tc(given, &mut Vec::new()) != Tc::Off
+    fn translates(&self, given: &Given) -> Translates {
+        if tc(given, &mut Vec::new()) == Tc::Off {
+            Translates::Nothing
+        } else if given.is_on(KEEP_CLIENT_ADDRESS) {
+            Translates::All
+        } else {
+            Translates::Kept
+        }
     }
 
     fn flags(&self) -> &'static [Flag] {

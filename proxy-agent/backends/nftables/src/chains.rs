@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use proxy_backend::Translates;
 use proxy_model::Protocol;
 
 use super::{
@@ -166,17 +167,19 @@ impl ServiceChain {
             }
             Self::Choose(_, Choice::Sticky(sticky)) => sticky.rules(),
             Self::StickyEndpoint(endpoint) => endpoint.rules(),
-            Self::ClusterIp(choice) => vec![
+            Self::ClusterIp(choice) => masqueraded_rules(
+                facts,
                 Rule::new([Statement::Jump(MARK_FOREIGN.into())]),
-                Rule::new([choose(At::Address, choice)]),
-            ],
-            Self::External(at, choice) => vec![
+                &choose(At::Address, choice),
+            ),
+            Self::External(at, choice) => masqueraded_rules(
+                facts,
                 Rule::because(
                     "the answer must come back this way",
                     [Statement::Mark(facts.options.mark)],
                 ),
-                Rule::new([choose(*at, choice)]),
-            ],
+                &choose(*at, choice),
+            ),
             Self::Local(at, cluster, local) => {
                 local_rules(facts, *at, cluster.as_ref(), local.as_ref())
             }
@@ -208,6 +211,32 @@ fn goto(chain: Arc<str>) -> Statement {
     Statement::Verdict(Verdict::Goto(chain))
 }
 
+/// Marks what must be, and chooses an endpoint.
+fn masqueraded_rules(facts: &Facts, mark: Rule, choose: &Statement) -> Vec<Rule> {
+    let mut rules = vec![mark];
+    if facts.options.above == Translates::All {
+        rules.extend(of_pods(facts, choose));
+        rules.push(Rule::new([Statement::FromHost, choose.clone()]));
+        rules.push(begins_nothing());
+    }
+    rules.push(Rule::new([choose.clone()]));
+    rules
+}
+
+/// What becomes of packets from this node's pods.
+fn of_pods(facts: &Facts, what: &Statement) -> impl Iterator<Item = Rule> {
+    let pods = facts.local_pods().unwrap_or_default().into_iter();
+    pods.map(move |condition| Rule::because("pod of this node", [condition, what.clone()]))
+}
+
+/// Packets from outside that open no connection are of one that is not translated here.
+fn begins_nothing() -> Rule {
+    Rule::because(
+        "of a connection that programs on devices translate, which are not there",
+        [Statement::BeginsNothing, Statement::Verdict(Verdict::Drop)],
+    )
+}
+
 fn local_rules(
     facts: &Facts,
     at: At,
@@ -218,20 +247,14 @@ fn local_rules(
     let from_here = cluster.map_or(Statement::Verdict(Verdict::Return), |cluster| {
         choose(at, cluster)
     });
-    let pods = facts.local_pods().unwrap_or_default().into_iter();
-    let mut rules: Vec<_> = pods
-        .map(|condition| Rule::because("pod of this node", [condition, from_here.clone()]))
-        .collect();
+    let mut rules: Vec<_> = of_pods(facts, &from_here).collect();
     rules.push(Rule::because(
         "this node: the answer must come back to it",
         [Statement::FromHost, Statement::Mark(facts.options.mark)],
     ));
     rules.push(Rule::new([Statement::FromHost, from_here]));
-    if facts.options.under_programs && local.is_some() {
-        rules.push(Rule::because(
-            "of a connection that programs on devices translate, which are not there",
-            [Statement::BeginsNothing, Statement::Verdict(Verdict::Drop)],
-        ));
+    if facts.options.above != Translates::Nothing && local.is_some() {
+        rules.push(begins_nothing());
     }
     match (cluster, local) {
         (_, Some(local)) => rules.push(Rule::new([choose(at, local)])),

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use proxy_backend::Settings;
+use proxy_backend::{Settings, Translates};
 use proxy_model::{
     IpFamily, NodeState,
     oracle::{Detector, Traffic},
@@ -17,9 +17,9 @@ use super::ruleset::{Field, Statement};
 pub struct NftablesOptions {
     /// The bit of the packet mark that says that a packet is to be masqueraded, as a mask.
     pub mark: u32,
-    /// Programs of a layer above translate connections from outside to this node's endpoints. Packets of
-    /// these come here while somebody has detached the programs.
-    pub under_programs: bool,
+    /// What programs of a layer above translate. Packets of these connections come here while somebody has
+    /// detached the programs.
+    pub above: Translates,
 }
 
 impl NftablesOptions {
@@ -27,7 +27,7 @@ impl NftablesOptions {
     pub const fn of(settings: &Settings) -> Self {
         Self {
             mark: settings.masquerade_mark,
-            under_programs: settings.under_programs,
+            above: settings.above,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use proptest::prelude::*;
+use proxy_backend::Translates;
 use proxy_model::{IpFamily, NodeState};
 
 use self::walk::{Step, steps};
@@ -25,7 +26,7 @@ use super::{
 
 const OPTIONS: NftablesOptions = NftablesOptions {
     mark: 0x4000,
-    under_programs: true,
+    above: Translates::All,
 };
 
 /// What a kernel would hold.
@@ -178,26 +179,27 @@ fn packets_of_connections_that_programs_translate_begin_nothing() {
     let chains = [
         (
             ServiceChain::Local(At::NodePort, choice(3), choice(1)),
-            true,
+            Some(Translates::Kept),
         ),
-        (ServiceChain::Local(At::Address, choice(3), None), false),
+        (ServiceChain::Local(At::Address, choice(3), None), None),
         (
             ServiceChain::External(At::Address, choice(3).unwrap()),
-            false,
+            Some(Translates::All),
         ),
-        (ServiceChain::ClusterIp(choice(3).unwrap()), false),
+        (
+            ServiceChain::ClusterIp(choice(3).unwrap()),
+            Some(Translates::All),
+        ),
     ];
-    for under_programs in [true, false] {
-        let options = NftablesOptions {
-            under_programs,
-            ..OPTIONS
-        };
+    for above in [Translates::Nothing, Translates::Kept, Translates::All] {
+        let options = NftablesOptions { above, ..OPTIONS };
         let facts = Facts::of(&NodeState::default(), IpFamily::V4, options);
-        for (chain, may_be_theirs) in &chains {
+        for (chain, theirs_from) in &chains {
             let rules = chain.rules(&facts);
             let drops = [Statement::BeginsNothing, Statement::Verdict(Verdict::Drop)];
             let at = rules.iter().position(|rule| rule.statements == drops);
-            assert_eq!(at.is_some(), under_programs && *may_be_theirs, "{chain:?}");
+            let may_be_theirs = theirs_from.is_some_and(|from| above >= from);
+            assert_eq!(at.is_some(), may_be_theirs, "{chain:?} {above:?}");
             if let Some(at) = at {
                 let of_this_node = |rule: &Rule| rule.statements.contains(&Statement::FromHost);
                 assert!(!rules[at..].iter().any(of_this_node));

@@ -16,6 +16,7 @@ use proptest::{
     strategy::ValueTree as _,
     test_runner::TestRunner,
 };
+use proxy_backend::Translates;
 use proxy_model::{Backend, NodeState, SyncError};
 use proxy_netlink::{attributes::Read, message::attributes, nf_tables as abi};
 
@@ -40,7 +41,7 @@ use crate::{
 
 const OPTIONS: NftablesOptions = NftablesOptions {
     mark: 0x4000,
-    under_programs: true,
+    above: Translates::All,
 };
 
 /// The step of a history at which another agent takes over, and adopts.

@@ -11,6 +11,7 @@ use std::{
 
 use ipnet::IpNet;
 use nix::sched::{CloneFlags, unshare};
+use proxy_backend::Translates;
 use proxy_model::{
     Endpoint, Frontend, FrontendKind, IpFamily, NodeState, Protocol, ServiceName, ServicePortKey,
     ServiceState, SourceRanges, TrafficPolicy,
@@ -36,7 +37,7 @@ fn write_everything() -> Result<(), KernelError> {
     let state = everything();
     let options = NftablesOptions {
         mark: 1 << MASQUERADE_BIT,
-        under_programs: true,
+        above: Translates::All,
     };
     let mut netlink = Netlink::open()?;
     let mut transaction = Transaction::new(None);
