@@ -235,6 +235,7 @@ unsafe fn copy_words<T: Pod>(from: usize, to: *mut T) {
 #[inline(always)]
 unsafe fn put_words<T: Pod>(from: &T, to: usize) {
     const WORD: usize = size_of::<u32>();
+    const { assert!(align_of::<T>() >= WORD && size_of::<T>().is_multiple_of(WORD)) };
     let mut index = 0;
     while index < size_of::<T>() / WORD {
         // SAFETY: within what the caller says, and aligned where it is read.
