@@ -19,7 +19,7 @@ use crate::vm::kernels;
 /// Where what it says is kept.
 const LOG: &str = "target/ci/oldest-kernel.log";
 
-/// Everything runs there: it takes as long as all other steps that need no quiet machine.
+/// The one on which most runs: it takes as long as all other steps that need no quiet machine.
 pub(crate) const KERNEL: kernels::Line = kernels::Line::V5_10;
 
 /// The tests on [`KERNEL`], at work. Ended if dropped.

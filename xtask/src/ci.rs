@@ -145,7 +145,7 @@ fn formatting() -> Command {
 
 fn clippy_host() -> Command {
     let mut command = cargo("clippy", Object::Embedded);
-    // With the fuzz targets, which nothing else here compiles.
+    // With the fuzz targets: without `--full` nothing else compiles them.
     command
         .args(["--all-targets", "--features", "proxy-fuzz/fuzzer"])
         .args(["--", "-D", "warnings"]);

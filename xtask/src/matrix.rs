@@ -26,6 +26,7 @@ const SUITES: &[(&str, &[Line])] = &[
     ("nftables", &[Line::V6_1]),
     // Minutes in emulation: with `full` alone.
     ("conntrack", &[]),
+    ("edge_faults", &[]),
     ("switch", &[]),
     ("layers", &[]),
 ];
@@ -36,9 +37,9 @@ pub(crate) fn suites(line: Line, full: bool) -> Vec<&'static str> {
     here.map(|(name, _)| *name).collect()
 }
 
-/// Beginnings of the tests that reach what kernels differ in, of suites that have others. Between them
-/// they go through every hook, helper and kind of map and of device. The others differ in what the model
-/// chooses, or what the agent does with maps: the programs do the same.
+/// Beginnings of the tests that reach what kernels differ in, of suites that have others: hooks, helpers,
+/// and kinds of maps and devices. The others differ in what the model chooses, or what the agent does with
+/// maps: the programs do the same.
 const REACHING: &[(&str, &[&str])] = &[
     (
         "traffic",
@@ -70,10 +71,14 @@ const REACHING: &[(&str, &[&str])] = &[
             "devices::",
             // What the stack, conntrack and the other layer make of a packet.
             "journeys::",
+            // Affinity, source ranges, and the other layer for the rest.
+            "kept::endpoints_here",
             // Devices that this machine's kernel may lack.
             "kinds::",
             // Sums, errors and fragments.
             "narrow::",
+            // Runs where nftables cannot.
+            "ranges::without_a_layer_beneath",
             // What stays when an agent is killed, and goes with `cleanup`.
             "restarted::",
         ],

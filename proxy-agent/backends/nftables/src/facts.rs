@@ -75,7 +75,7 @@ impl Facts {
     }
 
     /// Conditions of which one holds for what comes from a pod of this node; `None` if that cannot
-    /// be told, and nothing is taken for foreign.
+    /// be told: then nothing is masqueraded as foreign, and pods count as outside where that matters.
     pub fn local_pods(&self) -> Option<Vec<Statement>> {
         let within = |cidrs: &[IpNet]| {
             let cidrs = cidrs

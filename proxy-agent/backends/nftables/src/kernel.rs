@@ -246,7 +246,7 @@ impl NftablesBackend {
         self.counts.failed += 1;
         let reason = match owner::blame(error, &mut self.netlink, &[super::TABLE]) {
             Blame::Owner(owned) => format!("{error}: {owned}"),
-            Blame::LetGo => error.to_string(),
+            Blame::Nobody => error.to_string(),
             Blame::Error => return refusal::syncing(error),
         };
         SyncError::Retry {

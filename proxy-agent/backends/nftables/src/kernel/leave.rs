@@ -40,19 +40,20 @@ fn as_nobody_serves(tables: &[&'static str], duties: &[Duty]) -> Result<Vec<IpFa
     let locks: Vec<_> = locks.collect::<Result<_, _>>()?;
     let blame = |error: &KernelError| {
         let netlink = Netlink::open();
-        netlink.map_or(Blame::Error, |mut netlink| {
+        netlink.map_or(Blame::Nobody, |mut netlink| {
             owner::blame(error, &mut netlink, tables)
         })
     };
     let mut removed = remove_all(tables);
     if let Err(error) = &removed
-        && blame(error) == Blame::LetGo
+        && blame(error) == Blame::Nobody
     {
         removed = remove_all(tables);
     }
     let removed = removed.map_err(|error| match blame(&error) {
         Blame::Owner(owned) => OpenError::Other(format!("removing tables: {owned}")),
-        Blame::LetGo | Blame::Error => opening(error),
+        Blame::Nobody => OpenError::Other(format!("removing tables: {error}; try again")),
+        Blame::Error => opening(error),
     });
     drop(locks);
     removed

@@ -38,9 +38,9 @@ impl fmt::Display for Owned {
 pub enum Blame {
     /// A table is another process's.
     Owner(Owned),
-    /// One was, and was let go since: questions need the same rights as changes
-    /// (`nfnetlink_rcv`, Linux 6.18), and were answered.
-    LetGo,
+    /// It passes. One was, and was let go since: questions need the same rights as changes
+    /// (`nfnetlink_rcv`, Linux 6.18), and were answered. Or a question failed for another reason.
+    Nobody,
     /// Rights are missing; or the error says something else.
     Error,
 }
@@ -65,10 +65,11 @@ pub fn blame(error: &KernelError, netlink: &mut Netlink, tables: &[&'static str]
         let owner = netlink.ask(&request, "looking for the owner of a table", |read| {
             read.number(abi::NFTA_TABLE_OWNER)
         });
-        let Ok(owner) = owner else {
+        if matches!(&owner, Err(error) if error.cause() == Cause::Rights) {
             return Blame::Error;
-        };
-        if let Some(port) = owner.flatten().filter(|port| *port != 0) {
+        }
+        let owner = owner.ok().flatten().flatten();
+        if let Some(port) = owner.filter(|port| *port != 0) {
             return Blame::Owner(Owned {
                 table,
                 family,
@@ -76,5 +77,5 @@ pub fn blame(error: &KernelError, netlink: &mut Netlink, tables: &[&'static str]
             });
         }
     }
-    Blame::LetGo
+    Blame::Nobody
 }

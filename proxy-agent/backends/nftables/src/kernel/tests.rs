@@ -349,7 +349,12 @@ fn a_table_that_was_let_go_is_tried_again_and_rights_that_are_missing_are_not() 
     let [Step(state)] = &steps[..] else {
         panic!("{steps:?}");
     };
-    for (fault, lasts) in [(Fault::Refused(libc::EPERM), false), (Fault::Denied, true)] {
+    let denied = libc::EPERM;
+    for (fault, lasts) in [
+        (Fault::Refused(denied), false),
+        (Fault::AllRefused(denied, libc::ENOBUFS), false),
+        (Fault::AllRefused(denied, denied), true),
+    ] {
         let ended = (0..requests(&steps)).filter_map(|at| {
             let kernel = Kernel::default();
             kernel.fail(at, fault);

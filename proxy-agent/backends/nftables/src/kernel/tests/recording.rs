@@ -25,8 +25,8 @@ use crate::kernel::{
 pub enum Fault {
     /// It is refused for this reason.
     Refused(i32),
-    /// So it is, and all that come after it are.
-    Denied,
+    /// It is refused for the first reason, and all that come after it for the second.
+    AllRefused(i32, i32),
     /// It is done, and its answers do not fit into the socket.
     Lost,
     /// What is read changes meanwhile.
@@ -124,10 +124,14 @@ impl Wire for Kernel {
         let mut inner = self.inner();
         let number = inner.requests;
         inner.requests += 1;
-        let fault = inner
-            .fault
-            .filter(|(at, fault)| *at == number || *at < number && *fault == Fault::Denied);
-        let fault = fault.map(|(_, fault)| fault);
+        let fault = inner.fault.filter(|(at, fault)| {
+            *at == number || *at < number && matches!(fault, Fault::AllRefused(..))
+        });
+        let fault = fault.map(|(at, fault)| match fault {
+            Fault::AllRefused(first, _) if at == number => Fault::Refused(first),
+            Fault::AllRefused(_, next) => Fault::Refused(next),
+            fault => fault,
+        });
         inner.killed |= fault == Some(Fault::KilledBefore);
         if inner.killed {
             return Err(io::ErrorKind::NotConnected.into());
@@ -168,9 +172,6 @@ impl Inner {
     fn answer(&mut self, request: &Messages, fault: Option<Fault>) -> Vec<Answer> {
         if let Some(Fault::Refused(errno)) = fault {
             return vec![(1, ended(errno))];
-        }
-        if fault == Some(Fault::Denied) {
-            return vec![(1, ended(libc::EPERM))];
         }
         let first = messages(request.as_bytes()).find_map(Result::ok);
         let first = first.expect("a request has a message");
