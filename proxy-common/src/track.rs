@@ -31,6 +31,8 @@ pub mod sweep;
 #[cfg(test)]
 mod tests;
 
+use bytemuck::Zeroable;
+
 use crate::{
     frontend::FrontendValue,
     packet::{
@@ -160,4 +162,26 @@ pub struct Work {
     pub outcome: Outcome,
     /// How many endpoints were found to be taken for it.
     pub collisions: u32,
+}
+
+impl Default for Work {
+    /// One that nothing was read into yet.
+    fn default() -> Self {
+        let value = ConnectionValue::zeroed();
+        Self {
+            header: Header::NONE,
+            transport: Transport::default(),
+            quoted: Quoted::NONE,
+            to: Place::new([0; 4], 0),
+            key: ConnectionKey::zeroed(),
+            value,
+            other_key: ConnectionKey::zeroed(),
+            other_value: value,
+            found: value,
+            frontend: FrontendValue::zeroed(),
+            frontend_is_whole: 0,
+            outcome: Outcome::UNTOUCHED,
+            collisions: 0,
+        }
+    }
 }

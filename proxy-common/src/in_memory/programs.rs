@@ -1,18 +1,10 @@
 //! The programs on devices, run on packets in memory.
 
-use bytemuck::Zeroable as _;
-
 use super::{Bytes, World, cpu::Cpu};
 use crate::{
-    frontend::FrontendValue,
-    packet::{
-        Version,
-        parse::{Header, Transport},
-        quoted::Quoted,
-        rewrite::Place,
-    },
+    packet::Version,
     track::{
-        ConnectionKey, ConnectionValue, Work, egress, ingress,
+        ConnectionKey, Work, egress, ingress,
         reason::{Outcome, Reason},
         sweep,
     },
@@ -37,8 +29,8 @@ impl Hook {
     pub fn meets(self, tables: &Cpu<'_>, version: Version, packet: &Bytes) -> (Outcome, Bytes) {
         let mut after = packet.clone();
         let outcome = match self {
-            Self::Ingress => ingress::handle(&mut after, version, tables, &mut work()),
-            Self::Egress => egress::handle(&mut after, version, tables, &mut work()),
+            Self::Ingress => ingress::handle(&mut after, version, tables, &mut Work::default()),
+            Self::Egress => egress::handle(&mut after, version, tables, &mut Work::default()),
         };
         if outcome != Outcome::TRANSLATED && outcome != Outcome::dropped(Reason::NotChanged) {
             assert_eq!(*packet, after, "{outcome:?}");
@@ -51,30 +43,16 @@ impl World {
     /// Runs the sweeping program for every answered flow.
     pub fn sweep(&self) {
         for key in self.maps(|maps| maps.track.keys()) {
-            let mut work = work();
-            work.key = key;
-            sweep::sweep(&self.alone(), &mut work);
+            sweeps(&self.alone(), key);
         }
     }
 }
 
-/// One that nothing was read into yet.
-pub fn work() -> Work {
-    let zero = ConnectionKey::zeroed();
-    let value = ConnectionValue::zeroed();
-    Work {
-        header: Header::NONE,
-        transport: Transport::default(),
-        quoted: Quoted::NONE,
-        to: Place::new([0; 4], 0),
-        key: zero,
-        value,
-        other_key: zero,
-        other_value: value,
-        found: value,
-        frontend: FrontendValue::zeroed(),
-        frontend_is_whole: 0,
-        outcome: Outcome::UNTOUCHED,
-        collisions: 0,
-    }
+/// Runs the sweeping program for this entry of TRACK. Whether it ends the flow.
+pub fn sweeps(tables: &Cpu<'_>, key: ConnectionKey) -> bool {
+    let mut work = Work {
+        key,
+        ..Work::default()
+    };
+    sweep::sweep(tables, &mut work)
 }

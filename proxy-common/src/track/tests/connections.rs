@@ -7,12 +7,12 @@ use super::{
     journey::{BEGIN, ack, at, data, fin, fin_too, rst, syn, taken, tcp},
 };
 use crate::{
-    in_memory::programs::work,
+    in_memory::programs::sweeps,
     packet::parse::flags,
     socket::TCP,
     track::{
         reason::{Outcome, Reason},
-        seen, sweep,
+        seen,
     },
 };
 
@@ -222,9 +222,7 @@ fn a_flow_whose_other_end_is_another_flows_is_let_go() {
         });
         world.pass(1);
         if swept {
-            let mut work = work();
-            work.key = client.key(TCP);
-            assert!(sweep::sweep(&world.alone(), &mut work));
+            assert!(client.is_swept());
         } else {
             let dropped = Outcome::dropped(Reason::Superseded);
             assert_eq!(client.sends(data()), Err(dropped));
@@ -270,9 +268,10 @@ fn what_is_over_is_swept_when_its_time_is_up_and_not_before() {
             let endpoint = client.connects();
             end(&client, endpoint);
             let sweeps = || {
-                let mut work = work();
-                work.key = [client.key(TCP), client.inside(endpoint, TCP)][role];
-                sweep::sweep(&world.alone(), &mut work)
+                sweeps(
+                    &world.alone(),
+                    [client.key(TCP), client.inside(endpoint, TCP)][role],
+                )
             };
             world.pass(stays);
             assert!(!sweeps(), "{what}");
@@ -298,7 +297,5 @@ fn an_end_that_another_cpu_used_just_now_keeps_the_flow() {
         let (at, _) = maps.track.find(&inside).unwrap();
         maps.track.write(at, |value| value.last = now + 1);
     });
-    let mut work = work();
-    work.key = client.key(TCP);
-    assert!(!sweep::sweep(&world.alone(), &mut work));
+    assert!(!client.is_swept());
 }

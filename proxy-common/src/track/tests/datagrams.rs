@@ -1,7 +1,7 @@
 //! Flows of UDP, which nobody opens and nobody closes.
 
 use super::{BOTH, journey::datagram};
-use crate::{in_memory::programs::work, socket::UDP, track::sweep};
+use crate::{in_memory::programs::sweeps, socket::UDP};
 
 #[test]
 fn the_second_answer_makes_a_flow_an_answered_one() {
@@ -103,9 +103,7 @@ fn a_flow_on_which_only_the_endpoint_speaks_is_not_idle() {
     }
     // Others joined meanwhile: one that began anew would go to one of them.
     family.lead(&world, &[2, 1, 0]);
-    let mut sweep = work();
-    sweep.key = client.key(UDP);
-    assert!(!sweep::sweep(&world.alone(), &mut sweep));
+    assert!(!sweeps(&world.alone(), client.key(UDP)));
     let serial = |maps: &mut super::world::Maps| maps.track.get(&client.key(UDP)).map(|v| v.serial);
     let before = world.maps(serial);
     assert_eq!(client.sends(datagram()), Ok(endpoint));

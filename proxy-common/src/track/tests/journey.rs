@@ -5,10 +5,10 @@ use std::{net::SocketAddr, vec::Vec};
 
 use super::World;
 use crate::{
-    in_memory::{Build, Bytes, Hook, Payload, programs::work},
+    in_memory::{Build, Bytes, Hook, Payload, programs::sweeps},
     packet::{Version, parse::flags, rewrite::Place},
     socket::{TCP, UDP},
-    track::{ConnectionKey, DIALLED, INSIDE, reason::Outcome, sweep},
+    track::{ConnectionKey, DIALLED, INSIDE, reason::Outcome},
 };
 
 /// Addresses of one IP version.
@@ -254,9 +254,7 @@ impl<'a> Client<'a> {
 
     /// Whether a sweep takes its connection.
     pub(super) fn is_swept(&self) -> bool {
-        let mut work = work();
-        work.key = self.key(TCP);
-        sweep::sweep(&self.world.alone(), &mut work)
+        sweeps(&self.world.alone(), self.key(TCP))
     }
 
     /// A question is answered often enough. Returns by whom.

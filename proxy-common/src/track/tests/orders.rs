@@ -13,13 +13,12 @@ use crate::{
     in_memory::{
         Build, Bytes, Hook, Payload,
         interleaved::{Shared, every_order},
-        programs::work,
+        programs::sweeps,
     },
     socket::TCP,
     track::{
         ConnectionKey, Connections as _, Table,
         reason::{Outcome, Reason},
-        sweep,
     },
 };
 
@@ -47,9 +46,7 @@ fn reached(tables: &Cpu<'_>, act: &Act) -> Became {
         Act::Comes(packet) => meets(Hook::Ingress, tables, packet),
         Act::Leaves(packet) => meets(Hook::Egress, tables, packet),
         Act::Sweeps(key) => {
-            let mut work = work();
-            work.key = *key;
-            sweep::sweep(tables, &mut work);
+            sweeps(tables, *key);
             (Outcome::UNTOUCHED, None)
         }
         Act::Evicts(key) => {

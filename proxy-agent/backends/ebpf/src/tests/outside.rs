@@ -6,19 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use bytemuck::Zeroable as _;
 use proxy_common::{
     address,
     affinity::{AffinityValue, ClientKey},
     endpoint::{MemberKey, SetKey, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
-    packet::{
-        Covers, Packet, Pod, Sum, Version, Words,
-        parse::{Header, Transport, flags},
-        quoted::Quoted,
-        rewrite::Place,
-    },
+    packet::{Covers, Packet, Pod, Sum, Version, Words, parse::flags},
     ranges::{RangeKey, RangeValue},
     tables::{Admitting, ServiceTables},
     track::{
@@ -181,22 +175,6 @@ impl Packet for Syn {
     }
 }
 
-fn work() -> Work {
-    Work {
-        header: Header::NONE,
-        transport: Transport::default(),
-        quoted: Quoted::NONE,
-        to: Place::new([0; 4], 0),
-        key: ConnectionKey::zeroed(),
-        value: ConnectionValue::zeroed(),
-        other_key: ConnectionKey::zeroed(),
-        other_value: ConnectionValue::zeroed(),
-        found: ConnectionValue::zeroed(),
-        frontend: FrontendValue::zeroed(),
-        frontend_is_whole: 0,
-    }
-}
-
 /// A client outside, and what it dials.
 #[derive(Debug, Clone, Copy)]
 pub struct Dial {
@@ -232,7 +210,12 @@ pub fn dials() -> impl Iterator<Item = Dial> {
 /// Where the programs on devices send a client that has no flow yet; `None` if they pass it on.
 pub fn led(maps: &MemoryMaps, dial: &Dial) -> Option<SocketAddr> {
     let mut packet = Syn::new(dial.from, dial.to());
-    let done = ingress::handle(&mut packet, Version::V4, &Device(maps), &mut work());
+    let done = ingress::handle(
+        &mut packet,
+        Version::V4,
+        &Device(maps),
+        &mut Work::default(),
+    );
     let to = packet.destination();
     assert_eq!(
         done == Done::TRANSLATED,
