@@ -15,7 +15,8 @@ const SENT_AGAIN: u32 = 1;
 /// connection that it has with the client already (RFC 5961 section 4). When the SYN is sent again, the
 /// layer beneath gets it.
 ///
-/// The first time it may be a late packet of a connection that was just closed.
+/// The first time it may be of a connection that was just closed. If that was through this frontend, the
+/// client hears it as from there: it breaks what it knows nothing of, and sends its SYN again at once.
 #[inline(never)]
 pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     if tables
@@ -24,9 +25,15 @@ pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         || work.value.owner != TRANSLATED
         || !work.value.holds_for(&work.key)
         || work.value.seen() & seen::ANSWERED != 0
-        || idle(tables.seconds(), work.value.since) < SENT_AGAIN
     {
         return Outcome::UNTOUCHED;
+    }
+    if idle(tables.seconds(), work.value.since) < SENT_AGAIN {
+        if work.value.seen() & seen::FOLLOWS == 0 {
+            return Outcome::UNTOUCHED;
+        }
+        work.to = work.value.place();
+        return Outcome::TRANSLATED;
     }
     pair::forget(tables, Table::Opening, work);
     work.key = work.other_key;

@@ -151,6 +151,9 @@ pub mod seen {
     pub const BROKEN: u32 = 1 << 4;
     /// With [`FIN`]: its number may be anybody's.
     pub const GUESSED: u32 = 1 << 5;
+    /// `INSIDE`, in OPENING: a connection through the same frontend to the same endpoint was over just
+    /// before in its place.
+    pub const FOLLOWS: u32 = 1 << 6;
 }
 
 impl ConnectionValue {

@@ -72,7 +72,11 @@ where
             Outcome::UNTOUCHED
         };
     }
+    work.before = 0;
     if let Some(table) = over {
+        if table == Table::Track {
+            work.before = work.value.endpoint;
+        }
         pair::forget(tables, table, work);
     }
     open::open(tables, work, over.is_none())

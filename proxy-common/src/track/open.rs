@@ -11,6 +11,7 @@ use super::{
     hooks::moved,
     pair,
     reason::{Outcome, Reason},
+    seen,
 };
 use crate::{
     address,
@@ -297,6 +298,9 @@ fn enter<T: Connections>(tables: &T, work: &mut Work) {
 #[inline(always)]
 fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     pair::turn(work);
+    if work.before == work.value.endpoint {
+        work.other_value.state = work.other_value.state_of(seen::FOLLOWS);
+    }
     if tables
         .find(Table::Track, &work.other_key, &mut work.found)
         .is_some()

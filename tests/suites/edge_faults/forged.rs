@@ -6,6 +6,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpStream},
     os::fd::AsRawFd as _,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -23,7 +24,8 @@ use crate::edge::{
 use super::hostile::{connected, say};
 
 const SYN: u8 = 0x02;
-const ENDS: [u8; 3] = [0x04, 0x14, 0x11];
+const RST: u8 = 0x04;
+const ENDS: [u8; 3] = [RST, 0x14, 0x11];
 /// Numbers that are tried, all over those that are not within this of the true one, see `track::ended`.
 const GUESSES: u32 = 40;
 const NEAR: u32 = 1 << 23;
@@ -53,32 +55,40 @@ const RECEIVED: i32 = 1;
 /// What it sends.
 const SENT: i32 = 2;
 
+/// Sets an option of TCP.
+#[expect(unsafe_code, reason = "nix has no options for the repair of sockets")]
+fn set(stream: &TcpStream, option: i32, value: i32) {
+    // SAFETY: the value outlives the call, and its size goes with it.
+    let result = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            (&raw const value).cast(),
+            4,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}
+
+/// Closes a socket, which says nothing to anybody.
+fn vanishes(stream: TcpStream) {
+    set(&stream, libc::TCP_REPAIR, 1);
+    drop(stream);
+}
+
 /// The sequence number of what comes next in a queue of a socket.
 #[expect(unsafe_code, reason = "nix has no options for the repair of sockets")]
 fn next(stream: &TcpStream, queue: i32) -> u32 {
     const OFF_WITHOUT_A_PACKET: i32 = -1;
-    let socket = stream.as_raw_fd();
-    let set = |option: i32, value: i32| {
-        // SAFETY: the value outlives the call, and its size goes with it.
-        let result = unsafe {
-            libc::setsockopt(
-                socket,
-                libc::IPPROTO_TCP,
-                option,
-                (&raw const value).cast(),
-                4,
-            )
-        };
-        assert_eq!(result, 0, "{}", io::Error::last_os_error());
-    };
-    set(libc::TCP_REPAIR, 1);
-    set(libc::TCP_REPAIR_QUEUE, queue);
+    set(stream, libc::TCP_REPAIR, 1);
+    set(stream, libc::TCP_REPAIR_QUEUE, queue);
     let (mut next, mut size) = (0_u32, 4);
     let to = (&raw mut next).cast();
     // SAFETY: as above; the kernel writes no more than the size.
     let result = unsafe {
         libc::getsockopt(
-            socket,
+            stream.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_QUEUE_SEQ,
             to,
@@ -86,7 +96,7 @@ fn next(stream: &TcpStream, queue: i32) -> u32 {
         )
     };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
-    set(libc::TCP_REPAIR, OFF_WITHOUT_A_PACKET);
+    set(stream, libc::TCP_REPAIR, OFF_WITHOUT_A_PACKET);
     next
 }
 
@@ -244,4 +254,36 @@ fn packets_in_the_name_of_an_endpoint_end_no_connection() {
         }
     }
     says(&streams[1]);
+}
+
+#[test]
+fn a_client_whose_endpoint_missed_the_end_before_has_a_new_connection() {
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let agent = site.serve(&[1]);
+    let neighbour = &site.neighbour;
+    let host = neighbour.host.netns();
+    let to = SocketAddr::new(neighbour.node[0], HTTP);
+    let [active, _idle] = connections(neighbour, to);
+    // Outside nobody knows the way to pods. What the endpoint says must come from whom was dialled.
+    let endpoint = known(&site, &agent, ACTIVE)[0]["endpoint"].clone();
+    let endpoint: SocketAddr = endpoint.as_str().unwrap().parse().unwrap();
+    let pod = endpoint.ip().to_string();
+    let blocks = || {
+        let arguments = ["route", "add", "blackhole", &pod];
+        Command::new("ip").args(arguments).status()
+    };
+    assert!(host.run(blocks).unwrap().unwrap().success());
+    // The client's reset is damaged behind the node.
+    let client = SocketAddr::new(neighbour.addresses[0], ACTIVE);
+    let mut packet = forged(client, to, RST, next(&active, SENT));
+    packet[SUM] ^= 1;
+    prober(neighbour).send_packet(packet).unwrap();
+    assert_eq!(state(&site, &agent, ACTIVE), "broken");
+    vanishes(active);
+    let again = host.run(|| connected(ACTIVE, to)).unwrap().unwrap();
+    says(&again);
+    // It was not left to the layer beneath.
+    assert_eq!(state(&site, &agent, ACTIVE), "established");
 }

@@ -2,9 +2,10 @@
 
 use super::{
     BOTH, Client,
-    journey::{ack, at, data, datagram, syn, taken},
+    journey::{BEGIN, ack, at, data, datagram, rst, syn, taken, tcp},
 };
 use crate::{
+    packet::parse::flags,
     socket::{TCP, UDP},
     track::{
         DIRECT,
@@ -37,6 +38,67 @@ fn a_syn_that_an_endpoint_objects_to_is_left_to_the_layer_beneath_when_it_is_sen
         assert_eq!(client.hears(endpoint, taken()), Err(Outcome::UNTOUCHED));
         let inside = client.inside(endpoint, TCP);
         world.maps(|maps| assert_eq!(maps.opening.get(&inside), None));
+    }
+}
+
+#[test]
+fn an_endpoint_that_still_has_the_connection_before_is_heard() {
+    for family in BOTH {
+        let world = family.world(1);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        // The endpoint closes, and misses that the client then breaks the connection.
+        let closes = || client.hears(endpoint, tcp(flags::ACK | flags::FIN, 1001, BEGIN + 1));
+        assert_eq!(closes(), Ok(()));
+        let broken = tcp(flags::ACK | flags::RST, 1001, BEGIN + 2);
+        assert_eq!(client.sends(broken), Ok(endpoint));
+        let again = || client.sends(tcp(flags::SYN, 900_000, 0));
+        assert_eq!(again(), Ok(endpoint));
+        // The client hears that, so that it breaks what it knows nothing of, and sends its SYN again at
+        // once (RFC 9293 section 3.5.1).
+        let objection = tcp(flags::ACK, 1001, BEGIN + 2);
+        assert_eq!(client.hears(endpoint, objection.clone()), Ok(()));
+        let breaks = tcp(flags::RST, 1001, 0);
+        assert_eq!(client.sends(breaks), Ok(endpoint));
+        assert_eq!(again(), Ok(endpoint));
+        let took = tcp(flags::SYN | flags::ACK, BEGIN, 900_001);
+        assert_eq!(client.hears(endpoint, took), Ok(()));
+        assert_eq!(
+            client.sends(tcp(flags::ACK, 900_001, BEGIN + 1)),
+            Ok(endpoint)
+        );
+        // Of the connection before, that is: this one has gone on.
+        assert_eq!(client.hears(endpoint, objection), Ok(()));
+        world.maps(|maps| assert_eq!((maps.halves().len(), maps.flows), (0, 1)));
+    }
+}
+
+#[test]
+fn an_endpoint_that_goes_on_objecting_has_another_connection() {
+    for family in BOTH {
+        let world = family.world(1);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        assert_eq!(client.sends(rst()), Ok(endpoint));
+        assert_eq!(client.sends(syn()), Ok(endpoint));
+        assert_eq!(client.hears(endpoint, ack()), Ok(()));
+        world.pass(1);
+        assert_eq!(client.sends(syn()), Ok(endpoint));
+        assert_eq!(client.hears(endpoint, ack()), Err(DIRECTLY));
+    }
+}
+
+#[test]
+fn a_connection_to_another_endpoint_before_is_none_that_this_one_may_object_for() {
+    for family in BOTH {
+        let world = family.world(2);
+        let client = family.client(&world);
+        let before = client.connects();
+        assert_eq!(client.sends(rst()), Ok(before));
+        family.lead_without(&world, 2, before);
+        let endpoint = client.sends(syn()).unwrap();
+        assert_ne!(endpoint, before);
+        assert_eq!(client.hears(endpoint, ack()), Err(Outcome::UNTOUCHED));
     }
 }
 
