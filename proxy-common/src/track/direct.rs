@@ -28,12 +28,14 @@ pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     {
         return Outcome::UNTOUCHED;
     }
-    if idle(tables.seconds(), work.value.since) < SENT_AGAIN {
-        if work.value.seen() & seen::FOLLOWS == 0 {
-            return Outcome::UNTOUCHED;
-        }
+    let idle = idle(tables.seconds(), work.value.since);
+    // A clock that counts seconds may be one ahead.
+    if work.value.seen() & seen::FOLLOWS != 0 && idle <= SENT_AGAIN {
         work.to = work.value.place();
         return Outcome::TRANSLATED;
+    }
+    if idle < SENT_AGAIN {
+        return Outcome::UNTOUCHED;
     }
     pair::forget(tables, Table::Opening, work);
     work.key = work.other_key;
