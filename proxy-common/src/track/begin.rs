@@ -1,0 +1,120 @@
+//! A flow begins: its entries in OPENING, made so that of two packets of one flow, or of two flows that
+//! would look the same behind the translation, one is first.
+
+use super::{
+    Added, Connections, TRANSLATED, Table, Work, direct, pair,
+    reason::{Outcome, Reason},
+    seen,
+};
+use crate::packet::is_same;
+
+/// Enters the flow of `work.key` and `work.value`, and sets where its packet goes. Behind the
+/// translation no other flow may look the same, so that its entry there comes first; of two packets
+/// of one flow, one succeeds, and the other follows it. Sets `work.outcome`.
+#[inline(never)]
+pub(super) fn enter<T: Connections>(tables: &T, work: &mut Work) {
+    work.outcome = entered(tables, work);
+    if work.outcome == Outcome::passed(Reason::Collision) {
+        work.collisions += 1;
+    }
+}
+
+#[inline(always)]
+fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
+    pair::turn(work);
+    if work.before == work.value.endpoint {
+        work.other_value.state = work.other_value.state_of(seen::FOLLOWS);
+    }
+    if tables
+        .find(Table::Track, &work.other_key, &mut work.found)
+        .is_some()
+    {
+        if !leads_here(work) {
+            return Outcome::passed(Reason::Collision);
+        }
+        if is_moved(tables, work) {
+            return Outcome::TRANSLATED;
+        }
+        // The rest of a flow of the same client that is over.
+        tables.remove(Table::Track, &work.other_key);
+    }
+    let added = tables.add(Table::Opening, &work.other_key, &work.other_value);
+    match added {
+        Added::Added => {
+            let found = &mut work.found;
+            if tables.find(Table::Track, &work.other_key, found).is_some() {
+                tables.remove(Table::Opening, &work.other_key);
+                return Outcome::passed(if leads_here(work) {
+                    Reason::Changed
+                } else {
+                    Reason::Collision
+                });
+            }
+        }
+        Added::Exists => {
+            let found = &mut work.found;
+            if tables
+                .find(Table::Opening, &work.other_key, found)
+                .is_none()
+            {
+                return Outcome::passed(Reason::Changed);
+            }
+            if !leads_here(work) {
+                return direct::makes_room(tables, work);
+            }
+            // The same flow, of which the kernel needed the room of the other entry.
+            pair::turn_found(work);
+        }
+        Added::Full => return Outcome::passed(Reason::TableFull),
+    }
+    let serial = work.value.serial;
+    work.to = work.value.place();
+    let outcome = match tables.add(Table::Opening, &work.key, &work.value) {
+        Added::Added => return Outcome::TRANSLATED,
+        Added::Full => Outcome::passed(Reason::TableFull),
+        Added::Exists => {
+            let found = tables.find(Table::Opening, &work.key, &mut work.found);
+            if found.is_none() || !work.found.holds_for(&work.key) {
+                Outcome::passed(Reason::Changed)
+            } else if work.found.owner == TRANSLATED {
+                Outcome::TRANSLATED
+            } else {
+                Outcome::passed(Reason::Beneath)
+            }
+        }
+    };
+    if outcome == Outcome::TRANSLATED {
+        work.to = work.found.place();
+        if work.found.serial == serial {
+            return outcome;
+        }
+    }
+    if added == Added::Added {
+        tables.remove(Table::Opening, &work.other_key);
+    }
+    outcome
+}
+
+/// Sets where the packet goes if another CPU is just making its flow an answered one. Whether it is:
+/// such a flow is in TRACK before it leaves OPENING.
+#[inline(never)]
+fn is_moved<T: Connections>(tables: &T, work: &mut Work) -> bool {
+    let found = &mut work.found;
+    if tables.find(Table::Opening, &work.key, found).is_none()
+        && tables.find(Table::Track, &work.key, found).is_none()
+    {
+        return false;
+    }
+    work.to = found.place();
+    found.owner == TRANSLATED && found.holds_for(&work.key)
+}
+
+/// Whether what was found in the place of a flow's other entry is of this client and frontend too.
+#[inline(always)]
+fn leads_here(work: &Work) -> bool {
+    let (there, here) = (work.found.place(), work.key.destination());
+    work.found.holds_for(&work.other_key)
+        && work.found.owner == TRANSLATED
+        && there.port == here.port
+        && is_same(&there.address, &here.address)
+}
