@@ -164,7 +164,7 @@ pub struct Work {
     /// How many endpoints were found to be taken for it.
     pub collisions: u32,
     /// Number of the endpoint of the answered flow that was over in its place; 0 if there was none.
-    pub before: u32,
+    pub endpoint_before: u32,
 }
 
 impl Default for Work {
@@ -185,7 +185,7 @@ impl Default for Work {
             frontend_is_whole: 0,
             outcome: Outcome::UNTOUCHED,
             collisions: 0,
-            before: 0,
+            endpoint_before: 0,
         }
     }
 }

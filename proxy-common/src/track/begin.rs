@@ -22,7 +22,7 @@ pub(super) fn enter<T: Connections>(tables: &T, work: &mut Work) {
 #[inline(always)]
 fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     pair::turn(work);
-    if work.before == work.value.endpoint {
+    if work.endpoint_before == work.value.endpoint {
         work.other_value.state = work.other_value.state_of(seen::FOLLOWS);
     }
     if tables

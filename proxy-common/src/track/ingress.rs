@@ -72,11 +72,11 @@ where
             Outcome::UNTOUCHED
         };
     }
-    work.before = 0;
+    work.endpoint_before = match over {
+        Some(Table::Track) => work.value.endpoint,
+        _ => 0,
+    };
     if let Some(table) = over {
-        if table == Table::Track {
-            work.before = work.value.endpoint;
-        }
         pair::forget(tables, table, work);
     }
     open::open(tables, work, over.is_none())

@@ -6,14 +6,13 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpStream},
     os::fd::AsRawFd as _,
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use nix::sys::socket::{setsockopt, sockopt::Linger};
 use proxy_model::Protocol;
-use proxy_tests::{Agent, Prober, journey::Datagram, world::Neighbour};
+use proxy_tests::{Agent, Prober, journey::Datagram, shop::http, world::Neighbour};
 use serde_json::Value;
 
 use crate::edge::{
@@ -152,6 +151,15 @@ fn state(site: &Site, agent: &Agent<'_>, port: u16) -> String {
     flows[0]["state"].as_str().unwrap().to_owned()
 }
 
+/// Waits until the connections from these ports are known to be in these states.
+fn wait_until<const N: usize>(site: &Site, agent: &Agent<'_>, ports: [u16; N], wanted: [&str; N]) {
+    let began = Instant::now();
+    while ports.map(|port| state(site, agent, port)) != wanted {
+        assert!(began.elapsed() < Duration::from_mins(1));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Waits until no packet used the connection for a second.
 fn wait_until_idle(site: &Site, agent: &Agent<'_>, port: u16) {
     let began = Instant::now();
@@ -227,11 +235,7 @@ fn forged_packets_end_no_connection() {
     };
     setsockopt(&idle, Linger, &reset).unwrap();
     drop(idle);
-    let began = Instant::now();
-    while [ACTIVE, IDLE].map(|port| state(&site, &agent, port)) != ["closed", "broken"] {
-        assert!(began.elapsed() < Duration::from_mins(1));
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(&site, &agent, [ACTIVE, IDLE], ["closed", "broken"]);
 }
 
 #[test]
@@ -276,20 +280,14 @@ fn a_client_whose_endpoint_missed_the_end_before_has_a_new_connection() {
     let to = SocketAddr::new(neighbour.node[0], HTTP);
     let [active, _idle] = connections(neighbour, to);
     // Outside nobody knows the way to pods. What the endpoint says must come from whom was dialled.
-    let endpoint = known(&site, &agent, ACTIVE)[0]["endpoint"].clone();
-    let endpoint: SocketAddr = endpoint.as_str().unwrap().parse().unwrap();
-    let pod = endpoint.ip().to_string();
-    let blocks = || {
-        let arguments = ["route", "add", "blackhole", &pod];
-        Command::new("ip").args(arguments).status()
-    };
-    assert!(host.run(blocks).unwrap().unwrap().success());
+    let blackhole = format!("route add blackhole {}", http(1).ip());
+    host.ip(&blackhole).unwrap();
     // The client's reset is damaged behind the node.
     let client = SocketAddr::new(neighbour.addresses[0], ACTIVE);
     let mut packet = forged(client, to, RST, next(&active, SENT));
     packet[SUM] ^= 1;
     prober(neighbour).send_packet(packet).unwrap();
-    assert_eq!(state(&site, &agent, ACTIVE), "broken");
+    wait_until(&site, &agent, [ACTIVE], ["broken"]);
     vanishes(&active);
     let again = host.run(|| connected(ACTIVE, to)).unwrap().unwrap();
     says(&again);
