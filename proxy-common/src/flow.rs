@@ -134,9 +134,11 @@ pub const LAST_IN_FLOWS: u32 = 1 << 0;
 /// clients, and the subflows of MPTCP.
 pub const MAY_GIVE_WAY: u32 = 1 << 1;
 
-/// How many cookies later a TCP socket gives way: late enough for nearly every connection, and
-/// soon enough that places of sockets that never close come back.
-pub const GIVES_WAY_AFTER: u64 = 1 << 20;
+/// How many cookies later a TCP socket gives way. Cookies are counted over the whole node, those of
+/// accepting sockets too: a million pass in two minutes where much is connected, four billion hardly
+/// while a connection lasts. Places of sockets that never close come back as late; meanwhile those
+/// that meet them use FLOWS.
+pub const GIVES_WAY_AFTER: u64 = 1 << 32;
 
 /// Default entries of PEERS, always a power of two. Each CPU gives out cookies in sequence from
 /// blocks of its own, so that two open sockets seldom want one place. 3.5 MiB, whatever is open; why

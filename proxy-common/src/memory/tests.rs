@@ -12,7 +12,7 @@ struct Memory {
     exhausted: bool,
 }
 
-const COOKIE: u64 = 7 + (1 << 21);
+const COOKIE: u64 = 7 + (1 << 33);
 
 impl Places for Memory {
     fn cookie(&self) -> u64 {
@@ -174,7 +174,7 @@ fn without_memory_the_loss_is_told() {
 }
 
 #[test]
-fn a_tcp_socket_gives_way_after_a_million_others_and_a_udp_socket_never() {
+fn a_tcp_socket_gives_way_after_four_billion_others_and_a_udp_socket_never() {
     let held_by = |cookie, state| Memory {
         peer: Peer {
             cookie,
@@ -190,7 +190,8 @@ fn a_tcp_socket_gives_way_after_a_million_others_and_a_udp_socket_never() {
     };
     assert!(taken(held_by(7, MAY_GIVE_WAY)));
     assert!(!taken(held_by(7, 0)));
-    assert!(!taken(held_by(COOKIE - 65536, MAY_GIVE_WAY)));
+    assert!(!taken(held_by(COOKIE - GIVES_WAY_AFTER, MAY_GIVE_WAY)));
+    assert!(taken(held_by(COOKIE - GIVES_WAY_AFTER - 65536, MAY_GIVE_WAY)));
     assert!(!taken(held_by(COOKIE + 65536, MAY_GIVE_WAY)));
 
     let mut memory = Memory::default();

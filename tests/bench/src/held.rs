@@ -33,8 +33,7 @@ const SERVICES: u32 = 10;
 
 /// Slices of each size in one run; the run's figures are medians over them.
 const ROUNDS: usize = 8;
-/// Length of a slice. After a million sockets the oldest that are held give way: all that is
-/// measured with the same ones must come to less.
+/// Length of a slice.
 const SLICE: Duration = Duration::from_millis(10);
 
 /// An agent with one size of PEERS, and where its clients are.
