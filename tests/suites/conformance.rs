@@ -1,12 +1,12 @@
 //! Dataplanes against the oracle: every scenario as real traffic and as packets, and random clusters,
-//! through each backend alone and through the layers of a node by default, behind the node API. This
-//! process is the brain. What happens must be what the file says, and what the oracle allows. Needs
-//! root.
+//! through each backend alone, through the layers of a node without programs on devices, and with them,
+//! behind the node API. This process is the brain. What happens must be what the file says, and what
+//! the oracle allows. Needs root.
 //!
-//! `CULVERT_BACKEND` is `layers`, or `devices` for the part of it with programs on devices, or names one of the agent's own backends (`run --target …
-//! --proxy-mode`), or is the command line of another program; without it, all that are our own are
-//! tested. `CULVERT_RANDOM` is the number of random states, `CULVERT_SEED` the number of the first
-//! walk through them.
+//! `CULVERT_BACKEND` is `layers`, or `devices` for the part of it with programs on devices, or names
+//! one of the agent's own backends (`run --target … --proxy-mode`), or is the command line of another
+//! program; without it, all that are our own are tested. `CULVERT_RANDOM` is the number of random
+//! states, `CULVERT_SEED` the number of the first walk through them.
 
 use std::{env, sync::Arc};
 
@@ -28,11 +28,11 @@ use crate::trials;
 
 pub const NEEDS: &[&[Need]] = &[PRIVILEGED, PACKETS];
 
-/// What the layers of a node by default are called, among names of backends.
+/// What the layers of a node are called, among names of backends, without programs on devices.
 const LAYERS: &str = "layers";
 
-/// What the same are called with programs on devices. Every kind of device has a share of the scenarios:
-/// those in which such programs take anything.
+/// What the same are called with programs on devices, as a node has them by default. Every kind of
+/// device has a share of the scenarios: those in which such programs take anything.
 const DEVICES: &str = "devices";
 
 /// Random states of one walk: the next ones are another trial, to run at the same time.

@@ -191,7 +191,10 @@ fn a_tcp_socket_gives_way_after_four_billion_others_and_a_udp_socket_never() {
     assert!(taken(held_by(7, MAY_GIVE_WAY)));
     assert!(!taken(held_by(7, 0)));
     assert!(!taken(held_by(COOKIE - GIVES_WAY_AFTER, MAY_GIVE_WAY)));
-    assert!(taken(held_by(COOKIE - GIVES_WAY_AFTER - 65536, MAY_GIVE_WAY)));
+    assert!(taken(held_by(
+        COOKIE - GIVES_WAY_AFTER - 65536,
+        MAY_GIVE_WAY
+    )));
     assert!(!taken(held_by(COOKIE + 65536, MAY_GIVE_WAY)));
 
     let mut memory = Memory::default();

@@ -25,9 +25,9 @@ pub enum Under {
     Agent,
     /// The agent behind the node API (`run --target`), with arguments that choose one backend alone.
     OurBackend(Vec<String>),
-    /// The agent behind the node API as it is by default: socket hooks over a packet backend.
+    /// The agent behind the node API with socket hooks over a packet backend, and no programs on devices.
     Layers,
-    /// The same, with programs on the devices of a [`journey`](crate::journey) that clients outside come
+    /// The agent as it is by default: the same, with programs on the devices of a [`journey`](crate::journey) that clients outside come
     /// in by, whatever they bypass.
     Devices,
     /// Any program that is a backend behind the node API. Its words, in which `{target}` and
@@ -104,7 +104,9 @@ impl<'w> Subject<'w> {
                         Under::Devices => ["--proxy-mode=auto", "--tc=on", OUTSIDE]
                             .map(ToOwned::to_owned)
                             .into(),
-                        _ => vec!["--proxy-mode=auto".to_owned()],
+                        _ => ["--proxy-mode=auto", "--tc=off"]
+                            .map(ToOwned::to_owned)
+                            .into(),
                     },
                     ..AgentOptions::default()
                 };
