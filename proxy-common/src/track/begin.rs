@@ -22,6 +22,7 @@ pub(super) fn enter<T: Connections>(tables: &T, work: &mut Work) {
 #[inline(always)]
 fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     pair::turn(work);
+    pair::expect_answer(work);
     if work.endpoint_before == work.value.endpoint {
         work.other_value.state = work.other_value.state_of(seen::FOLLOWS);
     }
@@ -53,16 +54,14 @@ fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         }
         Added::Exists => {
             let found = &mut work.found;
-            if tables
-                .find(Table::Opening, &work.other_key, found)
-                .is_none()
-            {
+            let Some(inside) = tables.find(Table::Opening, &work.other_key, found) else {
                 return Outcome::passed(Reason::Changed);
-            }
+            };
             if !leads_here(work) {
                 return direct::makes_room(tables, work);
             }
             // The same flow, of which the kernel needed the room of the other entry.
+            pair::expect_another(tables, inside, work);
             pair::turn_found(work);
         }
         Added::Full => return Outcome::passed(Reason::TableFull),

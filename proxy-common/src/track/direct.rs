@@ -3,10 +3,13 @@
 //! the layer beneath, which can give it another port.
 
 use super::{
-    BENEATH, Connections, DIRECT, INSIDE, Setting, TRANSLATED, Table, Work, idle, open, pair,
+    BENEATH, Connections, DIRECT, INSIDE, Setting, TRANSLATED, Table, Work, ended, idle,
+    ingress::is_member,
+    open, pair,
     reason::{Outcome, Reason},
     seen,
 };
+use crate::{packet::parse::flags, tables::ServiceTables};
 
 /// Seconds in which a client that hears nothing sends its SYN again (RFC 6298).
 const SENT_AGAIN: u32 = 1;
@@ -16,7 +19,8 @@ const SENT_AGAIN: u32 = 1;
 /// layer beneath gets it.
 ///
 /// The first time it may be of a connection that was just closed. If that was through this frontend, the
-/// client hears it as from there: it breaks what it knows nothing of, and sends its SYN again at once.
+/// client hears it as from there: it breaks what it knows nothing of, and sends its SYN again at once. So
+/// it does if that connection was never more than a SYN.
 #[inline(never)]
 pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     if tables
@@ -24,8 +28,16 @@ pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         .is_none()
         || work.value.owner != TRANSLATED
         || !work.value.holds_for(&work.key)
-        || work.value.seen() & seen::ANSWERED != 0
     {
+        return Outcome::UNTOUCHED;
+    }
+    let acknowledged = work.transport.acknowledged;
+    let (first, last) = (work.value.acknowledged, work.value.refusal);
+    if first != 0 && acknowledged == first && acknowledged != last {
+        work.to = work.value.place();
+        return Outcome::TRANSLATED;
+    }
+    if work.value.seen() & seen::ANSWERED != 0 && (first == 0 || acknowledged == last) {
         return Outcome::UNTOUCHED;
     }
     let idle = idle(tables.seconds(), work.value.since);
@@ -47,7 +59,61 @@ pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
 /// answers are not to be told from those to this one. The flow ends, and its place is kept.
 #[inline(never)]
 pub fn datagram<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
-    // What an answer looks like.
+    set_answer(work);
+    if is_translated(tables, Table::Track, work) {
+        return ends(tables, Table::Track, work);
+    }
+    if is_translated(tables, Table::Opening, work) {
+        return ends(tables, Table::Opening, work);
+    }
+    Outcome::UNTOUCHED
+}
+
+/// A SYN that is for no Service: what is left of a frontend's connection that is over must not catch its
+/// answers. Where that is still open, the endpoint takes this for a packet of it, and so do the programs:
+/// only another port could tell both apart. What is not answered yet claims no other answer, see
+/// [`answers`].
+#[inline(never)]
+pub fn connects<T: ServiceTables + Connections>(tables: &T, work: &mut Work) {
+    set_answer(work);
+    if !is_translated(tables, Table::Track, work) {
+        return;
+    }
+    pair::turn_found(work);
+    if tables
+        .find(Table::Track, &work.key, &mut work.value)
+        .is_none()
+        || !work.value.holds_for(&work.key)
+    {
+        return;
+    }
+    let is_member = is_member(tables, &work.value);
+    if ended::is_over(tables, work, is_member) {
+        pair::forget(tables, Table::Track, work);
+    }
+}
+
+/// What an endpoint acknowledges that takes or refuses the client's SYN, of which this is a packet.
+#[inline(always)]
+pub(super) const fn expected(work: &Work) -> u32 {
+    let opens = (work.transport.flags & flags::SYN != 0) as u32;
+    work.transport.sequence.wrapping_add(opens)
+}
+
+/// Whether a packet of an endpoint acknowledges a SYN that was sent to it for `work.value`, the entry of
+/// its answers in OPENING: the first one, or the last. Otherwise it is about a connection that the client
+/// has with the endpoint itself. An entry that earlier programs made does not tell.
+#[inline(always)]
+pub(super) const fn answers(work: &Work) -> bool {
+    let acknowledged = work.transport.acknowledged;
+    let (first, last) = (work.value.acknowledged, work.value.refusal);
+    work.transport.flags & flags::ACK != 0
+        && (first == 0 || acknowledged == first || acknowledged == last)
+}
+
+/// Sets `work.other_key`: what an answer to the packet of `work.key` looks like.
+#[inline(always)]
+const fn set_answer(work: &mut Work) {
     let Work { key, other_key, .. } = work;
     other_key.source = key.destination;
     other_key.destination = key.source;
@@ -56,13 +122,6 @@ pub fn datagram<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     other_key.protocol = key.protocol;
     other_key.role = INSIDE;
     other_key.padding = 0;
-    if is_translated(tables, Table::Track, work) {
-        return ends(tables, Table::Track, work);
-    }
-    if is_translated(tables, Table::Opening, work) {
-        return ends(tables, Table::Opening, work);
-    }
-    Outcome::UNTOUCHED
 }
 
 /// Whether a frontend's flow is in the place of `work.other_key`; if so, `work.found` is its entry. A

@@ -2,9 +2,9 @@
 //! frontend that the client dialled.
 
 use super::{
-    ConnectionKey, Connections, Fragments, INSIDE, TRANSLATED, Table, Work, direct,
+    ConnectionKey, Connections, Fragments, INSIDE, Setting, TRANSLATED, Table, Work, direct,
     hooks::{Kind, later, moved, note, put, put_quoted, read, used},
-    pair,
+    idle, pair,
     reason::{Outcome, Reason},
     seen,
 };
@@ -66,14 +66,28 @@ fn frontend<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     if work.value.owner != TRANSLATED || !work.value.holds_for(&work.key) {
         return Outcome::UNTOUCHED;
     }
+    if is_of_others(tables, work, now) {
+        return Outcome::UNTOUCHED;
+    }
     tables.set_last(at, now);
     work.to = work.value.place();
     if work.key.protocol == UDP {
         answered_by_datagram(tables, at, work, now);
-    } else if work.transport.flags & (flags::SYN | flags::ACK) == flags::SYN | flags::ACK {
+    } else if work.transport.flags & flags::SYN != 0 {
         answered(tables, at, work);
     }
     Outcome::TRANSLATED
+}
+
+/// Whether a packet that looks like an answer, in OPENING, is none: the endpoint talks to the client
+/// itself.
+#[inline(always)]
+fn is_of_others<T: Connections>(tables: &T, work: &Work, now: u32) -> bool {
+    if work.key.protocol == UDP {
+        idle(now, work.value.last) > tables.setting(Setting::UdpUnanswered)
+    } else {
+        !direct::answers(work)
+    }
 }
 
 /// Whether a packet of TCP acknowledges, and does nothing else.

@@ -83,7 +83,7 @@ fn says<T: Connections>(tables: &T, work: &mut Work) -> u32 {
 
 /// Whether a packet follows what its sender sent without a gap.
 #[inline(always)]
-const fn is_next(work: &Work) -> bool {
+pub(super) const fn is_next(work: &Work) -> bool {
     // As above.
     work.value.sequence != 0
         && work.transport.sequence == work.value.sequence

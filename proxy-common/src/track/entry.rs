@@ -119,13 +119,14 @@ pub struct ConnectionValue {
     /// FIN; 0 if that is not known. In OPENING one with which the endpoint began: the first one (`INSIDE`),
     /// or the other, if it began twice (`DIALLED`).
     pub sequence: u32,
-    /// In TRACK the sequence number that this side acknowledged last; 0 if that is not known.
+    /// In TRACK the sequence number that this side acknowledged last; 0 if that is not known. `INSIDE`, in
+    /// OPENING: what an endpoint acknowledges that answers the first SYN.
     pub acknowledged: u32,
     /// When the entry was made, in seconds since boot. `INSIDE`, in TRACK: or when the endpoint last
     /// acknowledged something new.
     pub since: u32,
     /// `DIALLED`, in TRACK: what an endpoint acknowledges that refuses the last SYN in place of this
-    /// connection, if there was one.
+    /// connection, if there was one. `INSIDE`, in OPENING: what it acknowledges that answers the last one.
     pub refusal: u32,
 }
 

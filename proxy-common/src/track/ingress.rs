@@ -123,7 +123,7 @@ fn is_silent<T: Connections>(tables: &T, work: &mut Work, now: u32) -> bool {
 
 /// Whether the flow's endpoint may have new connections.
 #[inline(always)]
-fn is_member<T: ServiceTables>(tables: &T, value: &ConnectionValue) -> bool {
+pub(super) fn is_member<T: ServiceTables>(tables: &T, value: &ConnectionValue) -> bool {
     tables.member(value.set, value.endpoint).is_some()
 }
 
@@ -157,8 +157,14 @@ where
     }
     tables.set_last(at, now);
     pair::turn(work);
-    let mut there = is_there(tables, Table::Opening, work);
-    if !there {
+    let inside = tables.find(Table::Opening, &work.other_key, &mut work.found);
+    let mut there = inside.is_some();
+    if let Some(inside) = inside {
+        if begins && work.found.serial == work.value.serial {
+            pair::expect_another(tables, inside, work);
+        }
+    } else {
+        pair::expect_answer(work);
         // The kernel needed its room, and another flow may have taken its place; or another CPU has
         // just moved the flow. Only once it is added, nobody else takes the place any more.
         let added = tables.add(Table::Opening, &work.other_key, &work.other_value);

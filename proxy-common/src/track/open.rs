@@ -45,6 +45,7 @@ where
         return if work.key.protocol == UDP {
             direct::datagram(tables, work)
         } else {
+            direct::connects(tables, work);
             Outcome::UNTOUCHED
         };
     }

@@ -6,14 +6,16 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
 };
 
+use proxy_model::Protocol;
 use proxy_tests::{
+    journey::Datagram,
     pod::ATTEMPT_LIMIT,
     shop::{dns, http},
 };
 
-use crate::edge::rig::{DNS, HTTP, Site};
+use crate::edge::rig::{DNS, HTTP, Site, prober};
 
-use super::hostile::{connected, say};
+use super::hostile::{connected, echo_from, say};
 
 #[test]
 fn a_connection_that_the_endpoint_takes_for_another_one_comes_about_all_the_same() {
@@ -33,6 +35,31 @@ fn a_connection_that_the_endpoint_takes_for_another_one_comes_about_all_the_same
         Ok(())
     };
     site.neighbour.host.netns().run(connects).unwrap().unwrap();
+}
+
+#[test]
+fn the_endpoint_itself_takes_a_connection_whatever_the_node_port_was_sent_from_that_port() {
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let _agent = site.serve(&[1]);
+    let neighbour = &site.neighbour;
+    let node_port = SocketAddr::new(neighbour.node[0], HTTP);
+    // Closed, broken, and never more than a SYN, which somebody else sent.
+    let [closed, broken, forged] = [22_002, 22_003, 22_004];
+    let victim = SocketAddr::new(neighbour.addresses[0], forged);
+    let syn = Datagram::first(victim, node_port, Protocol::Tcp, 7).encode();
+    prober(neighbour).send_packet(syn).unwrap();
+    let connects = || -> io::Result<()> {
+        for port in [closed, broken] {
+            echo_from(port, node_port)?;
+        }
+        for port in [closed, broken, forged] {
+            say(connected(port, http(1))?)?;
+        }
+        Ok(())
+    };
+    neighbour.host.netns().run(connects).unwrap().unwrap();
 }
 
 #[test]

@@ -105,7 +105,7 @@ pub fn connected(port: u16, to: SocketAddr) -> std::io::Result<TcpStream> {
 
 /// Connects from this port, says a line, hears it back, and closes the connection: those of odd ports
 /// by a reset.
-fn echo_from(port: u16, to: SocketAddr) -> std::io::Result<()> {
+pub fn echo_from(port: u16, to: SocketAddr) -> std::io::Result<()> {
     let stream = connected(port, to)?;
     let reset = libc::linger {
         l_onoff: i32::from(port % 2),

@@ -69,7 +69,8 @@ fn a_refusal_reaches_the_client() {
         let world = family.world(1);
         let client = family.client(&world);
         let endpoint = client.sends(syn()).unwrap();
-        assert_eq!(client.hears(endpoint, rst()), Ok(()));
+        let refuses = tcp(flags::RST | flags::ACK, 1001, 0);
+        assert_eq!(client.hears(endpoint, refuses), Ok(()));
         world.maps(|maps| assert_eq!(maps.track.keys(), []));
     }
 }

@@ -1,7 +1,7 @@
 //! Flows of UDP, which nobody opens and nobody closes.
 
 use super::{BOTH, journey::datagram};
-use crate::{in_memory::programs::sweeps, socket::UDP};
+use crate::{in_memory::programs::sweeps, socket::UDP, track::reason::Outcome};
 
 #[test]
 fn the_second_answer_makes_a_flow_an_answered_one() {
@@ -20,6 +20,22 @@ fn the_second_answer_makes_a_flow_an_answered_one() {
         });
         assert_eq!(client.sends(datagram()), Ok(endpoint));
         assert_eq!(client.hears(endpoint, datagram()), Ok(()));
+    }
+}
+
+#[test]
+fn what_an_endpoint_begins_after_a_question_that_went_unanswered_is_its_own() {
+    for family in BOTH {
+        let world = family.world(1);
+        let client = family.client(&world);
+        let endpoint = client.sends(datagram()).unwrap();
+        world.pass(20);
+        assert_eq!(client.sends(datagram()), Ok(endpoint));
+        world.pass(20);
+        assert_eq!(client.hears(endpoint, datagram()), Ok(()));
+        world.pass(31);
+        let own = client.hears(endpoint, datagram());
+        assert_eq!(own, Err(Outcome::UNTOUCHED));
     }
 }
 

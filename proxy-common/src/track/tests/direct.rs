@@ -2,7 +2,7 @@
 
 use super::{
     BOTH, Client,
-    journey::{BEGIN, ack, at, data, datagram, rst, syn, taken, tcp},
+    journey::{BEGIN, ack, acked_last, at, data, datagram, fin, fin_too, rst, syn, taken, tcp},
 };
 use crate::{
     packet::parse::flags,
@@ -116,6 +116,149 @@ fn an_endpoint_that_has_answered_may_acknowledge() {
         assert_eq!(client.hears(endpoint, ack()), Err(Outcome::UNTOUCHED));
         assert_eq!(client.sends(ack()), Ok(endpoint));
         assert_eq!(client.hears(endpoint, ack()), Ok(()));
+    }
+}
+
+/// The client's SYN to the endpoint itself, with a number of its own.
+const ITSELF: u32 = 70_000;
+
+#[test]
+fn a_connection_to_the_endpoint_itself_comes_about_after_one_through_a_frontend() {
+    for family in BOTH {
+        for breaks in [false, true] {
+            let world = family.world(1);
+            let client = family.client(&world);
+            let endpoint = client.connects();
+            if breaks {
+                client.sends(rst()).unwrap();
+            } else {
+                client.sends(fin()).unwrap();
+                client.hears(endpoint, fin_too()).unwrap();
+                client.sends(acked_last()).unwrap();
+            }
+            let itself = Client {
+                to: endpoint,
+                ..client
+            };
+            let opens = tcp(flags::SYN, ITSELF, 0);
+            assert_eq!(itself.sends(opens), Err(Outcome::UNTOUCHED));
+            let took = tcp(flags::SYN | flags::ACK, 9, ITSELF + 1);
+            assert_eq!(client.hears(endpoint, took), Err(Outcome::UNTOUCHED));
+            assert_eq!(client.hears(endpoint, data()), Err(Outcome::UNTOUCHED));
+            world.maps(|maps| assert_eq!((maps.flows, maps.track.keys().len()), (0, 0)));
+        }
+    }
+}
+
+#[test]
+fn a_syn_to_the_endpoint_itself_ends_no_connection() {
+    for family in BOTH {
+        let world = family.world(2);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        let itself = Client {
+            to: endpoint,
+            ..client
+        };
+        // Anybody can send it.
+        let opens = tcp(flags::SYN, ITSELF, 0);
+        assert_eq!(itself.sends(opens), Err(Outcome::UNTOUCHED));
+        assert_eq!(client.sends(data()), Ok(endpoint));
+        assert_eq!(client.hears(endpoint, data()), Ok(()));
+        assert_eq!(world.maps(|maps| maps.flows), 1);
+    }
+}
+
+#[test]
+fn a_syn_to_a_frontend_takes_nothing_from_a_connection_to_the_endpoint_itself() {
+    for family in BOTH {
+        let world = family.world(1);
+        let client = family.client(&world);
+        // Forged, or of a client that went away.
+        let endpoint = client.sends(syn()).unwrap();
+        let own = [
+            tcp(flags::SYN | flags::ACK, ITSELF + 1, 9),
+            tcp(flags::RST | flags::ACK, 10, ITSELF + 9),
+            tcp(flags::RST, 10, 0),
+            tcp(flags::SYN, 10, 0),
+        ];
+        for said in own.clone() {
+            assert_eq!(client.hears(endpoint, said), Err(Outcome::UNTOUCHED));
+        }
+        assert_eq!(client.hears(endpoint, taken()), Ok(()));
+        for said in own {
+            assert_eq!(client.hears(endpoint, said), Err(Outcome::UNTOUCHED));
+        }
+        assert_eq!(client.sends(ack()), Ok(endpoint));
+    }
+}
+
+#[test]
+fn each_syn_may_be_answered_that_was_sent_with_a_number_of_its_own() {
+    for family in BOTH {
+        for answered in [1001, ITSELF + 1] {
+            let world = family.world(1);
+            let client = family.client(&world);
+            let endpoint = client.sends(syn()).unwrap();
+            let again = tcp(flags::SYN, ITSELF, 0);
+            assert_eq!(client.sends(again), Ok(endpoint));
+            let took = tcp(flags::SYN | flags::ACK, BEGIN, answered);
+            assert_eq!(client.hears(endpoint, took), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_earlier_programs_began_comes_about() {
+    let family = BOTH[0];
+    let world = family.world(1);
+    let client = family.client(&world);
+    let endpoint = client.sends(syn()).unwrap();
+    world.maps(|maps| {
+        let inside = client.inside(endpoint, TCP);
+        let (at, _) = maps.opening.find(&inside).unwrap();
+        // They did not note it.
+        maps.opening
+            .write(at, |value| (value.acknowledged, value.refusal) = (0, 0));
+    });
+    assert_eq!(client.hears(endpoint, taken()), Ok(()));
+    assert_eq!(client.hears(endpoint, ack()), Err(Outcome::UNTOUCHED));
+    assert_eq!(client.sends(ack()), Ok(endpoint));
+}
+
+#[test]
+fn an_endpoint_that_still_has_the_syn_before_is_heard() {
+    for family in BOTH {
+        let world = family.world(1);
+        let client = family.client(&world);
+        // Its client never heard that.
+        let endpoint = client.sends(syn()).unwrap();
+        assert_eq!(client.hears(endpoint, taken()), Ok(()));
+        world.pass(8);
+        let again = || client.sends(tcp(flags::SYN, ITSELF, 0));
+        assert_eq!(again(), Ok(endpoint));
+        assert_eq!(client.hears(endpoint, ack()), Ok(()));
+        assert_eq!(client.sends(tcp(flags::RST, 1001, 0)), Ok(endpoint));
+        assert_eq!(again(), Ok(endpoint));
+        let took = tcp(flags::SYN | flags::ACK, 9, ITSELF + 1);
+        assert_eq!(client.hears(endpoint, took), Ok(()));
+        assert_eq!(client.sends(tcp(flags::ACK, ITSELF + 1, 10)), Ok(endpoint));
+        world.maps(|maps| assert_eq!((maps.halves().len(), maps.flows), (0, 1)));
+    }
+}
+
+#[test]
+fn an_endpoint_that_answered_long_ago_may_have_another_connection_since() {
+    for family in BOTH {
+        let world = family.world(1);
+        let client = family.client(&world);
+        let endpoint = client.sends(syn()).unwrap();
+        assert_eq!(client.hears(endpoint, taken()), Ok(()));
+        world.pass(8);
+        assert_eq!(client.sends(tcp(flags::SYN, 900_000, 0)), Ok(endpoint));
+        let objects = tcp(flags::ACK, ITSELF + 9, 77);
+        assert_eq!(client.hears(endpoint, objects), Err(DIRECTLY));
+        assert_eq!(client.sends(tcp(flags::SYN, 900_000, 0)), Err(BENEATH));
     }
 }
 

@@ -70,32 +70,49 @@ fn what_is_near_ends_an_idle_connection_and_makes_room_for_no_other() {
 #[test]
 fn what_the_endpoint_expects_is_what_it_acknowledged_last() {
     let family = BOTH[0];
-    let world = family.world(2);
-    let client = family.client(&world);
-    let endpoint = client.connects();
-    let acknowledges = |expected| {
+    // Over the end of all numbers, too.
+    for expected in [EXPECTED + 5000, 1 << 31, u32::MAX, 7] {
+        let world = family.world(2);
+        let client = family.client(&world);
+        let endpoint = client.connects();
         client
             .hears(endpoint, tcp(flags::ACK, expected, BEGIN + 1))
             .unwrap();
-    };
-    // Over the end of all numbers, too.
-    for expected in [EXPECTED + 5000, 1 << 31, u32::MAX, 7] {
-        acknowledges(expected);
         client
             .sends(tcp(flags::RST, expected.wrapping_sub(1), 0))
             .unwrap();
         assert_eq!(client.noted(), 0, "{expected}");
+        // An endpoint that breaks what it does not know repeats what somebody wrote.
+        client
+            .hears(
+                endpoint,
+                tcp(flags::RST | flags::ACK, expected.wrapping_add(92), 0),
+            )
+            .unwrap();
+        client
+            .sends(tcp(flags::RST, expected.wrapping_add(92), 0))
+            .unwrap();
+        assert_eq!(client.noted(), seen::RST, "{expected}");
         client.sends(tcp(flags::RST, expected, 0)).unwrap();
         assert_eq!(client.noted(), seen::RST | seen::BROKEN, "{expected}");
-        client.sends(tcp(flags::ACK, expected, BEGIN + 1)).unwrap();
-        assert_eq!(client.noted(), 0, "{expected}");
     }
-    // An endpoint that breaks what it does not know repeats what somebody wrote.
-    client
-        .hears(endpoint, tcp(flags::RST | flags::ACK, 99, 0))
-        .unwrap();
-    client.sends(tcp(flags::RST, 99, 0)).unwrap();
-    assert_eq!(client.noted(), seen::RST);
+}
+
+#[test]
+fn what_is_broken_beyond_doubt_stays_so() {
+    for family in BOTH {
+        let world = family.world(2);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        assert_eq!(client.sends(rst()), Ok(endpoint));
+        // Anybody can send such, and a client that hears an answer which it does not expect does.
+        for said in [flags::ACK, flags::RST, flags::RST | flags::ACK] {
+            assert_eq!(client.sends(tcp(said, 123_456, 999)), Ok(endpoint));
+            assert_eq!(client.noted(), seen::RST | seen::BROKEN);
+        }
+        family.lead_without(&world, 2, endpoint);
+        assert_ne!(client.connects(), endpoint);
+    }
 }
 
 #[test]
