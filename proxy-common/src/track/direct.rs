@@ -37,7 +37,9 @@ pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         work.to = work.value.place();
         return Outcome::TRANSLATED;
     }
-    if work.value.seen() & seen::ANSWERED != 0 && (first == 0 || acknowledged == last) {
+    // It goes on from its own answer: whatever SYNs it was sent meanwhile, the connection is this one.
+    let goes_on = work.transport.sequence.wrapping_sub(1) == work.value.sequence;
+    if work.value.seen() & seen::ANSWERED != 0 && (first == 0 || acknowledged == last || goes_on) {
         return Outcome::UNTOUCHED;
     }
     let idle = idle(tables.seconds(), work.value.since);

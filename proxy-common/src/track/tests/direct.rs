@@ -263,6 +263,24 @@ fn an_endpoint_that_answered_long_ago_may_have_another_connection_since() {
 }
 
 #[test]
+fn a_handshake_goes_on_whatever_was_forged_before_and_meanwhile() {
+    for family in BOTH {
+        let world = family.world(1);
+        let client = family.client(&world);
+        let forges = |number| client.sends(tcp(flags::SYN, number, 0)).unwrap();
+        forges(50_000);
+        world.pass(2);
+        let endpoint = client.sends(syn()).unwrap();
+        assert_eq!(client.hears(endpoint, taken()), Ok(()));
+        forges(90_000);
+        // What it says to that.
+        assert_eq!(client.hears(endpoint, ack()), Err(Outcome::UNTOUCHED));
+        assert_eq!(client.sends(ack()), Ok(endpoint));
+        assert_eq!(client.hears(endpoint, data()), Ok(()));
+    }
+}
+
+#[test]
 fn datagrams_to_an_endpoint_itself_end_the_flow_that_looks_the_same() {
     for family in BOTH {
         for answered in [false, true] {
