@@ -2,7 +2,7 @@
 //! would look the same behind the translation, one is first.
 
 use super::{
-    Added, Connections, TRANSLATED, Table, Work, direct, pair,
+    Added, Connections, TRANSLATED, Table, Work, answer, direct, pair,
     reason::{Outcome, Reason},
     seen,
 };
@@ -22,7 +22,7 @@ pub(super) fn enter<T: Connections>(tables: &T, work: &mut Work) {
 #[inline(always)]
 fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     pair::turn(work);
-    pair::expect_answer(work);
+    answer::expect(work);
     if work.endpoint_before == work.value.endpoint {
         work.other_value.state = work.other_value.state_of(seen::FOLLOWS);
     }
@@ -61,7 +61,7 @@ fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
                 return direct::makes_room(tables, work);
             }
             // The same flow, of which the kernel needed the room of the other entry.
-            pair::expect_another(tables, inside, work);
+            answer::expect_another(tables, inside, work);
             pair::turn_found(work);
         }
         Added::Full => return Outcome::passed(Reason::TableFull),

@@ -9,7 +9,7 @@ use super::{
     reason::{Outcome, Reason},
     seen,
 };
-use crate::{packet::parse::flags, tables::ServiceTables};
+use crate::tables::ServiceTables;
 
 /// Seconds in which a client that hears nothing sends its SYN again (RFC 6298).
 const SENT_AGAIN: u32 = 1;
@@ -74,7 +74,7 @@ pub fn datagram<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
 /// A SYN that is for no Service: what is left of a frontend's connection that is over must not catch its
 /// answers. Where that is still open, the endpoint takes this for a packet of it, and so do the programs:
 /// only another port could tell both apart. What is not answered yet claims no other answer, see
-/// [`answers`].
+/// [`answer`](super::answer).
 #[inline(never)]
 pub fn connects<T: ServiceTables + Connections>(tables: &T, work: &mut Work) {
     set_answer(work);
@@ -93,24 +93,6 @@ pub fn connects<T: ServiceTables + Connections>(tables: &T, work: &mut Work) {
     if ended::is_over(tables, work, is_member) {
         pair::forget(tables, Table::Track, work);
     }
-}
-
-/// What an endpoint acknowledges that takes or refuses the client's SYN, of which this is a packet.
-#[inline(always)]
-pub(super) const fn expected(work: &Work) -> u32 {
-    let opens = (work.transport.flags & flags::SYN != 0) as u32;
-    work.transport.sequence.wrapping_add(opens)
-}
-
-/// Whether a packet of an endpoint acknowledges a SYN that was sent to it for `work.value`, the entry of
-/// its answers in OPENING: the first one, or the last. Otherwise it is about a connection that the client
-/// has with the endpoint itself. An entry that earlier programs made does not tell.
-#[inline(always)]
-pub(super) const fn answers(work: &Work) -> bool {
-    let acknowledged = work.transport.acknowledged;
-    let (first, last) = (work.value.acknowledged, work.value.refusal);
-    work.transport.flags & flags::ACK != 0
-        && (first == 0 || acknowledged == first || acknowledged == last)
 }
 
 /// Sets `work.other_key`: what an answer to the packet of `work.key` looks like.

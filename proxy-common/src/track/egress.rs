@@ -2,7 +2,8 @@
 //! frontend that the client dialled.
 
 use super::{
-    ConnectionKey, Connections, Fragments, INSIDE, Setting, TRANSLATED, Table, Work, direct,
+    ConnectionKey, Connections, Fragments, INSIDE, Setting, TRANSLATED, Table, Work, answer,
+    direct,
     hooks::{Kind, later, moved, note, put, put_quoted, read, used},
     idle, pair,
     reason::{Outcome, Reason},
@@ -66,7 +67,7 @@ fn frontend<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     if work.value.owner != TRANSLATED || !work.value.holds_for(&work.key) {
         return Outcome::UNTOUCHED;
     }
-    if is_of_others(tables, work, now) {
+    if is_no_answer(tables, work, now) {
         return Outcome::UNTOUCHED;
     }
     tables.set_last(at, now);
@@ -82,11 +83,11 @@ fn frontend<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
 /// Whether a packet that looks like an answer, in OPENING, is none: the endpoint talks to the client
 /// itself.
 #[inline(always)]
-fn is_of_others<T: Connections>(tables: &T, work: &Work, now: u32) -> bool {
+fn is_no_answer<T: Connections>(tables: &T, work: &Work, now: u32) -> bool {
     if work.key.protocol == UDP {
         idle(now, work.value.last) > tables.setting(Setting::UdpUnanswered)
     } else {
-        !direct::answers(work)
+        !answer::is_answer(work)
     }
 }
 

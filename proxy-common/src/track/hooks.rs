@@ -186,8 +186,8 @@ pub(super) fn note<T: Connections>(tables: &T, at: T::At, work: &mut Work, now: 
     let said = work.transport.flags;
     let before = work.value.seen();
     let mut after = before;
-    let is_doubted = before & seen::BROKEN == 0 || ended::is_next(work);
-    if !opens(said) && is_doubted {
+    let may_go_on = before & seen::BROKEN == 0 || ended::is_next(work);
+    if !opens(said) && may_go_on {
         // What goes on after it was broken was not: anybody can send such a packet.
         after &= !(seen::RST | seen::BROKEN);
     }

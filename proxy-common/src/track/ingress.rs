@@ -2,7 +2,7 @@
 
 use super::{
     Added, BENEATH, ConnectionKey, ConnectionValue, Connections, DIALLED, Fragments, Setting,
-    Table, Work, ended,
+    Table, Work, answer, ended,
     hooks::{Kind, is_there, later, moved, note, put, put_quoted, read, used},
     idle, open, pair,
     reason::{Outcome, Reason},
@@ -161,10 +161,10 @@ where
     let mut there = inside.is_some();
     if let Some(inside) = inside {
         if begins && work.found.serial == work.value.serial {
-            pair::expect_another(tables, inside, work);
+            answer::expect_another(tables, inside, work);
         }
     } else {
-        pair::expect_answer(work);
+        answer::expect(work);
         // The kernel needed its room, and another flow may have taken its place; or another CPU has
         // just moved the flow. Only once it is added, nobody else takes the place any more.
         let added = tables.add(Table::Opening, &work.other_key, &work.other_value);

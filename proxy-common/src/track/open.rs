@@ -79,7 +79,7 @@ fn is_tried_again(outcome: Outcome) -> bool {
     outcome == Outcome::passed(Reason::Changed) || outcome == Outcome::passed(Reason::Collision)
 }
 
-/// Remembers whose the packets of `work.key` are, if they are not translated: [`BENEATH`] or [`DIRECT`].
+/// Remembers whose the packets of `work.key` are, if they are not translated: [`BENEATH`] or [`DIRECT`](super::DIRECT).
 #[inline(never)]
 pub(super) fn note<T: Connections>(tables: &T, work: &mut Work, owner: u16) {
     let now = tables.seconds();

@@ -2,12 +2,11 @@
 
 use super::{
     Added, ConnectionKey, ConnectionValue, Connections, DIALLED, INSIDE, Table, Work,
-    direct::expected,
     ended::behind,
     reason::{Outcome, Reason},
     seen,
 };
-use crate::{packet::parse::flags, socket::TCP};
+use crate::packet::parse::flags;
 
 /// Sets the other entry of the flow that `work.key` and `work.value` are of. What is written in place
 /// begins anew.
@@ -23,26 +22,6 @@ pub fn turn(work: &mut Work) {
         ..
     } = work;
     other(key, value, other_key, other_value);
-}
-
-/// Notes in the other entry, that of answers in OPENING, what an endpoint acknowledges that answers this
-/// packet of the client.
-#[inline(always)]
-pub(super) const fn expect_answer(work: &mut Work) {
-    if work.key.protocol == TCP {
-        let expected = expected(work);
-        work.other_value.acknowledged = expected;
-        work.other_value.refusal = expected;
-    }
-}
-
-/// Notes the same of an entry that is there, for a packet that begins a connection or is of UDP.
-#[inline(always)]
-pub(super) fn expect_another<T: Connections>(tables: &T, inside: T::At, work: &Work) {
-    tables.set_last(inside, tables.seconds());
-    if work.key.protocol == TCP {
-        tables.set_refusal(inside, expected(work));
-    }
 }
 
 /// Sets `work.key` and `work.value` to the other entry of the flow that `work.other_key` and `work.found`

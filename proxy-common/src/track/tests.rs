@@ -5,6 +5,7 @@ mod broken;
 mod connections;
 mod datagrams;
 mod direct;
+mod direct_datagrams;
 mod errors;
 mod forged;
 mod fragments;

@@ -1,21 +1,17 @@
 //! Clients that talk to an endpoint itself, from the port from which they dial a frontend.
 
 use super::{
-    BOTH, Client,
-    journey::{BEGIN, ack, acked_last, at, data, datagram, fin, fin_too, rst, syn, taken, tcp},
+    BOTH,
+    journey::{BEGIN, ack, acked_last, data, fin, fin_too, rst, syn, taken, tcp},
 };
 use crate::{
     packet::parse::flags,
-    socket::{TCP, UDP},
-    track::{
-        DIRECT,
-        reason::{Outcome, Reason},
-    },
+    socket::TCP,
+    track::reason::{Outcome, Reason},
 };
 
 const DIRECTLY: Outcome = Outcome::passed(Reason::Direct);
 const BENEATH: Outcome = Outcome::passed(Reason::Beneath);
-const COLLISION: Outcome = Outcome::passed(Reason::Collision);
 
 #[test]
 fn a_syn_that_an_endpoint_objects_to_is_left_to_the_layer_beneath_when_it_is_sent_again() {
@@ -136,10 +132,7 @@ fn a_connection_to_the_endpoint_itself_comes_about_after_one_through_a_frontend(
                 client.hears(endpoint, fin_too()).unwrap();
                 client.sends(acked_last()).unwrap();
             }
-            let itself = Client {
-                to: endpoint,
-                ..client
-            };
+            let itself = client.itself(endpoint);
             let opens = tcp(flags::SYN, ITSELF, 0);
             assert_eq!(itself.sends(opens), Err(Outcome::UNTOUCHED));
             let took = tcp(flags::SYN | flags::ACK, 9, ITSELF + 1);
@@ -156,10 +149,7 @@ fn a_syn_to_the_endpoint_itself_ends_no_connection() {
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.connects();
-        let itself = Client {
-            to: endpoint,
-            ..client
-        };
+        let itself = client.itself(endpoint);
         // Anybody can send it.
         let opens = tcp(flags::SYN, ITSELF, 0);
         assert_eq!(itself.sends(opens), Err(Outcome::UNTOUCHED));
@@ -277,96 +267,5 @@ fn a_handshake_goes_on_whatever_was_forged_before_and_meanwhile() {
         assert_eq!(client.hears(endpoint, ack()), Err(Outcome::UNTOUCHED));
         assert_eq!(client.sends(ack()), Ok(endpoint));
         assert_eq!(client.hears(endpoint, data()), Ok(()));
-    }
-}
-
-#[test]
-fn datagrams_to_an_endpoint_itself_end_the_flow_that_looks_the_same() {
-    for family in BOTH {
-        for answered in [false, true] {
-            let world = family.world(1);
-            let client = family.client(&world);
-            let endpoint = if answered {
-                client.asks()
-            } else {
-                client.sends(datagram()).unwrap()
-            };
-            let itself = Client {
-                to: endpoint,
-                ..client
-            };
-            assert_eq!(itself.sends(datagram()), Err(DIRECTLY));
-            // Answers are the endpoint's own from now on, and the frontend is served beneath.
-            assert_eq!(client.hears(endpoint, datagram()), Err(Outcome::UNTOUCHED));
-            assert_eq!(client.sends(datagram()), Err(COLLISION));
-            assert_eq!(client.sends(datagram()), Err(BENEATH));
-            assert_eq!(itself.sends(datagram()), Err(Outcome::UNTOUCHED));
-            assert_eq!(client.hears(endpoint, datagram()), Err(Outcome::UNTOUCHED));
-            world.maps(|maps| {
-                assert_eq!((maps.flows, maps.track.keys().len()), (0, 0));
-                let noted = maps.opening.get(&client.inside(endpoint, UDP)).unwrap();
-                assert_eq!(noted.owner, DIRECT);
-            });
-        }
-    }
-}
-
-#[test]
-fn another_endpoint_is_as_good() {
-    for family in BOTH {
-        let world = family.world(3);
-        let client = family.client(&world);
-        let endpoint = client.asks();
-        let itself = Client {
-            to: endpoint,
-            ..client
-        };
-        assert_eq!(itself.sends(datagram()), Err(DIRECTLY));
-        let other = client.asks();
-        assert_ne!(other, endpoint);
-        assert_eq!(itself.sends(datagram()), Err(Outcome::UNTOUCHED));
-        assert_eq!(client.sends(datagram()), Ok(other));
-    }
-}
-
-#[test]
-fn a_place_is_kept_as_long_as_datagrams_come() {
-    let family = BOTH[0];
-    let world = family.world(1);
-    let client = family.client(&world);
-    let endpoint = client.asks();
-    let itself = Client {
-        to: endpoint,
-        ..client
-    };
-    let second = family.second(&world);
-    assert_eq!(itself.sends(datagram()), Err(DIRECTLY));
-    for _ in 0..3 {
-        world.pass(100);
-        assert_eq!(itself.sends(datagram()), Err(Outcome::UNTOUCHED));
-    }
-    assert_eq!(client.sends(datagram()), Err(COLLISION));
-    world.pass(121);
-    assert_eq!(second.asks(), endpoint);
-}
-
-#[test]
-fn datagrams_for_nobody_are_untouched() {
-    for family in BOTH {
-        let world = family.world(1);
-        let client = family.client(&world);
-        let endpoint = client.asks();
-        for (from, to) in [
-            (at(family.client), at(family.router)),
-            (at(family.router), endpoint),
-        ] {
-            let other = Client {
-                world: &world,
-                from,
-                to,
-            };
-            assert_eq!(other.sends(datagram()), Err(Outcome::UNTOUCHED));
-        }
-        assert_eq!(client.sends(datagram()), Ok(endpoint));
     }
 }

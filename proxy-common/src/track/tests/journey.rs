@@ -190,6 +190,14 @@ impl<'a> Client<'a> {
         Self { world, from, to }
     }
 
+    /// From the same port to the endpoint itself.
+    pub(super) fn itself(self, endpoint: SocketAddr) -> Self {
+        Self {
+            to: endpoint,
+            ..self
+        }
+    }
+
     pub(super) fn build(&self, payload: Payload) -> Build {
         Build {
             from: self.from,

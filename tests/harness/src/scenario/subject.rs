@@ -27,8 +27,8 @@ pub enum Under {
     OurBackend(Vec<String>),
     /// The agent behind the node API with socket hooks over a packet backend, and no programs on devices.
     Layers,
-    /// The agent as it is by default: the same, with programs on the devices of a [`journey`](crate::journey) that clients outside come
-    /// in by, whatever they bypass.
+    /// The agent as it is by default: the same, with programs on the devices of a
+    /// [`journey`](crate::journey) that clients outside come in by, whatever they bypass.
     Devices,
     /// Any program that is a backend behind the node API. Its words, in which `{target}` and
     /// `{cgroup}` stand for the brain's address and the directory of the node's cgroup.
