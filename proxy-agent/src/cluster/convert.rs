@@ -40,6 +40,14 @@ impl<V> Converted<V> {
             diagnostics: Vec::new(),
         }
     }
+
+    /// An object that is not served because of a mistake.
+    fn refused(report: Report) -> Self {
+        Self {
+            value: None,
+            diagnostics: report.diagnostics,
+        }
+    }
 }
 
 /// The name of a namespaced object; `None` if the object has none. Without a namespace an object

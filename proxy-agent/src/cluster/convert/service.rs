@@ -17,17 +17,26 @@ use super::{
 use crate::cluster::{names::Names, object};
 
 /// Converts a Service. Ignored are those without name, headless ones, `ExternalName`, and those
-/// that another proxy serves.
+/// that another proxy serves. One to which no API server gave a ClusterIP is told.
 pub fn service(object: &object::Service, names: &mut Names) -> Converted<Service> {
     let metadata = &object.metadata;
     let (Some(name), Some(spec)) = (object_name(metadata, names), object.spec.as_ref()) else {
         return Converted::ignored();
     };
-    if is_not_ours(metadata) || spec.r#type.as_deref() == Some("ExternalName") || is_headless(spec)
-    {
+    if is_not_ours(metadata) || spec.r#type.as_deref() == Some("ExternalName") {
         return Converted::ignored();
     }
     let mut report = Report::about("Service", &name);
+    match first_cluster_ip(spec) {
+        Some("None") => return Converted::ignored(),
+        Some(_) => {}
+        None => {
+            let message = "is missing, so that the Service is not served: the API server gives it \
+                           one, and `kubectl get -o yaml` shows it";
+            report.add("spec.clusterIP", message);
+            return Converted::refused(report);
+        }
+    }
     let cluster_ips = cluster_ips(spec, &mut report);
     let value = Service {
         ports: ports(&spec.ports, names, &mut report),
@@ -47,13 +56,10 @@ pub fn service(object: &object::Service, names: &mut Names) -> Converted<Service
     }
 }
 
-/// `None`, or no ClusterIP at all.
-fn is_headless(spec: &object::ServiceSpec) -> bool {
+/// As written; `None` for a headless Service.
+fn first_cluster_ip(spec: &object::ServiceSpec) -> Option<&str> {
     let first = spec.cluster_ips.first();
-    match non_empty(spec.cluster_ip.as_deref()).or(non_empty(first.map(String::as_str))) {
-        None => true,
-        Some(address) => address == "None",
-    }
+    non_empty(spec.cluster_ip.as_deref()).or(non_empty(first.map(String::as_str)))
 }
 
 fn cluster_ips(spec: &object::ServiceSpec, report: &mut Report) -> Vec<IpAddr> {

@@ -30,10 +30,7 @@ pub fn slice(object: &object::EndpointSlice, names: &mut Names) -> Converted<End
             let message =
                 format!("{other:?} is none of IPv4, IPv6 and FQDN: this slice is left out");
             report.add("addressType", message);
-            return Converted {
-                value: None,
-                diagnostics: report.diagnostics,
-            };
+            return Converted::refused(report);
         }
     };
     let mut endpoints = Vec::with_capacity(object.endpoints.len());

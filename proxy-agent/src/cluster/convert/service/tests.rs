@@ -95,14 +95,6 @@ fn some_services_are_ignored() {
             "headless, clusterIP alone",
             web(&json!({"clusterIP": "None", "clusterIPs": null})),
         ),
-        (
-            "no ClusterIP",
-            web(&json!({"clusterIP": null, "clusterIPs": null})),
-        ),
-        (
-            "empty ClusterIP",
-            web(&json!({"clusterIP": "", "clusterIPs": []})),
-        ),
         ("ExternalName", web(&json!({"type": "ExternalName"}))),
         (
             "headless label",
@@ -123,6 +115,25 @@ fn some_services_are_ignored() {
         ),
     ] {
         assert_eq!(convert(object), Converted::ignored(), "case: {name}");
+    }
+}
+
+#[test]
+fn a_service_without_a_cluster_ip_is_told() {
+    for spec in [
+        json!({"clusterIP": null, "clusterIPs": null}),
+        json!({"clusterIP": "", "clusterIPs": []}),
+    ] {
+        let converted = convert(web(&spec));
+        assert_eq!(converted.value, None);
+        let [diagnostic] = &converted.diagnostics[..] else {
+            panic!("one mistake, not {:?}", converted.diagnostics);
+        };
+        assert_eq!(
+            diagnostic.to_string(),
+            "Service shop/web: spec.clusterIP: is missing, so that the Service is not served: the API \
+             server gives it one, and `kubectl get -o yaml` shows it"
+        );
     }
 }
 
