@@ -8,7 +8,7 @@
 //! program; without it, all that are our own are tested. `CULVERT_RANDOM` is the number of random
 //! states, `CULVERT_SEED` the number of the first walk through them.
 
-use std::{env, sync::Arc};
+use std::{env, process, sync::Arc};
 
 use anyhow::Result;
 use libtest_mimic::Trial;
@@ -20,7 +20,7 @@ use proxy_tests::{
         trial::{self, Backend},
     },
     journey::Kind,
-    requires::{Need, PACKETS, PRIVILEGED},
+    requires::{self, Need, PACKETS, PRIVILEGED},
     scenario::{Scenario, subject::Under},
 };
 
@@ -49,11 +49,7 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
         DEVICES => vec![devices()],
         words => {
             let own = BackendKind::named(words, backends::ALL).map(alone);
-            let command = || {
-                let words = words.split_whitespace().map(ToOwned::to_owned);
-                ("backend".to_owned(), Under::Command(words.collect()))
-            };
-            vec![own.unwrap_or_else(command)]
+            vec![own.unwrap_or_else(|| command(words))]
         }
     };
     let (random, seed) = (number("CULVERT_RANDOM", 30), number("CULVERT_SEED", 1));
@@ -101,6 +97,21 @@ fn devices() -> (String, Under) {
     (DEVICES.to_owned(), Under::Devices)
 }
 
+/// Another program, as its command line has it.
+fn command(line: &str) -> (String, Under) {
+    let words: Vec<_> = line.split_whitespace().map(ToOwned::to_owned).collect();
+    if !requires::is_on_path(&words[0]) {
+        let ours: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
+        refuse(&format!(
+            "--backend {line:?}: {} is no backend of the agent ({}), neither {LAYERS} nor {DEVICES}, and no \
+             program, as the first word of another backend's command line must be",
+            words[0],
+            ours.join(", ")
+        ));
+    }
+    ("backend".to_owned(), Under::Command(words))
+}
+
 /// The packets of scenarios and random clusters, in by devices with programs.
 fn on_devices(
     scenarios: &[Arc<Scenario>],
@@ -143,9 +154,15 @@ fn number<T: std::str::FromStr>(variable: &str, otherwise: T) -> T {
     match env::var(variable) {
         Ok(text) => text
             .parse()
-            .unwrap_or_else(|_| panic!("{variable}={text:?} is no number")),
+            .unwrap_or_else(|_| refuse(&format!("{variable}={text:?} is no number"))),
         Err(_) => otherwise,
     }
+}
+
+/// Ends this process: what it was told to test cannot be tested.
+fn refuse(why: &str) -> ! {
+    eprintln!("error: {why}");
+    process::exit(2)
 }
 
 /// Walks through `states` random clusters, the first one with the number `seed`.

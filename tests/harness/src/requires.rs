@@ -241,7 +241,11 @@ fn has_ipvs() -> bool {
     there() || (load() && there())
 }
 
-fn is_on_path(name: &str) -> bool {
+/// Whether there is a program of this name; a name with a slash is that of a file.
+pub fn is_on_path(name: &str) -> bool {
+    if name.contains('/') {
+        return Path::new(name).is_file();
+    }
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
