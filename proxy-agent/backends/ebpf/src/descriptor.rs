@@ -1,87 +1,17 @@
 //! What the agent knows of this backend.
 
-use std::collections::BTreeMap;
-
-use proxy_backend::{
-    Descriptor, Flag, FlagMistake, Given, Page, Place, Settings, Takes, Translates, one_of,
-};
-use proxy_common::names::{EDGE_MAPS, MAPS};
+use proxy_backend::{Descriptor, Flag, FlagMistake, Given, Page, Place, Settings, Translates};
 use proxy_model::{Capability, NodeState};
 
-use crate::{LACKS, NAME, pattern::Pattern, reference, render};
+use crate::{
+    LACKS, NAME,
+    flags::{self, KEEP_CLIENT_ADDRESS, Tc},
+    reference, render,
+};
 
 /// The eBPF backend.
 #[derive(Debug, Clone, Copy)]
 pub struct Ebpf;
-
-pub(crate) const CGROUP_PATH: &str = "cgroup-path";
-pub(crate) const MAP_SIZE: &str = "map-size";
-pub(crate) const KERNEL_LOG: &str = "kernel-log";
-pub(crate) const TC: &str = "tc";
-pub(crate) const DEVICES: &str = "devices";
-pub(crate) const KEEP_CLIENT_ADDRESS: &str = "keep-client-address";
-const TC_WORDS: &str = "auto|on|off";
-
-const FLAGS: &[Flag] = &[
-    Flag {
-        name: CGROUP_PATH,
-        takes: Takes::Path("DIR"),
-        help: "Serve only sockets of processes in this cgroup [default: the root of cgroup v2]",
-        check_help: Some("The cgroup that would be served [default: the root of cgroup v2]"),
-        field: None,
-    },
-    Flag {
-        name: MAP_SIZE,
-        takes: Takes::Texts("NAME=ENTRIES"),
-        help: "Number of entries that a map can hold; may be repeated; see docs/reference/maps.md",
-        check_help: None,
-        field: None,
-    },
-    Flag {
-        name: TC,
-        takes: Takes::Choice(TC_WORDS),
-        help: "Whether programs on devices serve clients outside: auto does above a packet backend where \
-               they bypass no rule that counts on DNAT, on does also without one and whatever they \
-               bypass, off leaves clients outside to it [default: auto]",
-        check_help: Some(
-            "Whether programs on devices are to serve clients outside: auto, on or off \
-             [default: auto]",
-        ),
-        field: Some("culvert.tc"),
-    },
-    Flag {
-        name: DEVICES,
-        takes: Takes::Texts("DEVICE"),
-        help: "Serve clients outside on this device, or on those whose names begin so (eth*); may be \
-               repeated [default: those that lead to other hosts]",
-        check_help: Some(
-            "The devices that would be served [default: those that lead to other hosts]",
-        ),
-        field: Some("culvert.devices"),
-    },
-    Flag {
-        name: KEEP_CLIENT_ADDRESS,
-        takes: Takes::Switch,
-        help: "Programs on devices also serve clients outside that would be masqueraded, where the \
-               endpoint is on this node: it sees the client's address. Endpoints of other nodes are \
-               left to the layer beneath [default: false]",
-        check_help: None,
-        field: Some("culvert.keepClientAddress"),
-    },
-    Flag {
-        name: KERNEL_LOG,
-        takes: Takes::Nothing,
-        help: "Log each call that the programs of the eBPF backend redirect to an endpoint or \
-               refuse, but not those that they leave alone; needs --log-level debug, and costs \
-               time on every connect. Lines that come faster than they are read are lost, and not \
-               counted",
-        check_help: None,
-        field: None,
-    },
-];
-
-/// The kernel refuses hash maps of more buckets than fit 4 GiB; this is far above any cluster.
-const MOST_ENTRIES: u32 = 1 << 26;
 
 impl Descriptor for Ebpf {
     fn name(&self) -> &'static str {
@@ -106,7 +36,7 @@ impl Descriptor for Ebpf {
     }
 
     fn translates(&self, given: &Given) -> Translates {
-        if tc(given, &mut Vec::new()) == Tc::Off {
+        if flags::tc(given, &mut Vec::new()) == Tc::Off {
             Translates::Nothing
         } else if given.is_on(KEEP_CLIENT_ADDRESS) {
             Translates::All
@@ -116,27 +46,17 @@ impl Descriptor for Ebpf {
     }
 
     fn flags(&self) -> &'static [Flag] {
-        FLAGS
+        flags::ALL
     }
 
     fn check(&self, given: &Given, mistakes: &mut Vec<FlagMistake>) {
-        map_sizes(given, mistakes);
-        tc(given, mistakes);
-        devices(given, mistakes);
+        flags::map_sizes(given, mistakes);
+        flags::tc(given, mistakes);
+        flags::devices(given, mistakes);
     }
 
     fn idle_flags(&self, given: &Given, serves: bool) -> Vec<&'static str> {
-        let tc = tc(given, &mut Vec::new());
-        if serves && tc != Tc::Off {
-            return Vec::new();
-        }
-        let idle = [
-            (TC, tc == Tc::On),
-            (DEVICES, given.is_given(DEVICES)),
-            (KEEP_CLIENT_ADDRESS, given.is_on(KEEP_CLIENT_ADDRESS)),
-        ];
-        let idle = idle.into_iter().filter(|(_, is_idle)| *is_idle);
-        idle.map(|(flag, _)| flag).collect()
+        flags::idle(given, serves)
     }
 
     fn page(&self) -> Option<Page> {
@@ -154,129 +74,5 @@ impl Descriptor for Ebpf {
     #[cfg(target_os = "linux")]
     fn host(&self) -> Option<&'static dyn proxy_backend::Host> {
         Some(&crate::kernel::OnLinux)
-    }
-}
-
-/// Whether programs on devices serve clients outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tc {
-    /// Above a packet backend that serves, where nothing would be bypassed.
-    Auto,
-    /// Always.
-    On,
-    /// Never.
-    Off,
-}
-
-fn mistake(flag: &'static str, value: &str, why: String) -> FlagMistake {
-    // Nothing at all would not be seen.
-    let value = if value.is_empty() { "\"\"" } else { value }.to_owned();
-    FlagMistake { flag, value, why }
-}
-
-/// What `--tc` says; the last one counts.
-pub(crate) fn tc(given: &Given, mistakes: &mut Vec<FlagMistake>) -> Tc {
-    match given.texts(TC).last() {
-        None | Some("auto") => Tc::Auto,
-        Some("on") => Tc::On,
-        Some("off") => Tc::Off,
-        Some(other) => {
-            let why = format!("must be {}", one_of(TC_WORDS));
-            mistakes.push(mistake(TC, other, why));
-            Tc::Off
-        }
-    }
-}
-
-/// The devices that `--devices` names, each also as a list with commas.
-pub(crate) fn devices(given: &Given, mistakes: &mut Vec<FlagMistake>) -> Vec<Pattern> {
-    let names = given.texts(DEVICES).flat_map(|text| text.split(','));
-    let mut patterns = Vec::new();
-    for name in names {
-        match name.trim().parse::<Pattern>() {
-            Ok(pattern) => patterns.push(pattern),
-            Err(error) => mistakes.push(mistake(DEVICES, name, error.to_string())),
-        }
-    }
-    patterns
-}
-
-/// Entries by map name, for those that shall differ from the defaults.
-pub(crate) fn map_sizes(given: &Given, mistakes: &mut Vec<FlagMistake>) -> BTreeMap<String, u32> {
-    let sizable = || {
-        let all = MAPS.iter().chain(&EDGE_MAPS);
-        all.filter(|shape| shape.sizable).map(|shape| shape.name)
-    };
-    let mut sizes = BTreeMap::new();
-    for text in given.texts(MAP_SIZE) {
-        let Some((name, entries)) = text.split_once('=') else {
-            let why = "must have the form NAME=ENTRIES".to_owned();
-            mistakes.push(mistake(MAP_SIZE, text, why));
-            continue;
-        };
-        if !sizable().any(|known| known == name) {
-            let names: Vec<_> = sizable().collect();
-            let why = format!(
-                "there is no map {name} whose size can be set; choose from {}",
-                names.join(", ")
-            );
-            mistakes.push(mistake(MAP_SIZE, text, why));
-            continue;
-        }
-        match entries.parse::<u32>() {
-            Ok(entries) if (1..=MOST_ENTRIES).contains(&entries) => {
-                sizes.insert(name.to_owned(), entries);
-            }
-            _ => {
-                let why = format!("entries must be a whole number from 1 to {MOST_ENTRIES}");
-                mistakes.push(mistake(MAP_SIZE, text, why));
-            }
-        }
-    }
-    sizes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn given(flags: &[(&'static str, &str)]) -> Given {
-        let mut given = Given::default();
-        for (flag, value) in flags {
-            given.insert(flag, vec![value.into()]);
-        }
-        given
-    }
-
-    #[test]
-    fn what_waits_for_programs_on_devices_that_never_come_is_told() {
-        let (device, keeps) = ((DEVICES, "eth0"), (KEEP_CLIENT_ADDRESS, "true"));
-        for (flags, serves, expected) in [
-            (&[(TC, "on"), device, keeps][..], true, &[][..]),
-            (&[device], true, &[]),
-            (
-                &[(TC, "off"), device, keeps],
-                true,
-                &[DEVICES, KEEP_CLIENT_ADDRESS],
-            ),
-            (&[(TC, "off"), (KEEP_CLIENT_ADDRESS, "false")], true, &[]),
-            // Nobody waits for what is the default.
-            (&[(TC, "auto"), (TC, "off")], false, &[]),
-            (
-                &[(TC, "on"), device, keeps],
-                false,
-                &[TC, DEVICES, KEEP_CLIENT_ADDRESS],
-            ),
-        ] {
-            let given = given(flags);
-            assert_eq!(Ebpf.idle_flags(&given, serves), expected, "{given:?}");
-        }
-    }
-
-    #[test]
-    fn a_device_without_a_name_is_shown() {
-        let mut mistakes = Vec::new();
-        assert!(devices(&given(&[(DEVICES, "eth0,")]), &mut mistakes).len() == 1);
-        assert!(mistakes[0].to_string().starts_with("--devices \"\": "));
     }
 }

@@ -66,7 +66,7 @@ use self::{
 use super::{
     LACKS, NAME,
     capacity::Capacity,
-    descriptor::Tc,
+    flags::Tc,
     pattern::Pattern,
     programmed::Programmed,
     tables::{Outcome, Tables},

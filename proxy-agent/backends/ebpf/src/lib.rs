@@ -29,6 +29,7 @@ mod descriptor;
 mod devices;
 mod encode;
 mod entry;
+mod flags;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod memory_maps;
@@ -42,7 +43,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub use descriptor::{Ebpf, Tc};
+pub use descriptor::Ebpf;
+pub use flags::Tc;
 #[cfg(target_os = "linux")]
 pub use kernel::{EbpfBackend, EbpfOptions, is_programmed, mount_bpffs};
 use proxy_model::Capability;

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     LACKS,
-    descriptor::{CGROUP_PATH, KEEP_CLIENT_ADDRESS, KERNEL_LOG, devices, map_sizes, tc},
+    flags::{CGROUP_PATH, KEEP_CLIENT_ADDRESS, KERNEL_LOG, devices, map_sizes, tc},
 };
 
 /// The backend on a host that runs Linux.

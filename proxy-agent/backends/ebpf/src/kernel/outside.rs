@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use proxy_model::{Device, NodeState};
 
 use super::{EbpfBackend, edge::Edge, leave};
-use crate::descriptor::Tc;
+use crate::flags::Tc;
 
 /// How long to wait before they are loaded again.
 const RETRY_AFTER: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use super::{
     pins::{self, PinDir, holders},
     rights, syscalls,
 };
-use crate::descriptor::Tc;
+use crate::flags::Tc;
 use proxy_backend::Requirement;
 
 /// Every requirement, the simplest first: what is wrong there explains what is wrong further on.

@@ -25,8 +25,8 @@ use super::{
     written::Written,
 };
 use crate::{
-    descriptor::Tc,
     devices::{Choice, Device, Why},
+    flags::Tc,
 };
 
 /// How often it is looked whether everything is attached: the kernel does not tell of all that others

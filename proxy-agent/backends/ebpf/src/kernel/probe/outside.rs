@@ -6,8 +6,8 @@ use proxy_common::names::EDGE_PROGRAMS;
 use super::requirement;
 use crate::{
     bypass::Bypass,
-    descriptor::Tc,
     devices::{Choice, Device, Not},
+    flags::Tc,
     kernel::{
         EbpfOptions,
         edge::{self, Bypasses},
