@@ -26,8 +26,10 @@ mod fragment;
 mod hooks;
 pub mod ingress;
 mod open;
+mod owner;
 pub(crate) mod pair;
 pub mod reason;
+mod segment;
 mod settings;
 pub mod sweep;
 #[cfg(test)]

@@ -6,16 +6,8 @@
 //! [`ConnectionValue::acknowledged`]: super::ConnectionValue::acknowledged
 //! [`ConnectionValue::refusal`]: super::ConnectionValue::refusal
 
-use super::{Connections, Work};
+use super::{Connections, Work, segment::expected};
 use crate::{packet::parse::flags, socket::TCP};
-
-/// What an endpoint acknowledges that takes or refuses the client's SYN, of which this is a packet, or
-/// whose connection it goes on.
-#[inline(always)]
-const fn expected(work: &Work) -> u32 {
-    let opens = (work.transport.flags & flags::SYN != 0) as u32;
-    work.transport.sequence.wrapping_add(opens)
-}
 
 /// Notes in the flow's other entry, which is to be that of answers, what answers this packet of the client.
 #[inline(always)]

@@ -2,7 +2,7 @@
 //! would look the same behind the translation, one is first.
 
 use super::{
-    Added, Connections, TRANSLATED, Table, Work, answer, direct, pair,
+    Added, Connections, TRANSLATED, Table, Work, answer, owner, pair,
     reason::{Outcome, Reason},
     seen,
 };
@@ -58,7 +58,7 @@ fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
                 return Outcome::passed(Reason::Changed);
             };
             if !leads_here(work) {
-                return direct::makes_room(tables, work);
+                return owner::makes_room(tables, work);
             }
             // The same flow, of which the kernel needed the room of the other entry.
             answer::expect_another(tables, inside, work);

@@ -3,9 +3,9 @@
 //! the layer beneath, which can give it another port.
 
 use super::{
-    BENEATH, Connections, DIRECT, INSIDE, Setting, TRANSLATED, Table, Work, ended, idle,
-    ingress::is_member,
-    open, pair,
+    BENEATH, Connections, DIRECT, INSIDE, TRANSLATED, Table, Work,
+    ended::{self, is_member},
+    idle, owner, pair,
     reason::{Outcome, Reason},
     seen,
 };
@@ -53,7 +53,7 @@ pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     }
     pair::forget(tables, Table::Opening, work);
     work.key = work.other_key;
-    open::note(tables, work, BENEATH);
+    owner::note(tables, work, BENEATH);
     Outcome::passed(Reason::Direct)
 }
 
@@ -121,23 +121,11 @@ fn is_translated<T: Connections>(tables: &T, table: Table, work: &mut Work) -> b
     work.found.owner == TRANSLATED && work.found.holds_for(&work.other_key)
 }
 
-/// What becomes of a flow whose place behind the translation is taken by `work.found`. One that is kept
-/// for datagrams which do not come any more is free again.
-#[inline(never)]
-pub fn makes_room<T: Connections>(tables: &T, work: &Work) -> Outcome {
-    let idle = idle(tables.seconds(), work.found.last);
-    if work.found.owner != DIRECT || idle <= tables.setting(Setting::UdpAnswered) {
-        return Outcome::passed(Reason::Collision);
-    }
-    tables.remove(Table::Opening, &work.other_key);
-    Outcome::passed(Reason::Changed)
-}
-
 #[inline(never)]
 fn ends<T: Connections>(tables: &T, table: Table, work: &mut Work) -> Outcome {
     pair::turn_found(work);
     pair::forget(tables, table, work);
     work.key = work.other_key;
-    open::note(tables, work, DIRECT);
+    owner::note(tables, work, DIRECT);
     Outcome::passed(Reason::Direct)
 }

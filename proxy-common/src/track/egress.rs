@@ -8,6 +8,7 @@ use super::{
     idle, pair,
     reason::{Outcome, Reason},
     seen,
+    segment::is_bare,
 };
 use crate::{
     packet::{Packet, Version, parse::flags, quoted, rewrite::End},
@@ -89,13 +90,6 @@ fn is_no_answer<T: Connections>(tables: &T, work: &Work, now: u32) -> bool {
     } else {
         !answer::is_answer(work)
     }
-}
-
-/// Whether a packet of TCP acknowledges, and does nothing else.
-#[inline(always)]
-const fn is_bare(work: &Work) -> bool {
-    work.transport.flags & (flags::ACK | flags::FIN) == flags::ACK
-        && work.header.length == work.transport.header
 }
 
 /// The endpoint takes a connection of TCP. The client's next packet makes the flow an answered one.

@@ -11,9 +11,12 @@
 //! checksum, a firewall), and an idle connection is silent.
 
 use super::{
-    Connections, DIALLED, INSIDE, Setting, Table, Work, hooks::is_there, idle, pair, seen,
+    ConnectionValue, Connections, DIALLED, INSIDE, Setting, Table, Work, idle,
+    pair::{self, is_there},
+    seen,
+    segment::behind,
 };
-use crate::packet::parse::flags;
+use crate::{packet::parse::flags, tables::ServiceTables};
 
 /// How far ahead of what its receiver expects an RST counts as one: with as much data on its way as a
 /// window without scaling lets through (RFC 9293 section 3.1). Of forged ones, one in 65,536 is as near.
@@ -67,8 +70,10 @@ fn says<T: Connections>(tables: &T, work: &mut Work) -> u32 {
     };
     let is_certain = ahead == 0 || is_next(work);
     let is_busy = || idle(tables.seconds(), work.found.since) <= ON_ITS_WAY;
-    if broken && (is_certain || refuses(work)) {
+    if broken && is_certain {
         seen::RST | seen::BROKEN
+    } else if broken && refuses(work) {
+        seen::REFUSED
     } else if broken && (ahead <= NEAR || ahead < FAR && is_busy()) {
         // Sent while data was on its way; or guessed. Unless the connection goes on, it is over.
         seen::RST
@@ -90,26 +95,14 @@ pub(super) const fn is_next(work: &Work) -> bool {
         && work.value.seen() & seen::GUESSED == 0
 }
 
-/// Whether an endpoint refuses the SYN that was sent to it in place of this connection: it knows of
-/// neither.
+/// Whether the SYN that was sent to an endpoint in place of this connection is refused: the endpoint knows
+/// of neither, or a firewall resets every SYN, whatever is open.
 #[inline(always)]
 const fn refuses(work: &Work) -> bool {
     work.key.role == INSIDE
         && work.transport.flags & flags::ACK != 0
         && work.found.refusal != 0
         && work.transport.acknowledged == work.found.refusal
-}
-
-/// What is acknowledged by whoever has all that was sent up to the end of this packet.
-#[inline(always)]
-pub(super) const fn behind(work: &Work) -> u32 {
-    // Of a packet of more than 64 KiB (BIG TCP) the header tells none.
-    let data = work.header.length.saturating_sub(work.transport.header);
-    let counted = (work.transport.flags & (flags::SYN | flags::FIN) != 0) as u32;
-    work.transport
-        .sequence
-        .wrapping_add(data)
-        .wrapping_add(counted)
 }
 
 /// Notes how far its sender has come with a packet of an answered flow, and what it has got.
@@ -153,9 +146,15 @@ pub const fn are_done(here: u32, there: u32, reached: [u32; 2]) -> bool {
     here & there & seen::FIN != 0 && reached[0] == reached[1]
 }
 
+/// Whether the flow's endpoint may have new connections.
+#[inline(always)]
+pub(super) fn is_member<T: ServiceTables>(tables: &T, value: &ConnectionValue) -> bool {
+    tables.member(value.set, value.endpoint).is_some()
+}
+
 /// Whether a connection is over, so that a SYN in its place opens another one: broken by one side, or
-/// done on both. So is one whose endpoint may have no new ones and is silent, if the client seemed to
-/// break it, or both seemed to be done: nobody is left to acknowledge that.
+/// done on both. So is one whose endpoint may have no new ones and is silent, if a SYN was refused, the
+/// client seemed to break it, or both seemed to be done: nobody is left to acknowledge that.
 #[inline(never)]
 pub(super) fn is_over<T: Connections>(tables: &T, work: &mut Work, is_member: bool) -> bool {
     pair::turn(work);
@@ -165,7 +164,7 @@ pub(super) fn is_over<T: Connections>(tables: &T, work: &mut Work, is_member: bo
     }
     let there = work.found.seen();
     let is_left = !is_member
-        && (here & seen::RST != 0 || here & there & seen::FIN != 0)
+        && (here & seen::RST != 0 || there & seen::REFUSED != 0 || here & there & seen::FIN != 0)
         && idle(tables.seconds(), work.found.last) > tables.setting(Setting::TcpReset);
     let reached = [work.value.reached(DIALLED), work.found.reached(INSIDE)];
     (here | there) & seen::BROKEN != 0 || are_done(here, there, reached) || is_left

@@ -125,8 +125,8 @@ pub struct ConnectionValue {
     /// When the entry was made, in seconds since boot. `INSIDE`, in TRACK: or when the endpoint last
     /// acknowledged something new.
     pub since: u32,
-    /// `DIALLED`, in TRACK: what an endpoint acknowledges that refuses the last SYN in place of this
-    /// connection, if there was one. `INSIDE`, in OPENING: what it acknowledges that answers the last one.
+    /// `DIALLED`, in TRACK: what whoever refuses the last SYN in place of this connection
+    /// acknowledges, if there was one. `INSIDE`, in OPENING: what it acknowledges that answers the last one.
     pub refusal: u32,
 }
 
@@ -155,6 +155,9 @@ pub mod seen {
     /// `INSIDE`, in OPENING: a connection through the same frontend to the same endpoint was over just
     /// before in its place.
     pub const FOLLOWS: u32 = 1 << 6;
+    /// `INSIDE`, in TRACK: a SYN in place of the connection was refused, by the endpoint or by a firewall
+    /// before it.
+    pub const REFUSED: u32 = 1 << 7;
 }
 
 impl ConnectionValue {

@@ -2,11 +2,10 @@
 
 use super::{
     Connections, DIALLED, FragmentKey, FragmentValue, Fragments, INSIDE, TRANSLATED, Table, Work,
-    ended, idle,
-    ingress::opens,
-    pair,
+    ended, idle, pair,
     reason::{Outcome, Reason},
     seen,
+    segment::opens,
 };
 use crate::{
     address,
@@ -152,15 +151,6 @@ pub(super) fn moved<T: Connections>(tables: &T, work: &mut Work) -> bool {
     true
 }
 
-/// Looks up the flow's other entry, which may be another flow's.
-#[inline(always)]
-pub(super) fn is_there<T: Connections>(tables: &T, table: Table, work: &mut Work) -> bool {
-    let Work {
-        other_key, found, ..
-    } = work;
-    tables.find(table, other_key, found).is_some()
-}
-
 /// Notes that a packet used the entry. Whether it is still what it says.
 #[inline(always)]
 pub(super) fn used<T: Connections>(tables: &T, at: T::At, work: &mut Work, now: u32) -> bool {
@@ -189,7 +179,7 @@ pub(super) fn note<T: Connections>(tables: &T, at: T::At, work: &mut Work, now: 
     let may_go_on = before & seen::BROKEN == 0 || ended::is_next(work);
     if !opens(said) && may_go_on {
         // What goes on after it was broken was not: anybody can send such a packet.
-        after &= !(seen::RST | seen::BROKEN);
+        after &= !(seen::RST | seen::BROKEN | seen::REFUSED);
     }
     if said & (flags::FIN | flags::RST) != 0 {
         after = ended::ends(tables, at, work, after);

@@ -1,24 +1,19 @@
 //! What becomes of a packet that comes in on a device: requests to frontends are sent to endpoints.
 
 use super::{
-    Added, BENEATH, ConnectionKey, ConnectionValue, Connections, DIALLED, Fragments, Setting,
-    Table, Work, answer, ended,
-    hooks::{Kind, is_there, later, moved, note, put, put_quoted, read, used},
+    Added, BENEATH, ConnectionKey, Connections, DIALLED, Fragments, Setting, Table, Work, answer,
+    ended,
+    hooks::{Kind, later, moved, note, put, put_quoted, read, used},
     idle, open, pair,
     reason::{Outcome, Reason},
     seen,
+    segment::{behind, opens},
 };
 use crate::{
     packet::{Packet, Version, parse::flags, quoted, rewrite::End},
     socket::{TCP, UDP},
     tables::{Admitting, ServiceTables},
 };
-
-/// Whether a packet of TCP opens a connection.
-#[inline(always)]
-pub(super) const fn opens(seen: u32) -> bool {
-    seen & (flags::SYN | flags::ACK | flags::RST | flags::FIN) == flags::SYN
-}
 
 /// Decides about a packet, and translates it.
 #[inline(always)]
@@ -92,16 +87,16 @@ where
     if work.key.protocol == UDP {
         let idle = idle(now, work.value.last);
         if (idle > tables.setting(Setting::UdpAnswered) && is_silent(tables, work, now))
-            || !is_member(tables, &work.value)
+            || !ended::is_member(tables, &work.value)
         {
             return Outcome::BEGINS;
         }
     } else if opens(work.transport.flags) {
-        let is_member = is_member(tables, &work.value);
+        let is_member = ended::is_member(tables, &work.value);
         if ended::is_over(tables, work, is_member) {
             return Outcome::BEGINS;
         }
-        tables.set_refusal(at, ended::behind(work));
+        tables.set_refusal(at, behind(work));
     }
     if !used(tables, at, work, now) {
         return Outcome::dropped(Reason::Superseded);
@@ -119,12 +114,6 @@ fn is_silent<T: Connections>(tables: &T, work: &mut Work, now: u32) -> bool {
     found.is_none()
         || work.found.serial != work.value.serial
         || idle(now, work.found.last) > tables.setting(Setting::UdpAnswered)
-}
-
-/// Whether the flow's endpoint may have new connections.
-#[inline(always)]
-pub(super) fn is_member<T: ServiceTables>(tables: &T, value: &ConnectionValue) -> bool {
-    tables.member(value.set, value.endpoint).is_some()
 }
 
 /// What becomes of a packet of a flow that is not answered yet.
@@ -150,7 +139,7 @@ where
         return Outcome::passed(Reason::Beneath);
     }
     if begins
-        && (!is_member(tables, &work.value)
+        && (!ended::is_member(tables, &work.value)
             || (is_udp && idle > tables.setting(Setting::UdpUnanswered)))
     {
         return Outcome::BEGINS;
@@ -168,7 +157,7 @@ where
         // The kernel needed its room, and another flow may have taken its place; or another CPU has
         // just moved the flow. Only once it is added, nobody else takes the place any more.
         let added = tables.add(Table::Opening, &work.other_key, &work.other_value);
-        there = is_there(tables, Table::Track, work);
+        there = pair::is_there(tables, Table::Track, work);
         if there && added == Added::Added {
             tables.remove(Table::Opening, &work.other_key);
         }

@@ -3,12 +3,10 @@
 //! A retransmitted packet goes to the same endpoint, and so does one that another CPU handles at the
 //! same time: the choice is made by a hash over the packet's addresses and ports.
 
-use bytemuck::Zeroable as _;
-
 use super::{
-    BENEATH, ConnectionKey, ConnectionValue, Connections, LEAVING, Setting, TRANSLATED, Table,
-    Work, begin, direct,
+    BENEATH, ConnectionKey, Connections, LEAVING, Setting, TRANSLATED, Work, begin, direct,
     hooks::moved,
+    owner,
     reason::{Outcome, Reason},
 };
 use crate::{
@@ -68,7 +66,7 @@ where
     let outcome = work.outcome;
     let lasting = Reason::is_lasting(outcome.reason());
     if outcome.reason() != 0 && (work.key.protocol != TCP || !lasting) {
-        note(tables, work, BENEATH);
+        owner::note(tables, work, BENEATH);
     }
     outcome
 }
@@ -77,22 +75,6 @@ where
 #[inline(always)]
 fn is_tried_again(outcome: Outcome) -> bool {
     outcome == Outcome::passed(Reason::Changed) || outcome == Outcome::passed(Reason::Collision)
-}
-
-/// Remembers whose the packets of `work.key` are, if they are not translated: [`BENEATH`] or [`DIRECT`](super::DIRECT).
-#[inline(never)]
-pub(super) fn note<T: Connections>(tables: &T, work: &mut Work, owner: u16) {
-    let now = tables.seconds();
-    work.value = ConnectionValue {
-        owner,
-        serial: now,
-        last: now,
-        since: now,
-        ..ConnectionValue::zeroed()
-    };
-    work.value.seal(&work.key);
-    // Where another packet was first, that one decides.
-    tables.add(Table::Opening, &work.key, &work.value);
 }
 
 /// Sets `work.frontend`: what the packet is for. Whether there is such a frontend; its value need not

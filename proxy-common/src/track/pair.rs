@@ -2,9 +2,9 @@
 
 use super::{
     Added, ConnectionKey, ConnectionValue, Connections, DIALLED, INSIDE, Table, Work,
-    ended::behind,
     reason::{Outcome, Reason},
     seen,
+    segment::behind,
 };
 use crate::packet::parse::flags;
 
@@ -77,6 +77,15 @@ pub(crate) fn other(
     other_value.refusal = 0;
     other_value.since = value.since;
     other_value.seal(other_key);
+}
+
+/// Looks up the flow's other entry, which may be another flow's.
+#[inline(always)]
+pub(super) fn is_there<T: Connections>(tables: &T, table: Table, work: &mut Work) -> bool {
+    let Work {
+        other_key, found, ..
+    } = work;
+    tables.find(table, other_key, found).is_some()
 }
 
 /// Removes both entries of the flow from `table`; what is asked for first goes first. An entry that

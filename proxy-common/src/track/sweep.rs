@@ -16,7 +16,7 @@ pub const fn timeout(protocol: u8, [here, there]: [u32; 2], reached: [u32; 2]) -
         Setting::TcpReset
     } else if are_done(here, there, reached) {
         Setting::TcpClosed
-    } else if (here | there) & seen::FIN != 0 {
+    } else if (here | there) & (seen::FIN | seen::REFUSED) != 0 {
         Setting::TcpHalfClosed
     } else {
         Setting::TcpEstablished

@@ -128,7 +128,7 @@ impl Found {
             Stage::Broken
         } else if are_done(here, there, self.reached) {
             Stage::Closed
-        } else if (here | there) & seen::FIN != 0 {
+        } else if (here | there) & (seen::FIN | seen::REFUSED) != 0 {
             Stage::HalfClosed
         } else {
             Stage::Established

@@ -102,19 +102,48 @@ fn an_endpoint_that_knows_no_connection_ends_it_by_what_the_client_acknowledged(
 }
 
 #[test]
-fn an_endpoint_that_refuses_the_next_connection_has_none() {
+fn an_endpoint_that_left_and_refuses_the_next_connection_has_none() {
     for family in BOTH {
         for (acknowledged, ends) in [(77_778, true), (77_777, false), (1001, false), (0, false)] {
             let world = family.world(2);
             let client = family.client(&world);
             let endpoint = client.connects();
             family.lead_without(&world, 2, endpoint);
-            assert_eq!(client.sends(tcp(flags::SYN, 77_777, 0)), Ok(endpoint));
-            let refusal = answer(flags::RST | flags::ACK, 0, acknowledged);
-            client.hears(endpoint, refusal).unwrap();
+            refuses_a_syn(&client, endpoint, acknowledged);
+            world.pass(5);
+            assert_eq!(client.sends(tcp(flags::SYN, 88_888, 0)), Ok(endpoint));
+            world.pass(1);
             let next = client.sends(tcp(flags::SYN, 88_888, 0));
             assert_eq!(next != Ok(endpoint), ends, "{acknowledged}");
         }
+    }
+}
+
+/// Somebody opens a connection in place of this one, and it is refused.
+fn refuses_a_syn(client: &Client<'_>, endpoint: SocketAddr, acknowledged: u32) {
+    assert_eq!(client.sends(tcp(flags::SYN, 77_777, 0)), Ok(endpoint));
+    let refusal = answer(flags::RST | flags::ACK, 0, acknowledged);
+    client.hears(endpoint, refusal).unwrap();
+}
+
+#[test]
+fn a_firewall_that_refuses_every_connection_ends_none() {
+    for family in BOTH {
+        let world = family.world(2);
+        let client = family.client(&world);
+        let endpoint = client.connects();
+        refuses_a_syn(&client, endpoint, 77_778);
+        world.pass(300);
+        assert!(!client.is_swept());
+        refuses_a_syn(&client, endpoint, 77_778);
+        assert_eq!(client.sends(data()), Ok(endpoint));
+        assert_eq!(client.hears(endpoint, acked()), Ok(()));
+        // The endpoint has it.
+        world.pass(7200);
+        assert!(!client.is_swept());
+        refuses_a_syn(&client, endpoint, 77_778);
+        world.pass(301);
+        assert!(client.is_swept());
     }
 }
 
