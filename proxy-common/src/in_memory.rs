@@ -1,5 +1,5 @@
 //! All that the programs on devices read and write, in memory: packets ([`Bytes`], [`Build`]), maps
-//! ([`World`]), and several CPUs that share them ([`interleaved`]).
+//! ([`maps`], [`World`]), and several CPUs that share them ([`interleaved`]).
 //!
 //! For tests, here and of other packages: the feature `in-memory` is of no use to what runs.
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
@@ -9,6 +9,7 @@ pub mod bytes;
 pub mod cpu;
 pub mod entries;
 pub mod interleaved;
+pub mod maps;
 pub mod programs;
 pub mod world;
 

@@ -38,8 +38,9 @@ pub use addresses::Address;
 pub use changes::{Changes, Waker};
 pub use filters::{BpfFilter, Filter, FilterPlace};
 pub use links::Link;
+pub use nexthops::Hop;
 pub use qdiscs::{Direction, Qdisc};
-pub use routes::{Hop, Route};
+pub use routes::Route;
 
 /// How often a dump is begun anew because what is dumped changed meanwhile.
 const ATTEMPTS: usize = 16;

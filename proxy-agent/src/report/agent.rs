@@ -128,7 +128,7 @@ pub fn agent_to_json(state: &NodeState, agent: &AgentFacts) -> String {
 /// The state as a table, and below it the agent that holds it.
 pub fn agent_to_text(state: &NodeState, agent: &AgentFacts) -> String {
     let mut text = text::render(state);
-    text += &missing::render(state, agent);
+    text += &missing::render(state, &agent.choice, &agent.layers);
     if let Some(api) = &agent.api {
         text += &clients::render(api, state);
     }

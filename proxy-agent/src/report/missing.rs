@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use proxy_model::{Capability, NodeState, ServicePortKey};
 
-use super::{agent::AgentFacts, layers, table};
+use super::{LayerFacts, layers, table};
+use crate::backend::choice::Choice;
 
 /// More Service ports than this are counted only.
 const SHOWN: usize = 20;
 
 /// Empty, or the section with an empty line before it.
-pub(super) fn render(state: &NodeState, agent: &AgentFacts) -> String {
-    let choice = &agent.choice;
+pub(super) fn render(state: &NodeState, choice: &Choice, in_use: &[LayerFacts]) -> String {
     let (mut shown, mut more, mut named) = (Vec::new(), 0_usize, BTreeSet::new());
     for (key, service) in &state.services {
         let missing: Vec<_> = state.missing(key, service, &choice.lacks).collect();
@@ -31,7 +31,7 @@ pub(super) fn render(state: &NodeState, agent: &AgentFacts) -> String {
     let ports = table::of(&["SERVICE PORT", "MISSING"], shown.iter().map(row));
     let mut text = format!(
         "\nNot served in full, because of what {} cannot do:\n\n{ports}",
-        layers::in_force(&agent.layers)
+        layers::in_force(in_use)
     );
     if more > 0 {
         text += &["and ", &more.to_string(), " more\n"].concat();

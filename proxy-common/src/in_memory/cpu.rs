@@ -6,7 +6,7 @@ use std::{collections::hash_map::DefaultHasher, vec::Vec};
 use super::{
     entries::Entries,
     interleaved::{Shared, Touch},
-    world::Maps,
+    maps::Maps,
 };
 use crate::{
     affinity::{AffinityValue, ClientKey},

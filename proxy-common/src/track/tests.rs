@@ -21,5 +21,5 @@ mod ranges;
 mod shared;
 mod spoofed;
 
-use crate::in_memory::{World, cpu, world};
+use crate::in_memory::{World, cpu, maps};
 use journey::{BOTH, Client, Family};

@@ -1,11 +1,10 @@
-//! Nexthop objects, which routes can share (Linux 5.3).
+//! Ways out of this host, and the objects of them that routes can share (Linux 5.3).
 
 use std::{collections::BTreeMap, io};
 
 use super::{
     RouteSocket,
     numbers::{NHA_GATEWAY, NHA_GROUP, NHA_ID, NHA_OIF, RTM_GETNEXTHOP},
-    routes::Hop,
 };
 use crate::attributes::Read;
 
@@ -13,6 +12,15 @@ use crate::attributes::Read;
 const HEAD: usize = 8;
 /// Length of `struct nexthop_grp`, which begins with a number of a nexthop.
 const MEMBER: usize = 8;
+
+/// One way out of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop {
+    /// The number of the device.
+    pub device: u32,
+    /// Whether packets go to another host first.
+    pub has_gateway: bool,
+}
 
 /// A nexthop, or a group of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io, net::IpAddr};
 use super::{
     RouteSocket,
     addresses::{FAMILIES, IPV4, ip},
-    nexthops::Nexthop,
+    nexthops::{Hop, Nexthop},
     numbers::{
         RTA_DST, RTA_GATEWAY, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_TABLE, RTA_VIA, RTM_GETROUTE,
         RTN_UNICAST,
@@ -36,15 +36,6 @@ pub struct Route {
     pub prefix: u8,
     /// The ways out, of which the kernel takes one.
     pub hops: Vec<Hop>,
-}
-
-/// One way out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hop {
-    /// The number of the device.
-    pub device: u32,
-    /// Whether packets go to another host first.
-    pub has_gateway: bool,
 }
 
 impl RouteSocket {

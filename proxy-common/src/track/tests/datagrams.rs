@@ -92,7 +92,7 @@ fn a_flow_that_was_idle_for_too_long_begins_anew() {
                 client.sends(datagram()).unwrap();
             }
             let (dialled, before) = (client.key(UDP), world.maps(|maps| maps.clone()));
-            let serial = |maps: &mut super::world::Maps| {
+            let serial = |maps: &mut super::maps::Maps| {
                 let found = maps.track.get(&dialled).or(maps.opening.get(&dialled));
                 found.unwrap().serial
             };
@@ -120,7 +120,7 @@ fn a_flow_on_which_only_the_endpoint_speaks_is_not_idle() {
     // Others joined meanwhile: one that began anew would go to one of them.
     family.lead(&world, &[2, 1, 0]);
     assert!(!sweeps(&world.alone(), client.key(UDP)));
-    let serial = |maps: &mut super::world::Maps| maps.track.get(&client.key(UDP)).map(|v| v.serial);
+    let serial = |maps: &mut super::maps::Maps| maps.track.get(&client.key(UDP)).map(|v| v.serial);
     let before = world.maps(serial);
     assert_eq!(client.sends(datagram()), Ok(endpoint));
     assert_eq!(world.maps(serial), before);

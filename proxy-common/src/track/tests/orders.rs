@@ -7,7 +7,7 @@ use super::{
     BOTH, Client, Family, World,
     cpu::Cpu,
     journey::{Went, ack, data, fin, fin_too, receiver, syn, taken, version},
-    world::Maps,
+    maps::Maps,
 };
 use crate::{
     in_memory::{
