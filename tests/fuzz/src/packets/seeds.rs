@@ -317,7 +317,7 @@ fn forged(journey: &mut Journey) {
     journey.sends(tcp(SYN, ""), Outcome::passed(Reason::NoEndpoint));
 }
 
-/// Nor those of an endpoint, until it refuses the next connection.
+/// Nor those of an endpoint, until it refuses the next connection, has left, and is silent.
 fn spoofed(journey: &mut Journey) {
     journey.connects();
     for seen in [flags::RST, flags::RST | ACK, ACK | flags::FIN, ACK] {
@@ -326,6 +326,8 @@ fn spoofed(journey: &mut Journey) {
     journey.does(Step::Lead(0));
     journey.sends(tcp(SYN, ""), DONE);
     journey.hears(Payload::Tcp(flags::RST | ACK, 1001, 0, Vec::new()), DONE);
+    journey.sends(tcp(SYN, ""), DONE);
+    journey.does(Step::Pass(6));
     journey.sends(tcp(SYN, ""), Outcome::passed(Reason::NoEndpoint));
 }
 
