@@ -8,9 +8,9 @@
 //! program; without it, all that are our own are tested. `CULVERT_RANDOM` is the number of random
 //! states, `CULVERT_SEED` the number of the first walk through them.
 
-use std::{env, process, sync::Arc};
+use std::{env, sync::Arc};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use libtest_mimic::Trial;
 use proxy_agent::backends;
 use proxy_backend::{BackendKind, Place};
@@ -49,7 +49,13 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
         DEVICES => vec![devices()],
         words => {
             let own = BackendKind::named(words, backends::ALL).map(alone);
-            vec![own.unwrap_or_else(|| command(words))]
+            match own.map_or_else(|| command(words), Ok) {
+                Ok(one) => vec![one],
+                // One test, that fails: whoever named it reads why.
+                Err(error) => {
+                    return vec![trials::of("conformance::backend".to_owned(), || Err(error))];
+                }
+            }
         }
     };
     let (random, seed) = (number("CULVERT_RANDOM", 30), number("CULVERT_SEED", 1));
@@ -98,18 +104,18 @@ fn devices() -> (String, Under) {
 }
 
 /// Another program, as its command line has it.
-fn command(line: &str) -> (String, Under) {
+fn command(line: &str) -> Result<(String, Under)> {
     let words: Vec<_> = line.split_whitespace().map(ToOwned::to_owned).collect();
     if !requires::is_on_path(&words[0]) {
         let ours: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
-        refuse(&format!(
+        bail!(
             "--backend {line:?}: {} is no backend of the agent ({}), neither {LAYERS} nor {DEVICES}, and no \
              program, as the first word of another backend's command line must be",
             words[0],
             ours.join(", ")
-        ));
+        );
     }
-    ("backend".to_owned(), Under::Command(words))
+    Ok(("backend".to_owned(), Under::Command(words)))
 }
 
 /// The packets of scenarios and random clusters, in by devices with programs.
@@ -154,15 +160,9 @@ fn number<T: std::str::FromStr>(variable: &str, otherwise: T) -> T {
     match env::var(variable) {
         Ok(text) => text
             .parse()
-            .unwrap_or_else(|_| refuse(&format!("{variable}={text:?} is no number"))),
+            .unwrap_or_else(|_| panic!("{variable}={text:?} is no number")),
         Err(_) => otherwise,
     }
-}
-
-/// Ends this process: what it was told to test cannot be tested.
-fn refuse(why: &str) -> ! {
-    eprintln!("error: {why}");
-    process::exit(2)
 }
 
 /// Walks through `states` random clusters, the first one with the number `seed`.

@@ -8,7 +8,7 @@ use super::{
     reason::{Outcome, Reason},
 };
 
-/// Remembers whose the packets of `work.key` are, if they are not translated: [`BENEATH`] or [`DIRECT`].
+/// Remembers whose the packets of `work.key` are, if they are not translated: [`BENEATH`](super::BENEATH) or [`DIRECT`].
 #[inline(never)]
 pub(super) fn note<T: Connections>(tables: &T, work: &mut Work, owner: u16) {
     let now = tables.seconds();
