@@ -16,6 +16,7 @@
 //! made by adding a key that must not be there; whatever is left half is mended by the packets of
 //! the flow (`pair`).
 
+mod anew;
 mod answer;
 mod begin;
 mod direct;

@@ -2,7 +2,7 @@
 //! frontend that the client dialled.
 
 use super::{
-    ConnectionKey, Connections, Fragments, INSIDE, Setting, TRANSLATED, Table, Work, answer,
+    ConnectionKey, Connections, Fragments, INSIDE, Setting, TRANSLATED, Table, Work, anew, answer,
     direct,
     hooks::{Kind, later, moved, note, put, put_quoted, read, used},
     idle, pair,
@@ -45,6 +45,9 @@ fn frontend<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     {
         if !used(tables, at, work, now) {
             return Outcome::dropped(Reason::Superseded);
+        }
+        if work.key.protocol == TCP && work.transport.flags & flags::SYN != 0 {
+            anew::offers(tables, at, work);
         }
         note(tables, at, work, now);
         work.to = work.value.place();

@@ -125,8 +125,9 @@ pub struct ConnectionValue {
     /// When the entry was made, in seconds since boot. `INSIDE`, in TRACK: or when the endpoint last
     /// acknowledged something new.
     pub since: u32,
-    /// `DIALLED`, in TRACK: what whoever refuses the last SYN in place of this connection
-    /// acknowledges, if there was one. `INSIDE`, in OPENING: what it acknowledges that answers the last one.
+    /// In TRACK, `DIALLED`: what whoever answers the last SYN in place of this connection acknowledges, if
+    /// there was one; `INSIDE`: what the client acknowledges then, if the endpoint took that. In OPENING,
+    /// `INSIDE`: what it acknowledges that answers the last SYN.
     pub refusal: u32,
 }
 

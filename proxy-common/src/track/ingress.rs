@@ -1,8 +1,8 @@
 //! What becomes of a packet that comes in on a device: requests to frontends are sent to endpoints.
 
 use super::{
-    Added, BENEATH, ConnectionKey, Connections, DIALLED, Fragments, Setting, Table, Work, answer,
-    ended,
+    Added, BENEATH, ConnectionKey, Connections, DIALLED, Fragments, Setting, Table, Work, anew,
+    answer, ended,
     hooks::{Kind, later, moved, note, put, put_quoted, read, used},
     idle, open, pair,
     reason::{Outcome, Reason},
@@ -97,6 +97,8 @@ where
             return Outcome::BEGINS;
         }
         tables.set_refusal(at, behind(work));
+    } else if anew::may_complete(work) {
+        anew::completes(tables, at, work);
     }
     if !used(tables, at, work, now) {
         return Outcome::dropped(Reason::Superseded);

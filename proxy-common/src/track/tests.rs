@@ -1,6 +1,7 @@
 //! Flows through the decisions, against maps in memory.
 
 mod again;
+mod anew;
 mod broken;
 mod connections;
 mod datagrams;
