@@ -39,9 +39,9 @@ pub struct FragmentKey {
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 pub struct FragmentValue {
-    /// What is put in the place of the address.
+    /// What is put in the place of the address; zero if a later fragment came before the first one.
     pub address: Address,
-    /// When the first fragment came, in seconds since boot.
+    /// When the first fragment came, or a later one before it, in seconds since boot.
     pub since: u32,
     /// Proves that the value is whole and of its key, see the crate docs.
     pub check: u32,
@@ -77,6 +77,18 @@ impl FragmentValue {
             since,
             check: Self::seal(key, address),
         }
+    }
+
+    /// That of a datagram of which a later fragment came first.
+    #[inline(always)]
+    pub fn without_first(key: &FragmentKey, since: u32) -> Self {
+        Self::new(key, &[0; 4], since)
+    }
+
+    /// Whether a later fragment came first.
+    #[inline(always)]
+    pub fn is_without_first(&self) -> bool {
+        address::to_words(&self.address) == [0; 4]
     }
 
     /// Whether the value is whole, and `key`'s.

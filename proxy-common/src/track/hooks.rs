@@ -22,6 +22,10 @@ use crate::{
 /// those of IPv4 half as long). What numbers a datagram is used again.
 const REASSEMBLED_WITHIN: u32 = 60;
 
+/// Seconds by which one fragment overtakes another on its way, at most. As long, who forges a later one
+/// keeps a datagram of that number from its endpoint.
+const OVERTAKEN_WITHIN: u32 = 1;
+
 /// What a packet is, to these programs.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
@@ -64,8 +68,8 @@ where
     P: Packet,
     T: Connections + Fragments,
 {
-    if work.header.part == Part::First {
-        remember(tables, work, end);
+    if work.header.part == Part::First && !remember(tables, work, end) {
+        return Outcome::dropped(Reason::Fragment);
     }
     translated(readdress(
         packet,
@@ -76,12 +80,35 @@ where
     ))
 }
 
-/// Remembers where the other fragments of a datagram go.
+/// Remembers where the other fragments of a datagram go. Not if one of them is gone.
 #[inline(never)]
-fn remember<T: Connections + Fragments>(tables: &T, work: &Work, end: End) {
+fn remember<T: Connections + Fragments>(tables: &T, work: &Work, end: End) -> bool {
+    if is_late(tables, work, end) {
+        return false;
+    }
     let key = fragments_of(&work.header, end);
     let value = FragmentValue::new(&key, &work.to.address, tables.seconds());
     tables.remember(&key, &value);
+    true
+}
+
+/// Whether a first fragment comes after a later one of its datagram, which was left to the layer beneath.
+#[inline(never)]
+pub(super) fn is_late<T: Connections + Fragments>(tables: &T, work: &Work, end: End) -> bool {
+    let key = fragments_of(&work.header, end);
+    recall(tables, &key, OVERTAKEN_WITHIN).is_some_and(|value| value.is_without_first())
+}
+
+/// What is known of a datagram for at most so many seconds.
+#[inline(always)]
+fn recall<T: Connections + Fragments>(
+    tables: &T,
+    key: &FragmentKey,
+    within: u32,
+) -> Option<FragmentValue> {
+    tables
+        .recall(key)
+        .filter(|value| value.holds_for(key) && idle(tables.seconds(), value.since) <= within)
 }
 
 /// What became of a packet that was to be changed.
@@ -111,8 +138,7 @@ fn fragments_of(header: &Header, end: End) -> FragmentKey {
 }
 
 /// A later fragment goes where the first one went. Of one that came before it nobody can tell whose
-/// it is: it is left to the layer beneath, where its datagram is never put together if the first one
-/// is translated.
+/// it is: it is left to the layer beneath, and so is the first one then, or it is dropped.
 #[inline(never)]
 pub(super) fn later<P, T>(packet: &mut P, tables: &T, work: &mut Work, end: End) -> Outcome
 where
@@ -120,12 +146,12 @@ where
     T: Connections + Fragments,
 {
     let key = fragments_of(&work.header, end);
-    let Some(to) = tables.recall(&key).filter(|value| value.holds_for(&key)) else {
+    let first = recall(tables, &key, REASSEMBLED_WITHIN);
+    let Some(to) = first.filter(|value| !value.is_without_first()) else {
+        let value = FragmentValue::without_first(&key, tables.seconds());
+        tables.remember(&key, &value);
         return Outcome::UNTOUCHED;
     };
-    if idle(tables.seconds(), to.since) > REASSEMBLED_WITHIN {
-        return Outcome::UNTOUCHED;
-    }
     work.to.address = address::to_words(&to.address);
     translated(readdress(
         packet,

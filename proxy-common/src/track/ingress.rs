@@ -40,7 +40,7 @@ where
 #[inline(always)]
 fn way<T>(tables: &T, work: &mut Work) -> Outcome
 where
-    T: Admitting + Connections,
+    T: Admitting + Connections + Fragments,
 {
     let mut over = None;
     if let Some(at) = tables.find(Table::Track, &work.key, &mut work.value)

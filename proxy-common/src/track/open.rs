@@ -4,8 +4,9 @@
 //! same time: the choice is made by a hash over the packet's addresses and ports.
 
 use super::{
-    BENEATH, ConnectionKey, Connections, LEAVING, Setting, TRANSLATED, Work, begin, direct,
-    hooks::moved,
+    BENEATH, ConnectionKey, Connections, Fragments, LEAVING, Setting, TRANSLATED, Work, begin,
+    direct,
+    hooks::{is_late, moved},
     owner,
     reason::{Outcome, Reason},
 };
@@ -21,7 +22,7 @@ use crate::{
         FrontendKey, FrontendValue, MASQUERADED, OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL, RANGED,
     },
     node::as_dialled,
-    packet::is_same,
+    packet::{is_same, parse::Part, rewrite::End},
     ranges::RangeKey,
     socket::{TCP, UDP},
     tables::{Admitting, ServiceTables},
@@ -37,7 +38,7 @@ const ATTEMPTS: u32 = 3;
 #[inline(never)]
 pub(super) fn open<T>(tables: &T, work: &mut Work, is_new: bool) -> Outcome
 where
-    T: Admitting + Connections,
+    T: Admitting + Connections + Fragments,
 {
     if !find(tables, work) {
         return if work.key.protocol == UDP {
@@ -106,7 +107,7 @@ fn find<T: ServiceTables>(tables: &T, work: &mut Work) -> bool {
 #[inline(never)]
 fn choose<T>(tables: &T, work: &mut Work)
 where
-    T: Admitting + Connections,
+    T: Admitting + Connections + Fragments,
 {
     work.outcome = chosen(tables, work);
 }
@@ -114,7 +115,7 @@ where
 #[inline(always)]
 fn chosen<T>(tables: &T, work: &mut Work) -> Outcome
 where
-    T: Admitting + Connections,
+    T: Admitting + Connections + Fragments,
 {
     let collisions = work.collisions;
     if work.frontend_is_whole == 0 {
@@ -207,7 +208,7 @@ where
 
 /// Why the packet is passed on, if it is for something that this layer does not do.
 #[inline(always)]
-fn refuses<T: Admitting + Connections>(tables: &T, work: &Work) -> Outcome {
+fn refuses<T: Admitting + Connections + Fragments>(tables: &T, work: &Work) -> Outcome {
     let flags = work.frontend.flags;
     Outcome::passed(if tables.setting(Setting::Flags) & LEAVING != 0 {
         Reason::Leaving
@@ -215,6 +216,8 @@ fn refuses<T: Admitting + Connections>(tables: &T, work: &Work) -> Outcome {
         Reason::Options
     } else if work.key.protocol == TCP && work.header.length > work.transport.header {
         Reason::FastOpen
+    } else if work.header.part == Part::First && is_late(tables, work, End::Destination) {
+        Reason::Fragment
     } else if flags & MASQUERADED != 0 {
         Reason::Masquerade
     } else if flags & (OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER) == 0 {

@@ -35,7 +35,8 @@ pub enum Reason {
     Superseded = 13,
     /// Dropped: an ICMP redirect about a translated flow would show the client what is behind it.
     Redirect = 14,
-    /// Passed on: a later fragment of which the first was not seen before.
+    /// Passed on: the first fragment of a datagram of which a later one came before it, and was left to the
+    /// layer beneath. Of a flow that is there: dropped.
     Fragment = 15,
     /// Passed on: the endpoint is not on this node.
     RemoteEndpoint = 16,

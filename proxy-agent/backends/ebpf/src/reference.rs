@@ -80,6 +80,7 @@ pub fn maps() -> String {
 const fn meaning(reason: Reason) -> (&'static str, &'static str) {
     const PASSED: &str = "goes to the layer beneath";
     const DROPPED: &str = "is dropped";
+    const EITHER: &str = "goes to the layer beneath, or is dropped if its connection had begun";
     match reason {
         Reason::Beneath => (PASSED, "it is of a connection that was left to that layer"),
         Reason::Options => (
@@ -106,7 +107,7 @@ const fn meaning(reason: Reason) -> (&'static str, &'static str) {
              address of the Service or directly",
         ),
         Reason::TableFull => (
-            "goes to the layer beneath, or is dropped if its connection had begun",
+            EITHER,
             "there is no room for another connection; see `--map-size`",
         ),
         Reason::Changed => (PASSED, "the Service changed again and again meanwhile"),
@@ -121,8 +122,8 @@ const fn meaning(reason: Reason) -> (&'static str, &'static str) {
             "an ICMP redirect would show the client what is behind the Service",
         ),
         Reason::Fragment => (
-            PASSED,
-            "it is a later fragment, and the first one was not seen before it",
+            EITHER,
+            "a later fragment of its datagram came before this first one",
         ),
         Reason::RemoteEndpoint => (PASSED, "the endpoint is not on this node"),
         Reason::Direct => (

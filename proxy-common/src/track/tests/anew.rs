@@ -109,7 +109,7 @@ fn the_numbers_of_such_a_connection_count_at_once() {
             let inside = world.maps(|maps| maps.track.get(&inside)).unwrap();
             (client.noted(), inside.seen())
         };
-        let sends = |client: &Client<'_>, payload| drop(client.sends(payload).unwrap());
+        let sends = |client: &Client<'_>, payload| assert!(client.sends(payload).is_ok());
         // What it sent, whatever of it the endpoint has, and whatever is sent again.
         let follows = taken(&|client, _| {
             for begins in [SYN + 1, SYN + 10, SYN + 1] {

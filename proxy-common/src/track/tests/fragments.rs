@@ -55,14 +55,24 @@ fn later_fragments_follow_the_first_one_both_ways() {
 }
 
 #[test]
-fn a_later_fragment_before_the_first_one_is_left_as_it_is() {
+fn a_later_fragment_before_the_first_one_is_left_as_it_is_and_the_first_one_dropped() {
+    let late = Outcome::dropped(Reason::Fragment);
     for family in BOTH {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.asks();
         let request = client.build(long());
         let [first, later] = request.fragments(7);
-        assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
+        for _ in 0..2 {
+            assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
+            assert_eq!(world.comes(&first).0, late);
+            // Of the same datagram, one is gone.
+            assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
+        }
+        world.pass(1);
+        assert_eq!(world.comes(&first).0, late);
+        // The number is used again.
+        world.pass(1);
         assert_eq!(world.comes(&first).0, Outcome::TRANSLATED);
         assert_eq!(world.comes(&later).0, Outcome::TRANSLATED);
         let reply = Build {
@@ -72,11 +82,28 @@ fn a_later_fragment_before_the_first_one_is_left_as_it_is() {
         };
         let [first, later] = reply.fragments(7);
         assert_eq!(world.leaves(&later).0, Outcome::UNTOUCHED);
+        assert_eq!(world.leaves(&first).0, late);
+        // Of other datagrams.
+        let [first, later] = reply.fragments(8);
         assert_eq!(world.leaves(&first).0, Outcome::TRANSLATED);
         assert_eq!(world.leaves(&later).0, Outcome::TRANSLATED);
-        // Of another datagram.
-        let [_, other] = reply.fragments(8);
-        assert_eq!(world.leaves(&other).0, Outcome::UNTOUCHED);
+        assert_eq!(client.hears(endpoint, datagram()), Ok(()));
+    }
+}
+
+#[test]
+fn a_flow_that_begins_with_fragments_out_of_order_is_left_to_the_layer_beneath() {
+    let family = BOTH[0];
+    let world = family.world(3);
+    let client = family.client(&world);
+    let [first, later] = client.build(long()).fragments(7);
+    assert_eq!(world.comes(&later).0, Outcome::UNTOUCHED);
+    assert_eq!(world.comes(&first).0, Outcome::passed(Reason::Fragment));
+    // There is its endpoint now.
+    let beneath = Outcome::passed(Reason::Beneath);
+    assert_eq!(client.sends(datagram()), Err(beneath));
+    for fragment in client.build(long()).fragments(8) {
+        assert_ne!(world.comes(&fragment).0, Outcome::TRANSLATED);
     }
 }
 

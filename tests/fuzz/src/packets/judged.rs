@@ -16,11 +16,12 @@ use super::{
 };
 
 /// Why a packet may be dropped.
-const DROPPED: [Reason; 4] = [
+const DROPPED: [Reason; 5] = [
     Reason::TableFull,
     Reason::NotChanged,
     Reason::Superseded,
     Reason::Redirect,
+    Reason::Fragment,
 ];
 
 /// A packet before and after a program.

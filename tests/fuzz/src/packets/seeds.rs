@@ -165,16 +165,24 @@ fn options(journey: &mut Journey) {
 fn fragments(journey: &mut Journey) {
     let long = || udp("a datagram that is in two fragments, of which one has the ports");
     journey.asks();
-    let [first, later] = journey.request(long()).fragments(7);
-    journey.meets(Hook::Ingress, later.clone(), UNTOUCHED);
-    journey.meets(Hook::Ingress, first, DONE);
-    journey.meets(Hook::Ingress, later, DONE);
-    let [first, later] = journey.reply(long()).fragments(8);
-    journey.meets(Hook::Egress, later.clone(), UNTOUCHED);
-    journey.meets(Hook::Egress, first, DONE);
-    journey.meets(Hook::Egress, later.clone(), DONE);
+    let late = Outcome::dropped(Reason::Fragment);
+    let journeys = [
+        (Hook::Ingress, journey.request(long())),
+        (Hook::Egress, journey.reply(long())),
+    ];
+    for (hook, build) in &journeys {
+        let [first, later] = build.fragments(7);
+        journey.meets(*hook, first, DONE);
+        journey.meets(*hook, later, DONE);
+        let [first, later] = build.fragments(8);
+        journey.meets(*hook, later, UNTOUCHED);
+        journey.meets(*hook, first, late);
+    }
     journey.does(Step::Pass(61));
-    journey.meets(Hook::Egress, later, UNTOUCHED);
+    for (hook, build) in journeys {
+        let [_, later] = build.fragments(7);
+        journey.meets(hook, later, UNTOUCHED);
+    }
 }
 
 fn error_of_endpoint(journey: &mut Journey) {
