@@ -3,9 +3,7 @@
 //! the layer beneath, which can give it another port.
 
 use super::{
-    BENEATH, Connections, DIRECT, INSIDE, TRANSLATED, Table, Work,
-    ended::{self, is_member},
-    idle, owner, pair,
+    BENEATH, Connections, DIRECT, INSIDE, TRANSLATED, Table, Work, ended, idle, owner, pair,
     reason::{Outcome, Reason},
     seen,
 };
@@ -89,8 +87,7 @@ pub fn connects<T: ServiceTables + Connections>(tables: &T, work: &mut Work) {
     {
         return;
     }
-    let is_member = is_member(tables, &work.value);
-    if ended::is_over(tables, work, is_member) {
+    if ended::is_over(tables, work) {
         pair::forget(tables, Table::Track, work);
     }
 }

@@ -156,16 +156,20 @@ pub(super) fn is_member<T: ServiceTables>(tables: &T, value: &ConnectionValue) -
 /// done on both. So is one whose endpoint may have no new ones and is silent, if a SYN was refused, the
 /// client seemed to break it, or both seemed to be done: nobody is left to acknowledge that.
 #[inline(never)]
-pub(super) fn is_over<T: Connections>(tables: &T, work: &mut Work, is_member: bool) -> bool {
+pub(super) fn is_over<T: ServiceTables + Connections>(tables: &T, work: &mut Work) -> bool {
     pair::turn(work);
     let here = work.value.seen();
     if !is_there(tables, Table::Track, work) {
         return here & seen::BROKEN != 0;
     }
     let there = work.found.seen();
-    let is_left = !is_member
-        && (here & seen::RST != 0 || there & seen::REFUSED != 0 || here & there & seen::FIN != 0)
-        && idle(tables.seconds(), work.found.last) > tables.setting(Setting::TcpReset);
     let reached = [work.value.reached(DIALLED), work.found.reached(INSIDE)];
-    (here | there) & seen::BROKEN != 0 || are_done(here, there, reached) || is_left
+    if (here | there) & seen::BROKEN != 0 || are_done(here, there, reached) {
+        return true;
+    }
+    let seems_over =
+        here & seen::RST != 0 || there & seen::REFUSED != 0 || here & there & seen::FIN != 0;
+    seems_over
+        && idle(tables.seconds(), work.found.last) > tables.setting(Setting::TcpReset)
+        && !is_member(tables, &work.value)
 }

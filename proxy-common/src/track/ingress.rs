@@ -92,8 +92,7 @@ where
             return Outcome::BEGINS;
         }
     } else if opens(work.transport.flags) {
-        let is_member = ended::is_member(tables, &work.value);
-        if ended::is_over(tables, work, is_member) {
+        if ended::is_over(tables, work) {
             return Outcome::BEGINS;
         }
         tables.set_refusal(at, behind(work));
