@@ -21,6 +21,7 @@ mod leaving;
 mod narrow;
 #[path = "edge/ranges.rs"]
 mod ranges;
+mod reordered;
 #[path = "edge/resized.rs"]
 mod resized;
 #[path = "edge/restarted.rs"]
