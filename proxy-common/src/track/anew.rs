@@ -6,14 +6,15 @@
 //! and the client acknowledges what the endpoint then began with. A SYN alone may be forged, and a firewall
 //! that answers every SYN (`SYNPROXY` of netfilter) does so for the endpoint.
 
-use super::{Connections, Table, Work, pair};
+use super::{Connections, Work, pair};
 use crate::packet::parse::flags;
 
 /// Notes with what an endpoint answers the last SYN that was sent in place of its connection, in
 /// [`ConnectionValue::refusal`](super::ConnectionValue::refusal) of the entry of its packets.
 #[inline(never)]
 pub(super) fn offers<T: Connections>(tables: &T, at: T::At, work: &mut Work) {
-    if other(tables, work).is_some() && work.transport.acknowledged == work.found.refusal {
+    if pair::find_other(tables, work).is_some() && work.transport.acknowledged == work.found.refusal
+    {
         tables.set_refusal(at, work.transport.sequence.wrapping_add(1));
     }
 }
@@ -30,7 +31,7 @@ pub(super) const fn may_complete(work: &Work) -> bool {
 /// If it does, what is known of the flow is that of the new connection. `at`: the entry of requests.
 #[inline(never)]
 pub(super) fn completes<T: Connections>(tables: &T, at: T::At, work: &mut Work) {
-    let Some(inside) = other(tables, work) else {
+    let Some(inside) = pair::find_other(tables, work) else {
         return;
     };
     let (begins, acknowledges) = (work.transport.sequence, work.transport.acknowledged);
@@ -48,15 +49,4 @@ pub(super) fn completes<T: Connections>(tables: &T, at: T::At, work: &mut Work) 
     let value = &mut work.value;
     (value.sequence, value.acknowledged) = (begins, acknowledges);
     value.state = nothing;
-}
-
-/// Looks up the flow's other entry.
-#[inline(always)]
-fn other<T: Connections>(tables: &T, work: &mut Work) -> Option<T::At> {
-    pair::turn(work);
-    let Work {
-        other_key, found, ..
-    } = work;
-    let at = tables.find(Table::Track, other_key, found)?;
-    (work.found.serial == work.value.serial).then_some(at)
 }

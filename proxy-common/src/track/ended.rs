@@ -59,8 +59,7 @@ pub(super) fn ends<T: Connections>(tables: &T, at: T::At, work: &mut Work, seen:
 fn says<T: Connections>(tables: &T, work: &mut Work) -> u32 {
     let said = work.transport.flags;
     let broken = said & flags::RST != 0;
-    pair::turn(work);
-    if !is_there(tables, Table::Track, work) || work.found.serial != work.value.serial {
+    if pair::find_other(tables, work).is_none() {
         return 0;
     }
     let ahead = match work.found.acknowledged {

@@ -80,7 +80,8 @@ where
     ))
 }
 
-/// Remembers where the other fragments of a datagram go. Not if one of them is gone.
+/// Remembers where the other fragments of a datagram go. Whether it did: not if one of them was left to the
+/// layer beneath.
 #[inline(never)]
 fn remember<T: Connections + Fragments>(tables: &T, work: &Work, end: End) -> bool {
     if is_late(tables, work, end) {

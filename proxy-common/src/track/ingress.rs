@@ -110,10 +110,7 @@ where
 /// Whether the endpoint of an answered flow of UDP said nothing for too long either.
 #[inline(never)]
 fn is_silent<T: Connections>(tables: &T, work: &mut Work, now: u32) -> bool {
-    pair::turn(work);
-    let found = tables.find(Table::Track, &work.other_key, &mut work.found);
-    found.is_none()
-        || work.found.serial != work.value.serial
+    pair::find_other(tables, work).is_none()
         || idle(now, work.found.last) > tables.setting(Setting::UdpAnswered)
 }
 

@@ -79,6 +79,17 @@ pub(crate) fn other(
     other_value.seal(other_key);
 }
 
+/// Looks up the other entry of the answered flow that `work.key` and `work.value` are of.
+#[inline(always)]
+pub(super) fn find_other<T: Connections>(tables: &T, work: &mut Work) -> Option<T::At> {
+    turn(work);
+    let Work {
+        other_key, found, ..
+    } = work;
+    let at = tables.find(Table::Track, other_key, found)?;
+    (work.found.serial == work.value.serial).then_some(at)
+}
+
 /// Looks up the flow's other entry, which may be another flow's.
 #[inline(always)]
 pub(super) fn is_there<T: Connections>(tables: &T, table: Table, work: &mut Work) -> bool {

@@ -62,7 +62,7 @@ fn send_reordered(from: SocketAddrV4, to: SocketAddrV4, number: u16) {
     }
 }
 
-/// Sends a datagram, and waits for what comes back: of this one, or of one before.
+/// Sends a datagram, and waits for its answer.
 fn echoes(socket: &UdpSocket, to: SocketAddr, datagram: &str) {
     socket.send_to(datagram.as_bytes(), to).unwrap();
     hears(socket, to, datagram);

@@ -4,18 +4,13 @@ use std::net::SocketAddr;
 
 use super::{
     BOTH, Client,
-    journey::{BEGIN, data, fin, tcp},
+    journey::{BEGIN, answer, data, fin, tcp},
 };
 use crate::{in_memory::Payload, packet::parse::flags, socket::TCP, track::seen};
 
 /// The client's next SYN, and what the endpoint begins with.
 const SYN: u32 = 88_888;
 const OFFER: u32 = 900_000;
-
-/// What an endpoint sends with this number of its own, and that of the client.
-fn of_endpoint(said: u32, sequence: u32, acknowledged: u32) -> Payload {
-    tcp(said, acknowledged, sequence)
-}
 
 /// The endpoint takes the client's next SYN.
 fn is_offered(client: &Client<'_>, endpoint: SocketAddr) {
@@ -29,7 +24,7 @@ fn is_offered(client: &Client<'_>, endpoint: SocketAddr) {
 fn closes(client: &Client<'_>, endpoint: SocketAddr) {
     let ends = flags::FIN | flags::ACK;
     client.sends(tcp(ends, SYN + 1, OFFER + 1)).unwrap();
-    let done = of_endpoint(ends, OFFER + 1, SYN + 2);
+    let done = answer(ends, OFFER + 1, SYN + 2);
     client.hears(endpoint, done).unwrap();
     client.sends(tcp(flags::ACK, SYN + 2, OFFER + 2)).unwrap();
 }
@@ -41,7 +36,7 @@ const BEFORE: [Before; 4] = [
     |_, _| {},
     |client, endpoint| {
         client.sends(tcp(flags::SYN, 77_777, 0)).unwrap();
-        let refusal = of_endpoint(flags::RST | flags::ACK, 0, 77_778);
+        let refusal = answer(flags::RST | flags::ACK, 0, 77_778);
         client.hears(endpoint, refusal).unwrap();
     },
     |client, _| {
@@ -84,7 +79,7 @@ fn the_place_of_such_a_connection_is_free_for_the_next_one() {
         // Nor need the client have what the endpoint sends until it breaks it.
         let sends = Payload::Tcp(flags::ACK, SYN + 10, OFFER + 1, b"some data".to_vec());
         client.hears(endpoint, sends).unwrap();
-        let breaks = of_endpoint(flags::RST, OFFER + 1 + 9, 0);
+        let breaks = answer(flags::RST, OFFER + 1 + 9, 0);
         client.hears(endpoint, breaks).unwrap();
         family.lead_without(&world, 2, endpoint);
         assert_ne!(client.connects(), endpoint);
@@ -122,7 +117,7 @@ fn the_numbers_of_such_a_connection_count_at_once() {
         let near = taken(&|client, _| sends(client, tcp(flags::RST, SYN + 2, 0)));
         assert_eq!(near, (seen::RST, 0));
         let near = taken(&|client, endpoint| {
-            let breaks = of_endpoint(flags::RST, OFFER + 2, 0);
+            let breaks = answer(flags::RST, OFFER + 2, 0);
             client.hears(endpoint, breaks).unwrap();
         });
         assert_eq!(near, (0, seen::RST));
@@ -171,7 +166,7 @@ fn what_only_the_endpoint_says_changes_nothing() {
             assert!(!client.is_swept(), "{begins} {acknowledges}");
             assert_eq!(client.sends(data()), Ok(endpoint));
             // Nor is anything lost of what was known.
-            let broken = of_endpoint(flags::RST, BEGIN + 1 + 9, 0);
+            let broken = answer(flags::RST, BEGIN + 1 + 9, 0);
             client.hears(endpoint, broken).unwrap();
             family.lead_without(&world, 2, endpoint);
             assert_ne!(client.connects(), endpoint, "{begins} {acknowledges}");

@@ -142,6 +142,11 @@ pub(super) fn datagram() -> Payload {
     Payload::Udp(b"datagram".to_vec())
 }
 
+/// What an endpoint sends with this number of its own, and that of the client.
+pub(super) fn answer(seen: u32, sequence: u32, acknowledged: u32) -> Payload {
+    tcp(seen, acknowledged, sequence)
+}
+
 /// What an endpoint sends where the client would send this: the numbers change places.
 fn of_endpoint(payload: Payload) -> Payload {
     match payload {

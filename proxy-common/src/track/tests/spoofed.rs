@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::{
     BOTH, Client,
-    journey::{BEGIN, ack, acked, data, fin, fin_too, syn, tcp},
+    journey::{BEGIN, ack, acked, answer, data, fin, fin_too, syn, tcp},
 };
 use crate::{
     in_memory::Payload,
@@ -25,11 +25,6 @@ const GUESSES: [u32; 6] = [
     NEXT ^ (1 << 31),
     u32::MAX,
 ];
-
-/// What an endpoint sends with this number of its own, and that of the client.
-fn answer(said: u32, sequence: u32, acknowledged: u32) -> Payload {
-    tcp(said, acknowledged, sequence)
-}
 
 /// What was seen of the endpoint, and what it acknowledged last.
 fn noted(client: &Client<'_>, endpoint: SocketAddr) -> (u32, u32) {
