@@ -277,7 +277,7 @@ pub const EDGE_MAPS: [MapShape; 8] = [
         "FRAGMENTS",
         (LRU_HASH, 0),
         FRAGMENTS,
-        "fragments of a datagram -> where the first one went",
+        "fragments of a datagram -> where the first one went, or that a later one came before it",
     ),
     of_connections::<u32, Counted>(
         "REASONS",
