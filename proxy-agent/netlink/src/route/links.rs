@@ -5,9 +5,9 @@ use std::io;
 use super::{
     RouteSocket, half,
     numbers::{
-        IFF_LOOPBACK, IFF_LOWER_UP, IFF_UP, IFLA_EXT_MASK, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINK,
-        IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, RTEXT_FILTER_SKIP_STATS,
-        RTM_GETLINK,
+        IFF_LOOPBACK, IFF_LOWER_UP, IFF_UP, IFLA_BR_NF_CALL_IP6TABLES, IFLA_BR_NF_CALL_IPTABLES,
+        IFLA_EXT_MASK, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINK_NETNSID,
+        IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, RTEXT_FILTER_SKIP_STATS, RTM_GETLINK,
     },
     word,
 };
@@ -36,6 +36,9 @@ pub struct Link {
     pub lower_is_elsewhere: bool,
     /// What it is, where it is not hardware: `bridge`, `vxlan`, and so on.
     pub kind: Option<String>,
+    /// Of a bridge, whether netfilter is told of the packets of IPv4 and of IPv6 that it carries, whatever
+    /// `net.bridge.bridge-nf-call-iptables` and its like say of all bridges.
+    pub calls_netfilter: [bool; 2],
     /// Bytes of the longest packet.
     pub mtu: u32,
 }
@@ -86,10 +89,23 @@ pub(super) fn link(head: &[u8], attributes: Read<'_>) -> Option<Link> {
             IFLA_MASTER => link.master = Some(word(value, 0)),
             IFLA_LINK => link.lower = Some(word(value, 0)).filter(|index| *index != 0),
             IFLA_LINK_NETNSID => link.lower_is_elsewhere = true,
-            IFLA_LINKINFO => link.kind = Read(value).get(IFLA_INFO_KIND).map(text),
+            IFLA_LINKINFO => kind_of(&mut link, Read(value)),
             IFLA_MTU => link.mtu = word(value, 0),
             _ => {}
         }
     }
     (!link.name.is_empty()).then_some(link)
+}
+
+fn kind_of(link: &mut Link, info: Read<'_>) {
+    link.kind = info.get(IFLA_INFO_KIND).map(text);
+    if link.kind.as_deref() != Some("bridge") {
+        return;
+    }
+    let data = info.get(IFLA_INFO_DATA).unwrap_or_default();
+    link.calls_netfilter = [IFLA_BR_NF_CALL_IPTABLES, IFLA_BR_NF_CALL_IP6TABLES].map(|call| {
+        Read(data)
+            .get(call)
+            .is_some_and(|value| value.first() == Some(&1))
+    });
 }

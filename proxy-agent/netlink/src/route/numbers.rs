@@ -1,5 +1,5 @@
-//! Numbers of `linux/rtnetlink.h`, `linux/if_link.h`, `linux/if_arp.h`, `linux/pkt_sched.h`,
-//! `linux/pkt_cls.h` and `linux/nexthop.h`, by the names they have there.
+//! Numbers of `linux/rtnetlink.h`, `linux/if_link.h`, `linux/if_addr.h`, `linux/if_arp.h`,
+//! `linux/pkt_sched.h`, `linux/pkt_cls.h` and `linux/nexthop.h`, by the names they have there.
 
 pub const RTM_GETLINK: u16 = 18;
 pub const RTM_GETADDR: u16 = 22;
@@ -34,6 +34,9 @@ pub const IFLA_LINKINFO: u16 = 18;
 pub const IFLA_EXT_MASK: u16 = 29;
 pub const IFLA_LINK_NETNSID: u16 = 37;
 pub const IFLA_INFO_KIND: u16 = 1;
+pub const IFLA_INFO_DATA: u16 = 2;
+pub const IFLA_BR_NF_CALL_IPTABLES: u16 = 36;
+pub const IFLA_BR_NF_CALL_IP6TABLES: u16 = 37;
 pub const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
 
 pub const ARPHRD_ETHER: u16 = 1;
@@ -50,6 +53,15 @@ pub const ARPHRD_NONE: u16 = 0xfffe;
 pub const IFA_ADDRESS: u16 = 1;
 pub const IFA_LOCAL: u16 = 2;
 pub const IFA_FLAGS: u16 = 8;
+/// Of IPv4: another one of the same network came first.
+pub const IFA_F_SECONDARY: u32 = 1;
+/// Of IPv6: made for privacy, and not for long. The same bit.
+pub const IFA_F_TEMPORARY: u32 = IFA_F_SECONDARY;
+pub const IFA_F_DADFAILED: u32 = 1 << 3;
+pub const IFA_F_DEPRECATED: u32 = 1 << 5;
+pub const IFA_F_TENTATIVE: u32 = 1 << 6;
+pub const RT_SCOPE_UNIVERSE: u8 = 0;
+pub const RT_SCOPE_LINK: u8 = 253;
 
 pub const RTN_UNICAST: u8 = 1;
 pub const RTA_DST: u16 = 1;

@@ -16,6 +16,7 @@ use nix::{
 use super::{
     BpfFilter, Changes, Direction, Filter, FilterPlace, Hop, RouteSocket, filters,
     numbers::{
+        IFA_F_DEPRECATED, IFA_F_SECONDARY, IFA_F_TENTATIVE, RT_SCOPE_LINK, RT_SCOPE_UNIVERSE,
         RTA_DST, RTA_MULTIPATH, RTA_TABLE, TCA_BPF_FLAGS, TCA_BPF_ID, TCA_BPF_NAME, TCA_CHAIN,
         TCA_KIND, TCA_OPTIONS,
     },
@@ -80,6 +81,7 @@ fn devices_addresses_and_routes_are_as_they_were_made() {
     in_namespace(|| {
         for line in [
             "link add br0 type bridge",
+            "link add br1 type bridge nf_call_ip6tables 1",
             "link add va type veth peer name vb",
             "link set vb master br0",
             "link add vx0 type vxlan id 7 dstport 4789",
@@ -106,6 +108,8 @@ fn devices_addresses_and_routes_are_as_they_were_made() {
         assert!(named("lo").is_loopback() && !named("lo").is_up());
         assert_eq!(b.master, Some(bridge.index));
         assert_eq!(bridge.kind.as_deref(), Some("bridge"));
+        assert_eq!(bridge.calls_netfilter, [false; 2]);
+        assert_eq!(named("br1").calls_netfilter, [false, true]);
         assert_eq!((a.lower, a.lower_is_elsewhere), (Some(b.index), false));
         assert!(a.is_up() && a.hardware == super::numbers::ARPHRD_ETHER && a.mtu == 1500);
         assert_eq!(named("vx0").kind.as_deref(), Some("vxlan"));
@@ -152,6 +156,58 @@ fn routes_are_right(socket: &mut RouteSocket, a: u32, bridge: u32) {
     assert_eq!(to("192.0.2.0").hops, [hop(a, false)]);
     let absent: IpAddr = "10.0.0.0".parse().unwrap();
     assert!(routes.iter().all(|route| route.destination != absent));
+}
+
+/// What a test looks at of the flags of an address.
+const SAID: u32 = IFA_F_SECONDARY | IFA_F_TENTATIVE | IFA_F_DEPRECATED;
+
+#[test]
+fn addresses_come_in_the_kernels_order_with_what_is_said_of_them() {
+    in_namespace(|| {
+        for line in [
+            "link add va type veth peer name vb",
+            "link set va up",
+            "link set vb up",
+            "addr add 192.0.2.1/24 dev va",
+            "addr add 192.0.2.2/24 dev va",
+            "addr add 198.51.100.1/25 dev va scope link",
+            "addr add 203.0.113.1 peer 203.0.113.9/32 dev va",
+            "-6 addr add 2001:db8::1/64 dev va nodad",
+            "-6 addr add 2001:db8::2/80 dev va nodad preferred_lft 0",
+            // Nobody answers for a second.
+            "-6 addr add 2001:db8::3/64 dev va",
+            "-6 addr add 2001:db8::4 peer 2001:db8::9/128 dev va nodad",
+        ] {
+            ip(line);
+        }
+        let all = RouteSocket::default().addresses().unwrap();
+        let ours = all.iter().filter(|one| match one.address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(address) => !address.is_unicast_link_local(),
+        });
+        let said: Vec<_> = ours
+            .map(|one| {
+                let network = format!("{}/{}", one.address, one.prefix);
+                (network, one.scope, one.flags & SAID)
+            })
+            .collect();
+        let expected = [
+            // The narrowest scope comes first, and secondary addresses after all others.
+            ("198.51.100.1/25", RT_SCOPE_LINK, 0),
+            ("192.0.2.1/24", RT_SCOPE_UNIVERSE, 0),
+            ("203.0.113.1/32", RT_SCOPE_UNIVERSE, 0),
+            ("192.0.2.2/24", RT_SCOPE_UNIVERSE, IFA_F_SECONDARY),
+            // Of IPv6 the last one comes first.
+            ("2001:db8::4/128", RT_SCOPE_UNIVERSE, 0),
+            ("2001:db8::3/64", RT_SCOPE_UNIVERSE, IFA_F_TENTATIVE),
+            ("2001:db8::2/80", RT_SCOPE_UNIVERSE, IFA_F_DEPRECATED),
+            ("2001:db8::1/64", RT_SCOPE_UNIVERSE, 0),
+        ];
+        assert_eq!(
+            said,
+            expected.map(|(one, scope, flags)| (one.to_owned(), scope, flags))
+        );
+    });
 }
 
 #[test]
