@@ -101,9 +101,11 @@ pub const MASQUERADED: u32 = 1 << 4;
 /// Only clients in the source ranges of the Service may come: those in RANGES.
 pub const RANGED: u32 = 1 << 5;
 
-/// Clients outside are led to the cluster set, as far as their endpoint is on this node, and it sees
-/// who they are; where it is on another one, they are left to the layer beneath.
+/// Clients outside are led to the cluster set, and endpoints on this node see who they are.
 pub const OUTSIDE_TO_CLUSTER: u32 = 1 << 6;
+
+/// With [`OUTSIDE_TO_CLUSTER`]: endpoints that may be on other nodes must see this node in their place.
+pub const MASQUERADED_ELSEWHERE: u32 = 1 << 7;
 
 impl FrontendValue {
     /// The value with its check set, valid for `key` only.

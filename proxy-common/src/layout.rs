@@ -14,8 +14,8 @@ use crate::{
     ranges::{RangeData, RangeKey, RangeValue},
     service::{ServiceKey, ServiceValue},
     track::{
-        ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Prefix, Settings,
-        reason::Counted,
+        ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Prefix, Settings, SourceKey,
+        SourceValue, reason::Counted,
     },
 };
 
@@ -64,9 +64,11 @@ layout! {
         role @ 37, padding @ 38 }
     FragmentValue: 24 { address @ 0, since @ 16, check @ 20 }
     Prefix: 32 { address @ 0, mask @ 16 }
-    Settings: 104 { seed @ 0, flags @ 4, most_flows @ 8, udp_unanswered @ 12, udp_answered @ 16,
+    SourceKey: 8 { device @ 0, family @ 4, index @ 6 }
+    SourceValue: 36 { address @ 0, mask @ 16, check @ 32 }
+    Settings: 112 { seed @ 0, flags @ 4, most_flows @ 8, udp_unanswered @ 12, udp_answered @ 16,
         tcp_beneath @ 20, tcp_established @ 24, tcp_half_closed @ 28, tcp_closed @ 32,
-        tcp_reset @ 36, pods @ 40 }
+        tcp_reset @ 36, first_port @ 40, last_port @ 44, pods @ 48 }
     Counted: 256 { counts @ 0 }
     Peer: 56 { cookie @ 0, translation @ 8, state @ 52 }
 }
@@ -105,7 +107,7 @@ mod user {
         AffinityKey, AffinityValue, ClientKey, ConnectionKey, ConnectionValue, Counted, Counters,
         FrontendKey, FrontendValue, MemberKey, MemberValue, NodeAddressKey, NodeAddressValue,
         RangeData, RangeValue, ServiceKey, ServiceValue, SetKey, SetValue, Settings, SlotKey,
-        SlotValue,
+        SlotValue, SourceKey, SourceValue,
     };
 
     macro_rules! pod {
@@ -146,5 +148,7 @@ mod user {
         SetValue,
         SlotKey,
         SlotValue,
+        SourceKey,
+        SourceValue,
     );
 }

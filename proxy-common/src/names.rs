@@ -11,7 +11,8 @@ use crate::{
     ranges::{RangeKey, RangeValue},
     service::{ServiceKey, ServiceValue},
     track::{
-        ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Settings, reason::Counted,
+        ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Settings, SourceKey,
+        SourceValue, reason::Counted,
     },
 };
 
@@ -116,8 +117,8 @@ pub const AFFINITY: u32 = 1 << 14;
 
 /// Default entries of CLIENTS: clients outside, with each Service with session affinity that they use.
 pub const CLIENTS: u32 = 1 << 16;
-/// Default flows in TRACK, which has two entries for each: what kube-proxy makes the kernel track on
-/// a node with four cores. About 38 MiB, taken at once.
+/// Default flows in TRACK, which has two entries for each (one that is translated twice counts as two): what
+/// kube-proxy makes the kernel track on a node with four cores. About 38 MiB, taken at once.
 pub const TRACKED_FLOWS: u32 = 1 << 17;
 /// Default entries of TRACK.
 pub const TRACK: u32 = 2 * TRACKED_FLOWS;
@@ -134,6 +135,13 @@ pub const PARKED: u32 = 128;
 
 /// Default entries of REASONS: devices, and one for all that have no entry.
 pub const REASONS: u32 = 1 << 8;
+
+/// Entries of SOURCES: some addresses of each device.
+pub const SOURCES: u32 = 1 << 12;
+/// Entries of OWN_ADDRS. Where there are more addresses, some cannot be seen in the place of clients.
+pub const OWN_ADDRS: u32 = 1 << 12;
+/// Entries of PORTS: a bit for each port.
+pub const RESERVED_WORDS: u32 = 1 << 11;
 
 /// Every map of the socket programs, in the order they are documented.
 pub const MAPS: [MapShape; 12] = [
@@ -254,7 +262,7 @@ pub const SHARED_MAPS: [&str; 6] = [
 ];
 
 /// The maps that the programs on devices alone use, in the order they are documented.
-pub const EDGE_MAPS: [MapShape; 8] = [
+pub const EDGE_MAPS: [MapShape; 11] = [
     of_connections::<ConnectionKey, ConnectionValue>(
         TRACKED_MAP,
         (HASH, 0),
@@ -285,6 +293,30 @@ pub const EDGE_MAPS: [MapShape; 8] = [
         REASONS,
         "device -> packets that were passed on or dropped, by reason; 0 for other devices",
     ),
+    MapShape {
+        sizable: false,
+        ..of_connections::<SourceKey, SourceValue>(
+            "SOURCES",
+            (HASH, NO_PREALLOC),
+            SOURCES,
+            "device -> addresses that endpoints on other nodes see in the place of clients",
+        )
+    },
+    MapShape {
+        sizable: false,
+        ..of_connections::<NodeAddressKey, NodeAddressValue>(
+            "OWN_ADDRS",
+            (HASH, NO_PREALLOC),
+            OWN_ADDRS,
+            "addresses that this host has, or had a moment ago",
+        )
+    },
+    only::<u32>(
+        "PORTS",
+        ARRAY,
+        RESERVED_WORDS,
+        "a bit for each port that they must not see in the place of a client's",
+    ),
     only::<Settings>("SETTINGS", ARRAY, 1, "timeouts, and what the agent wants"),
     only::<u64>("TRACKED", ARRAY, 1, "flows in TRACK, about"),
     only::<u64>(
@@ -295,7 +327,7 @@ pub const EDGE_MAPS: [MapShape; 8] = [
     ),
 ];
 
-/// The map whose size is given in flows: each takes two entries.
+/// The map whose size is given in flows: each takes two entries; one that is translated twice counts as two.
 pub const TRACKED_MAP: &str = "TRACK";
 
 const fn of_connections<K, V>(

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! In between, the stack sees the true client and the true endpoint. A flow is two entries under one
-//! serial. It begins in OPENING, where the kernel makes room by itself, and moves to TRACK when it is
-//! answered: nothing there is ever evicted. See `docs/ARCHITECTURE.md`, "Life of a packet from
-//! outside".
+//! serial; one whose endpoint sees this node has two more ([`snat`]). It begins in OPENING, where the kernel
+//! makes room by itself, and moves to TRACK when it is answered: nothing there is ever evicted. See
+//! `docs/ARCHITECTURE.md`, "Life of a packet from outside".
 //!
 //! There is no conditional delete, and before Linux 5.12 no compare-and-swap. What is exclusive is
 //! made by adding a key that must not be there; whatever is left half is mended by the packets of
@@ -23,15 +23,19 @@ mod direct;
 pub mod egress;
 pub mod ended;
 mod entry;
+mod foreign;
 mod fragment;
 mod hooks;
 pub mod ingress;
 mod open;
 mod owner;
 pub(crate) mod pair;
+mod ports;
 pub mod reason;
 mod segment;
 mod settings;
+pub mod snat;
+mod source;
 pub mod sweep;
 #[cfg(test)]
 mod tests;
@@ -40,19 +44,22 @@ use bytemuck::Zeroable;
 
 use crate::{
     frontend::FrontendValue,
+    node::NodeAddressKey,
     packet::{
-        Words,
+        Version, Words,
         parse::{Header, Transport},
         quoted::Quoted,
         rewrite::Place,
     },
-    track::reason::Outcome,
+    track::{reason::Outcome, snat::Second},
 };
 pub use entry::{
-    BENEATH, ConnectionKey, ConnectionValue, DIALLED, DIRECT, INSIDE, TRANSLATED, seen,
+    BENEATH, ConnectionKey, ConnectionValue, DIALLED, DIRECT, FOREIGN, INSIDE, MASQUERADED, SNAT,
+    TRANSLATED, seen,
 };
 pub use fragment::{FragmentKey, FragmentValue, Fragments};
 pub use settings::{LEAVING, PODS_V4, PODS_V6, Prefix, SWEPT_AT_ONCE, Setting, Settings};
+pub use source::{LEAST_SOURCE_PORT, MOST_SOURCES, SourceKey, SourceValue};
 
 /// Where a flow is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,10 +71,11 @@ pub enum Table {
 }
 
 /// What became of adding an entry.
+#[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
     /// It is there now, and was not before.
-    Added,
+    Added = 0,
     /// The key is there already.
     Exists,
     /// There is no room.
@@ -88,6 +96,12 @@ pub trait Connections {
         key: &ConnectionKey,
         value: &mut ConnectionValue,
     ) -> Option<Self::At>;
+
+    /// Whether there is an entry of `key`.
+    fn has(&self, table: Table, key: &ConnectionKey) -> bool;
+
+    /// Whether there is one, with this serial.
+    fn has_serial(&self, table: Table, key: &ConnectionKey, serial: u32) -> bool;
 
     /// Adds an entry if the key is not there.
     fn add(&self, table: Table, key: &ConnectionKey, value: &ConnectionValue) -> Added;
@@ -127,6 +141,28 @@ pub trait Connections {
 
     /// Whether an address is a pod's, by SETTINGS: see [`Settings::is_pod`].
     fn is_pod(&self, address: &Words) -> bool;
+
+    /// OWN_ADDRS: whether this host has an address, or had it a moment ago.
+    fn is_own(&self, address: &NodeAddressKey) -> bool;
+}
+
+/// What is known of this node, with a packet at hand.
+pub trait Network {
+    /// Sets `work.second.device`, by which the first packet of the flow of `work.key` and `work.value` leaves
+    /// for its endpoint, or 0 if none leads there; and `work.second.hop`, the next hop, or else the endpoint.
+    fn find_way(&self, work: &mut Work);
+
+    /// Whether a socket of this node would get the packets of `key`.
+    fn has_socket(&self, key: &ConnectionKey, version: Version) -> bool;
+}
+
+/// What endpoints on other nodes may see in the place of clients.
+pub trait Sources {
+    /// SOURCES. Whether there is an entry; its value is copied.
+    fn source(&self, key: &SourceKey, value: &mut SourceValue) -> bool;
+
+    /// PORTS: whether the port must not be used.
+    fn is_reserved(&self, port: u16) -> bool;
 }
 
 /// Seconds since `last`. A clock that another CPU read later is ahead.
@@ -169,6 +205,10 @@ pub struct Work {
     pub collisions: u32,
     /// Number of the endpoint of the answered flow that was over in its place; 0 if there was none.
     pub endpoint_before: u32,
+    /// What became of the first entry of a flow that begins.
+    pub added: Added,
+    /// Of a flow whose endpoint sees this node.
+    pub second: Second,
 }
 
 impl Default for Work {
@@ -190,6 +230,8 @@ impl Default for Work {
             outcome: Outcome::UNTOUCHED,
             collisions: 0,
             endpoint_before: 0,
+            added: Added::Added,
+            second: Second::none(),
         }
     }
 }

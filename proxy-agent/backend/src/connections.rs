@@ -21,6 +21,8 @@ pub struct Flow {
     pub protocol: Protocol,
     /// Who dialled.
     pub client: SocketAddr,
+    /// Whom the endpoint sees in the client's place, if not the client: this node.
+    pub source: Option<SocketAddr>,
     /// Where it was led.
     pub endpoint: SocketAddr,
     /// How far it has got.

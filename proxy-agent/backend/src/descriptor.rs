@@ -198,7 +198,7 @@ pub struct Settings {
     pub above: Translates,
 }
 
-/// Which connections from outside to endpoints of this node a layer translates.
+/// Which connections from outside a layer translates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Translates {
     /// None.

@@ -29,6 +29,13 @@ pub enum Takes {
     /// One of these words, such as `auto|on|off`, of which the first is the default; of several flags the
     /// last one counts.
     Choice(&'static str),
+    /// Some text; of several flags the last one counts.
+    Text {
+        /// Its name for the help.
+        name: &'static str,
+        /// What it is where nothing is given.
+        default: &'static str,
+    },
     /// The path of a file or directory.
     Path(&'static str),
     /// Some text; may be repeated.

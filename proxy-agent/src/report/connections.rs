@@ -27,6 +27,6 @@ pub fn ended(ended: &Ended) -> String {
     }
 }
 
-fn or_dash(service: Option<String>) -> String {
-    service.unwrap_or_else(|| "-".to_owned())
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
 }

@@ -17,6 +17,13 @@ pub enum Payload {
     Error(u8, std::boxed::Box<Build>, usize),
 }
 
+impl Payload {
+    /// Whether it is of TCP.
+    pub const fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(..))
+    }
+}
+
 /// A packet to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {

@@ -4,6 +4,7 @@ use core::{cell::Cell, hash::Hasher as _};
 use std::{collections::hash_map::DefaultHasher, vec::Vec};
 
 use super::{
+    Bytes,
     entries::Entries,
     interleaved::{Shared, Touch},
     maps::Maps,
@@ -13,12 +14,12 @@ use crate::{
     endpoint::{Endpoint, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
-    packet::Words,
+    packet::{Covers, Packet, Pod, Sum, Version, Words},
     ranges::{RangeKey, RangeValue},
     tables::{Admitting, ServiceTables},
     track::{
         Added, ConnectionKey, ConnectionValue, Connections, FragmentKey, FragmentValue, Fragments,
-        Setting, Settings, Table,
+        Network, Setting, Settings, SourceKey, SourceValue, Sources, Table, Work,
     },
 };
 
@@ -99,6 +100,16 @@ impl Connections for Cpu<'_> {
             Some((table, *key, index))
         })
     }
+    fn has(&self, table: Table, key: &ConnectionKey) -> bool {
+        self.entry((table, key), false, |entries| entries.find(key).is_some())
+    }
+    fn has_serial(&self, table: Table, key: &ConnectionKey, serial: u32) -> bool {
+        self.entry((table, key), false, |entries| {
+            entries
+                .find(key)
+                .is_some_and(|(_, found)| found.serial == serial)
+        })
+    }
     fn add(&self, table: Table, key: &ConnectionKey, value: &ConnectionValue) -> Added {
         self.entry((table, key), true, |entries| entries.add(*key, *value))
     }
@@ -140,6 +151,9 @@ impl Connections for Cpu<'_> {
         unsafe {
             *Settings::of(&raw const settings, which)
         }
+    }
+    fn is_own(&self, address: &NodeAddressKey) -> bool {
+        self.maps.now(|maps| maps.own_addresses.contains(address))
     }
     fn is_pod(&self, address: &Words) -> bool {
         self.maps.now(|maps| maps.settings.is_pod(address))
@@ -226,5 +240,46 @@ impl Admitting for Cpu<'_> {
         self.maps
             .now(|maps| maps.ranges.iter().find(|(range, _)| is_in(range)).copied())
             .map(|(_, value)| value)
+    }
+}
+
+impl Sources for Cpu<'_> {
+    fn source(&self, key: &SourceKey, value: &mut SourceValue) -> bool {
+        let found = self.maps.now(|maps| maps.sources.get(key).copied());
+        *value = found.unwrap_or(*value);
+        found.is_some()
+    }
+    fn is_reserved(&self, port: u16) -> bool {
+        self.maps.now(|maps| maps.reserved.contains(&port))
+    }
+}
+
+/// A packet that a program on this CPU meets.
+pub struct Met<'a> {
+    pub(super) cpu: &'a Cpu<'a>,
+    pub(super) packet: Bytes,
+}
+
+impl Packet for Met<'_> {
+    fn read<T: Pod>(&self, at: u32) -> Option<T> {
+        self.packet.read(at)
+    }
+    fn write<T: Pod>(&mut self, at: u32, value: &T) -> bool {
+        self.packet.write(at, value)
+    }
+    fn fix_sum(&mut self, at: u32, from: &Words, to: &Words, covers: Covers, sum: Sum) -> bool {
+        self.packet.fix_sum(at, from, to, covers, sum)
+    }
+    fn fix_sum_half(&mut self, at: u32, from: u16, to: u16, sum: Sum) -> bool {
+        self.packet.fix_sum_half(at, from, to, sum)
+    }
+}
+
+impl Network for Met<'_> {
+    fn find_way(&self, work: &mut Work) {
+        (work.second.device, work.second.hop) = self.cpu.maps.now(|maps| maps.way);
+    }
+    fn has_socket(&self, key: &ConnectionKey, _version: Version) -> bool {
+        self.cpu.maps.now(|maps| maps.sockets.contains(key))
     }
 }

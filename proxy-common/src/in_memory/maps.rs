@@ -1,6 +1,6 @@
 //! Maps in memory.
 
-use std::{collections::HashMap, vec::Vec};
+use std::{collections::HashMap, net::SocketAddr, vec::Vec};
 
 use bytemuck::Zeroable as _;
 
@@ -10,10 +10,11 @@ use crate::{
     endpoint::Endpoint,
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
+    packet::Words,
     ranges::{RangeKey, RangeValue},
     track::{
         ConnectionKey, ConnectionValue, DIALLED, FragmentKey, FragmentValue, Prefix, Settings,
-        Table, pair,
+        SourceKey, SourceValue, Table, pair,
     },
 };
 
@@ -41,6 +42,18 @@ pub struct Maps {
     pub opening: Entries,
     /// FRAGMENTS.
     pub fragments: HashMap<FragmentKey, FragmentValue>,
+    /// SOURCES.
+    pub sources: HashMap<SourceKey, SourceValue>,
+    /// OWN_ADDRS.
+    pub own_addresses: Vec<NodeAddressKey>,
+    /// PORTS.
+    pub reserved: Vec<u16>,
+    /// The device by which all that is sent elsewhere leaves, and the next hop there.
+    pub way: (u32, Words),
+    /// What the sockets of this node get.
+    pub sockets: Vec<ConnectionKey>,
+    /// No map: as whom endpoints elsewhere saw a client last, over TCP or not.
+    pub seen_as: HashMap<(SocketAddr, SocketAddr, bool), SocketAddr>,
     /// Flows in TRACK, as programs count them.
     pub flows: i64,
     /// Seconds since boot.
@@ -63,6 +76,12 @@ impl Default for Maps {
             track: Entries::new(false),
             opening: Entries::new(true),
             fragments: HashMap::new(),
+            sources: HashMap::new(),
+            own_addresses: Vec::new(),
+            reserved: Vec::new(),
+            way: (0, [0; 4]),
+            sockets: Vec::new(),
+            seen_as: HashMap::new(),
             flows: 0,
             seconds: 1000,
             random: 0,
@@ -113,6 +132,8 @@ pub const SETTINGS: Settings = Settings {
     tcp_half_closed: 300,
     tcp_closed: 10,
     tcp_reset: 5,
+    first_port: 32768,
+    last_port: 65535,
     pods: [Prefix {
         address: [0; 16],
         mask: [0; 16],

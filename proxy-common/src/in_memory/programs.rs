@@ -1,6 +1,9 @@
 //! The programs on devices, run on packets in memory.
 
-use super::{Bytes, World, cpu::Cpu};
+use super::{
+    Bytes, World,
+    cpu::{Cpu, Met},
+};
 use crate::{
     packet::Version,
     track::{
@@ -27,11 +30,15 @@ impl Hook {
     /// If a packet that is passed on, or dropped, is not what it was. One that could not be changed as
     /// a whole may be half changed: it is dropped, and nobody sees it.
     pub fn meets(self, tables: &Cpu<'_>, version: Version, packet: &Bytes) -> (Outcome, Bytes) {
-        let mut after = packet.clone();
-        let outcome = match self {
-            Self::Ingress => ingress::handle(&mut after, version, tables, &mut Work::default()),
-            Self::Egress => egress::handle(&mut after, version, tables, &mut Work::default()),
+        let mut met = Met {
+            cpu: tables,
+            packet: packet.clone(),
         };
+        let outcome = match self {
+            Self::Ingress => ingress::handle(&mut met, version, tables, &mut Work::default()),
+            Self::Egress => egress::handle(&mut met, version, tables, &mut Work::default()),
+        };
+        let after = met.packet;
         if outcome != Outcome::TRANSLATED && outcome != Outcome::dropped(Reason::NotChanged) {
             assert_eq!(*packet, after, "{outcome:?}");
         }

@@ -1,6 +1,6 @@
 //! Maps in memory, and what the agent writes into them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{
     cpu::Cpu,
@@ -11,6 +11,9 @@ use crate::{
     address,
     endpoint::Endpoint,
     frontend::{FrontendKey, FrontendValue, OUTSIDE_TO_LOCAL},
+    node::NodeAddressKey,
+    packet::Version,
+    track::{SourceKey, SourceValue},
 };
 
 /// The maps, and who reaches them.
@@ -72,6 +75,30 @@ impl World {
             let value = maps.frontends.entry(key).or_insert(usual);
             change(value);
             *value = value.sealed(&key);
+        });
+    }
+
+    /// Whatever is sent to another node leaves by this device towards `hop`, and may do so as from these of
+    /// its addresses, each with the length of its prefix. Ports of all of these mean nothing.
+    pub fn leave_by(&self, device: u32, hop: &str, sources: &[(&str, u32)]) {
+        let ip = |text: &str| text.parse::<SocketAddr>().unwrap().ip();
+        let form = |text: &str| address::from_ip(ip(text));
+        self.maps(|maps| {
+            maps.way = (device, address::to_words(&form(hop)));
+            maps.sources.clear();
+            for (index, (source, length)) in (0..).zip(sources) {
+                let (version, before) = match ip(source) {
+                    IpAddr::V4(_) => (Version::V4, 96),
+                    IpAddr::V6(_) => (Version::V6, 0),
+                };
+                let mask = u128::MAX << (128 - before - length);
+                let key = SourceKey::new(device, version, index);
+                let value = SourceValue::new(&key, form(source), mask.to_be_bytes());
+                maps.sources.insert(key, value);
+                maps.own_addresses.push(NodeAddressKey {
+                    address: form(source),
+                });
+            }
         });
     }
 

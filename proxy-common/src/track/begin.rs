@@ -2,25 +2,55 @@
 //! would look the same behind the translation, one is first.
 
 use super::{
-    Added, Connections, TRANSLATED, Table, Work, answer, owner, pair,
+    Added, Connections, MASQUERADED, Network, Sources, Table, Work, answer,
+    hooks::moved,
+    owner, pair,
     reason::{Outcome, Reason},
-    seen,
+    seen, snat,
 };
-use crate::packet::is_same;
+use crate::{packet::is_same, tables::ServiceTables};
 
-/// Enters the flow of `work.key` and `work.value`, and sets where its packet goes. Behind the
-/// translation no other flow may look the same, so that its entry there comes first; of two packets
-/// of one flow, one succeeds, and the other follows it. Sets `work.outcome`.
+/// Adds the first entry of the flow of `work.key` and `work.value`. Behind the translation no other flow may
+/// look the same, so that its entry there comes first; of two packets of one flow, one succeeds, and the other
+/// follows it. Sets `work.outcome`: `CLAIMED` once the entry is there.
 #[inline(never)]
-pub(super) fn enter<T: Connections>(tables: &T, work: &mut Work) {
-    work.outcome = entered(tables, work);
+pub(super) fn claim<T: Connections>(tables: &T, work: &mut Work) {
+    work.outcome = claimed(tables, work);
     if work.outcome == Outcome::passed(Reason::Collision) {
         work.collisions += 1;
     }
 }
 
+/// Adds the others, and sets where the packet goes.
+// In parts: what each keeps on the stack stands there for what it calls.
+#[inline(never)]
+pub(super) fn enter<P, T>(packet: &P, tables: &T, work: &mut Work) -> Outcome
+where
+    P: Network,
+    T: ServiceTables + Connections + Sources,
+{
+    work.outcome = Outcome::TRANSLATED;
+    if work.value.owner == MASQUERADED {
+        // Before any other packet can follow the flow.
+        snat::ensure(packet, tables, work);
+        work.outcome = work.second.outcome;
+    }
+    if work.outcome == Outcome::TRANSLATED {
+        publish(tables, work);
+    }
+    if work.outcome != Outcome::TRANSLATED && work.added == Added::Added {
+        // What was made for a flow that does not begin.
+        pair::forget(tables, Table::Opening, work);
+    }
+    if work.outcome == Outcome::CLAIMED {
+        return Outcome::TRANSLATED;
+    }
+    owner::keep(tables, work, work.outcome);
+    work.outcome
+}
+
 #[inline(always)]
-fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
+fn claimed<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     pair::turn(work);
     answer::expect(work);
     if work.endpoint_before == work.value.endpoint {
@@ -39,8 +69,8 @@ fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         // The rest of a flow of the same client that is over.
         tables.remove(Table::Track, &work.other_key);
     }
-    let added = tables.add(Table::Opening, &work.other_key, &work.other_value);
-    match added {
+    work.added = tables.add(Table::Opening, &work.other_key, &work.other_value);
+    match work.added {
         Added::Added => {
             let found = &mut work.found;
             if tables.find(Table::Track, &work.other_key, found).is_some() {
@@ -66,32 +96,41 @@ fn entered<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         }
         Added::Full => return Outcome::passed(Reason::TableFull),
     }
-    let serial = work.value.serial;
+    Outcome::CLAIMED
+}
+
+/// The other entry, by which packets of the client find the flow; it may be there. Sets `work.outcome`:
+/// `CLAIMED` if the packet follows another flow in its place.
+#[inline(never)]
+fn publish<T: Connections>(tables: &T, work: &mut Work) {
+    work.outcome = published(tables, work);
+}
+
+#[inline(always)]
+fn published<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     work.to = work.value.place();
-    let outcome = match tables.add(Table::Opening, &work.key, &work.value) {
+    match tables.add(Table::Opening, &work.key, &work.value) {
         Added::Added => return Outcome::TRANSLATED,
-        Added::Full => Outcome::passed(Reason::TableFull),
-        Added::Exists => {
-            let found = tables.find(Table::Opening, &work.key, &mut work.found);
-            if found.is_none() || !work.found.holds_for(&work.key) {
-                Outcome::passed(Reason::Changed)
-            } else if work.found.owner == TRANSLATED {
-                Outcome::TRANSLATED
-            } else {
-                Outcome::passed(Reason::Beneath)
-            }
-        }
-    };
-    if outcome == Outcome::TRANSLATED {
-        work.to = work.found.place();
-        if work.found.serial == serial {
-            return outcome;
-        }
+        Added::Full => return Outcome::passed(Reason::TableFull),
+        Added::Exists => {}
     }
-    if added == Added::Added {
-        tables.remove(Table::Opening, &work.other_key);
+    let found = tables.find(Table::Opening, &work.key, &mut work.found);
+    if found.is_none() || !work.found.holds_for(&work.key) {
+        return if moved(tables, work) {
+            Outcome::TRANSLATED
+        } else {
+            Outcome::passed(Reason::Changed)
+        };
     }
-    outcome
+    if !work.found.is_translated() {
+        return Outcome::passed(Reason::Beneath);
+    }
+    work.to = work.found.place();
+    if work.found.serial == work.value.serial {
+        Outcome::TRANSLATED
+    } else {
+        Outcome::CLAIMED
+    }
 }
 
 /// Sets where the packet goes if another CPU is just making its flow an answered one. Whether it is:
@@ -105,7 +144,7 @@ fn is_moved<T: Connections>(tables: &T, work: &mut Work) -> bool {
         return false;
     }
     work.to = found.place();
-    found.owner == TRANSLATED && found.holds_for(&work.key)
+    found.is_translated() && found.holds_for(&work.key)
 }
 
 /// Whether what was found in the place of a flow's other entry is of this client and frontend too.
@@ -113,7 +152,7 @@ fn is_moved<T: Connections>(tables: &T, work: &mut Work) -> bool {
 fn leads_here(work: &Work) -> bool {
     let (there, here) = (work.found.place(), work.key.destination());
     work.found.holds_for(&work.other_key)
-        && work.found.owner == TRANSLATED
+        && work.found.is_translated()
         && there.port == here.port
         && is_same(&there.address, &here.address)
 }

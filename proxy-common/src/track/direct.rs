@@ -3,7 +3,7 @@
 //! the layer beneath, which can give it another port.
 
 use super::{
-    BENEATH, Connections, DIRECT, INSIDE, TRANSLATED, Table, Work, ended, idle, owner, pair,
+    BENEATH, Connections, DIRECT, INSIDE, SNAT, Table, Work, ended, idle, owner, pair,
     reason::{Outcome, Reason},
     seen,
 };
@@ -24,9 +24,16 @@ pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     if tables
         .find(Table::Opening, &work.key, &mut work.value)
         .is_none()
-        || work.value.owner != TRANSLATED
         || !work.value.holds_for(&work.key)
     {
+        return Outcome::UNTOUCHED;
+    }
+    if work.value.owner == SNAT {
+        // Of the client, who acknowledges to an endpoint on another node.
+        work.to = work.value.place();
+        return Outcome::TRANSLATED;
+    }
+    if !work.value.is_translated() {
         return Outcome::UNTOUCHED;
     }
     let acknowledged = work.transport.acknowledged;
@@ -115,7 +122,7 @@ fn is_translated<T: Connections>(tables: &T, table: Table, work: &mut Work) -> b
     if work.found.owner == DIRECT {
         tables.set_last(at, tables.seconds());
     }
-    work.found.owner == TRANSLATED && work.found.holds_for(&work.other_key)
+    work.found.is_translated() && work.found.holds_for(&work.other_key)
 }
 
 #[inline(never)]

@@ -2,25 +2,27 @@
 //! frontend that the client dialled.
 
 use super::{
-    ConnectionKey, Connections, Fragments, INSIDE, Setting, TRANSLATED, Table, Work, anew, answer,
-    direct,
+    ConnectionKey, Connections, FOREIGN, Fragments, INSIDE, LEAST_SOURCE_PORT, Network, SNAT,
+    Setting, Sources, Table, Work, anew, answer, direct, foreign,
     hooks::{Kind, later, moved, note, put, put_quoted, read, used},
     idle, pair,
     reason::{Outcome, Reason},
     seen,
     segment::is_bare,
+    snat,
 };
 use crate::{
     packet::{Packet, Version, parse::flags, quoted, rewrite::End},
     socket::{TCP, UDP},
+    tables::ServiceTables,
 };
 
 /// Decides about a packet, and translates it.
 #[inline(always)]
 pub fn handle<P, T>(packet: &mut P, version: Version, tables: &T, work: &mut Work) -> Outcome
 where
-    P: Packet,
-    T: Connections + Fragments,
+    P: Packet + Network,
+    T: ServiceTables + Connections + Fragments + Sources,
 {
     match read(packet, version, work) {
         Kind::Other => return Outcome::UNTOUCHED,
@@ -29,11 +31,21 @@ where
         Kind::WithPorts => {}
     }
     work.key.set(&work.header, &work.transport, INSIDE);
-    let end = frontend(tables, work);
+    let mut end = frontend(tables, work);
+    if end == Outcome::UNTOUCHED && may_collide(work) && foreign::collides(tables, work) {
+        end = foreign::moves(packet, tables, work);
+    }
     if end != Outcome::TRANSLATED {
         return end;
     }
     put(packet, tables, work, End::Source)
+}
+
+/// Whether a packet may be from a port that endpoints elsewhere see in the place of a client's, or of another
+/// foreign flow's.
+#[inline(always)]
+const fn may_collide(work: &Work) -> bool {
+    may_answer(work) && work.key.source_port >= LEAST_SOURCE_PORT
 }
 
 /// Sets the frontend that the packet answers for; otherwise says what becomes of it.
@@ -43,6 +55,13 @@ fn frontend<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     if let Some(at) = tables.find(Table::Track, &work.key, &mut work.value)
         && work.value.holds_for(&work.key)
     {
+        if work.value.owner >= SNAT {
+            if work.value.owner == FOREIGN {
+                foreign::used(tables, at, work);
+            }
+            work.to = work.value.place();
+            return Outcome::TRANSLATED;
+        }
         if !used(tables, at, work, now) {
             return Outcome::dropped(Reason::Superseded);
         }
@@ -54,34 +73,84 @@ fn frontend<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         return Outcome::TRANSLATED;
     }
     // Nothing else answers a client that has not answered itself.
-    if work.key.protocol == TCP && work.transport.flags & (flags::SYN | flags::RST) == 0 {
+    if !may_answer(work) {
         return if is_bare(work) {
             direct::objects(tables, work)
         } else {
             Outcome::UNTOUCHED
         };
     }
-    let Some(at) = tables.find(Table::Opening, &work.key, &mut work.value) else {
-        return if moved(tables, work) {
-            Outcome::TRANSLATED
-        } else {
-            Outcome::UNTOUCHED
-        };
-    };
-    if work.value.owner != TRANSLATED || !work.value.holds_for(&work.key) {
+    match answers(tables, work) {
+        Outcome::CLAIMED => first_answer(tables, work),
+        Outcome::UNTOUCHED if moved(tables, work) => Outcome::TRANSLATED,
+        outcome => outcome,
+    }
+}
+
+/// Whether a packet answers for a frontend, with an entry in OPENING: `CLAIMED`; or is one of a client to an
+/// endpoint on another node: `TRANSLATED`.
+#[inline(never)]
+fn answers<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
+    let found = tables.find(Table::Opening, &work.key, &mut work.value);
+    if found.is_none() || !work.value.holds_for(&work.key) {
         return Outcome::UNTOUCHED;
     }
-    if is_no_answer(tables, work, now) {
-        return Outcome::UNTOUCHED;
-    }
-    tables.set_last(at, now);
     work.to = work.value.place();
-    if work.key.protocol == UDP {
-        answered_by_datagram(tables, at, work, now);
-    } else if work.transport.flags & flags::SYN != 0 {
-        answered(tables, at, work);
+    if work.value.owner == SNAT {
+        Outcome::TRANSLATED
+    } else if work.value.is_translated() && !is_no_answer(tables, work, tables.seconds()) {
+        Outcome::CLAIMED
+    } else {
+        Outcome::UNTOUCHED
+    }
+}
+
+/// Notes such an answer.
+#[inline(never)]
+fn first_answer<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
+    let now = tables.seconds();
+    if let Some(at) = tables.find(Table::Opening, &work.key, &mut work.value) {
+        tables.set_last(at, now);
+        if work.key.protocol == UDP {
+            answered_by_datagram(tables, at, work, now);
+        } else if work.transport.flags & flags::SYN != 0 {
+            answered(tables, at, work);
+        }
     }
     Outcome::TRANSLATED
+}
+
+/// What becomes of a packet that comes in for the port that a flow has, of `work.value` in OPENING, at its
+/// endpoint: the client gets it if it answers for the frontend then, as it leaves. Anything else is of
+/// another connection from that port, or of one that the endpoint did not forget yet, and is the stack's.
+// In parts: what each keeps on the stack stands there for what it calls.
+#[inline(never)]
+pub(super) fn returns<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
+    work.second.back_value = work.value;
+    pair::turn(work);
+    snat::turn_around(&work.other_key, &mut work.key);
+    let outcome = if may_answer(work) {
+        answers(tables, work)
+    } else if is_bare(work) {
+        direct::objects(tables, work)
+    } else {
+        Outcome::UNTOUCHED
+    };
+    work.to = work.second.back_value.place();
+    let answers = outcome == Outcome::CLAIMED
+        // Another CPU may just have made it an answered flow.
+        || outcome == Outcome::UNTOUCHED && tables.has(Table::Track, &work.key);
+    if answers {
+        Outcome::TRANSLATED
+    } else {
+        outcome
+    }
+}
+
+/// Whether a packet may be the first answer to one of a client.
+#[inline(always)]
+const fn may_answer(work: &Work) -> bool {
+    work.key.protocol == UDP || work.transport.flags & (flags::SYN | flags::RST) != 0
 }
 
 /// Whether a packet that looks like an answer, in OPENING, is none: the endpoint talks to the client

@@ -145,6 +145,18 @@ pub const fn are_done(here: u32, there: u32, reached: [u32; 2]) -> bool {
     here & there & seen::FIN != 0 && reached[0] == reached[1]
 }
 
+/// Whether a connection with these entries was broken by one side, or done on both.
+#[inline(always)]
+pub(super) const fn is_closed(dialled: &ConnectionValue, inside: &ConnectionValue) -> bool {
+    let (here, there) = (dialled.seen(), inside.seen());
+    (here | there) & seen::BROKEN != 0
+        || are_done(
+            here,
+            there,
+            [dialled.reached(DIALLED), inside.reached(INSIDE)],
+        )
+}
+
 /// Whether the flow's endpoint may have new connections.
 #[inline(always)]
 pub(super) fn is_member<T: ServiceTables>(tables: &T, value: &ConnectionValue) -> bool {
@@ -161,11 +173,10 @@ pub(super) fn is_over<T: ServiceTables + Connections>(tables: &T, work: &mut Wor
     if !is_there(tables, Table::Track, work) {
         return here & seen::BROKEN != 0;
     }
-    let there = work.found.seen();
-    let reached = [work.value.reached(DIALLED), work.found.reached(INSIDE)];
-    if (here | there) & seen::BROKEN != 0 || are_done(here, there, reached) {
+    if is_closed(&work.value, &work.found) {
         return true;
     }
+    let there = work.found.seen();
     let seems_over =
         here & seen::RST != 0 || there & seen::REFUSED != 0 || here & there & seen::FIN != 0;
     seems_over

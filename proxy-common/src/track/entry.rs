@@ -32,9 +32,11 @@ pub struct ConnectionKey {
     pub padding: u16,
 }
 
-/// [`ConnectionKey::role`]: from a client to a frontend, at ingress.
+/// [`ConnectionKey::role`]: at ingress; from a client to a frontend, or from an endpoint on another node to
+/// this one.
 pub const DIALLED: u8 = 1;
-/// [`ConnectionKey::role`]: from an endpoint to a client, at egress.
+/// [`ConnectionKey::role`]: at egress; from an endpoint to a client, or from a client to an endpoint on
+/// another node.
 pub const INSIDE: u8 = 2;
 
 impl ConnectionKey {
@@ -98,7 +100,7 @@ pub struct ConnectionValue {
     pub address: Address,
     /// The port that goes with it, host order.
     pub port: u16,
-    /// [`TRANSLATED`], [`BENEATH`] or [`DIRECT`].
+    /// [`TRANSLATED`], [`BENEATH`], [`DIRECT`], [`MASQUERADED`], [`SNAT`] or [`FOREIGN`].
     pub owner: u16,
     /// Number of the Service port.
     pub service: u32,
@@ -106,7 +108,7 @@ pub struct ConnectionValue {
     pub set: u32,
     /// Number of the endpoint.
     pub endpoint: u32,
-    /// The same in both entries of a flow, and in no other flow for long.
+    /// The same in all entries of a flow, and in no other flow for long.
     pub serial: u32,
     /// Proves that what is above is whole and of its key, see the crate docs.
     pub check: u32,
@@ -138,6 +140,14 @@ pub const BENEATH: u16 = 2;
 /// [`ConnectionValue::owner`]: a client sends datagrams to the endpoint itself. No frontend's flow may
 /// look the same behind the translation.
 pub const DIRECT: u16 = 3;
+/// [`ConnectionValue::owner`]: the programs translate the flow, and its endpoint sees this node in the place
+/// of the client. Two more entries do that.
+pub const MASQUERADED: u16 = 4;
+/// [`ConnectionValue::owner`]: one of those. A `DIALLED` entry is of replies, an `INSIDE` entry of
+/// requests.
+pub const SNAT: u16 = 5;
+/// [`ConnectionValue::owner`]: the same, of a flow that is none of a client: see [`foreign`](super::foreign).
+pub const FOREIGN: u16 = 6;
 
 /// What was seen of a flow, in the lower half of [`ConnectionValue::state`].
 pub mod seen {
@@ -181,6 +191,12 @@ impl ConnectionValue {
         // All that is not written in place, without the check itself.
         let sum = check::add::<10, 10>(0, 0, key);
         check::finish(check::add::<16, 9>(sum, 10, value))
+    }
+
+    /// Whether the programs translate the flow of which this entry is, and the entry is one of its own two.
+    #[inline(always)]
+    pub const fn is_translated(&self) -> bool {
+        self.owner == TRANSLATED || self.owner == MASQUERADED
     }
 
     /// What is the same in both entries of a flow in TRACK, this one in that `role`, if the endpoint has got

@@ -1,8 +1,8 @@
 //! What both directions have in common: what a packet is, how it is changed, and what is noted of it.
 
 use super::{
-    Connections, DIALLED, FragmentKey, FragmentValue, Fragments, INSIDE, TRANSLATED, Table, Work,
-    ended, idle, pair,
+    Connections, DIALLED, FragmentKey, FragmentValue, Fragments, INSIDE, SNAT, Table, Work, ended,
+    idle, pair,
     reason::{Outcome, Reason},
     seen,
     segment::opens,
@@ -173,7 +173,9 @@ pub(super) fn moved<T: Connections>(tables: &T, work: &mut Work) -> bool {
     if !work.value.holds_for(&work.key) {
         return false;
     }
-    note(tables, at, work, tables.seconds());
+    if work.value.owner < SNAT {
+        note(tables, at, work, tables.seconds());
+    }
     work.to = work.value.place();
     true
 }
@@ -256,10 +258,10 @@ pub(super) fn put_quoted<P: Packet, T: Connections>(
     ))
 }
 
-/// Whether the entry of `work.key` in `table` is of a flow that the programs translate.
+/// Whether the entry of `work.key` in `table` says what to put in packets.
 #[inline(always)]
 fn is_owned<T: Connections>(tables: &T, table: Table, work: &mut Work) -> bool {
     tables.find(table, &work.key, &mut work.value).is_some()
-        && work.value.owner == TRANSLATED
+        && (work.value.is_translated() || work.value.owner >= SNAT)
         && work.value.holds_for(&work.key)
 }

@@ -1,13 +1,13 @@
 //! What becomes of a packet that comes in on a device: requests to frontends are sent to endpoints.
 
 use super::{
-    Added, BENEATH, ConnectionKey, Connections, DIALLED, Fragments, Setting, Table, Work, anew,
-    answer, ended,
+    Added, BENEATH, ConnectionKey, Connections, DIALLED, FOREIGN, Fragments, MASQUERADED, Network,
+    SNAT, Setting, Sources, Table, Work, anew, answer, begin, egress, ended, foreign,
     hooks::{Kind, later, moved, note, put, put_quoted, read, used},
     idle, open, pair,
     reason::{Outcome, Reason},
     seen,
-    segment::{behind, opens},
+    segment::{behind, is_bare, opens},
 };
 use crate::{
     packet::{Packet, Version, parse::flags, quoted, rewrite::End},
@@ -19,8 +19,8 @@ use crate::{
 #[inline(always)]
 pub fn handle<P, T>(packet: &mut P, version: Version, tables: &T, work: &mut Work) -> Outcome
 where
-    P: Packet,
-    T: Admitting + Connections + Fragments,
+    P: Packet + Network,
+    T: Admitting + Connections + Fragments + Sources,
 {
     match read(packet, version, work) {
         Kind::Other => return Outcome::UNTOUCHED,
@@ -29,7 +29,10 @@ where
         Kind::WithPorts => {}
     }
     work.key.set(&work.header, &work.transport, DIALLED);
-    let end = way(tables, work);
+    let mut end = way(tables, work);
+    if end == Outcome::CLAIMED {
+        end = begin::enter(packet, tables, work);
+    }
     if end != Outcome::TRANSLATED {
         return end;
     }
@@ -46,6 +49,13 @@ where
     if let Some(at) = tables.find(Table::Track, &work.key, &mut work.value)
         && work.value.holds_for(&work.key)
     {
+        if work.value.owner >= SNAT {
+            if work.value.owner == FOREIGN {
+                foreign::used(tables, at, work);
+            }
+            work.to = work.value.place();
+            return Outcome::TRANSLATED;
+        }
         let outcome = tracked(tables, at, work);
         if outcome != Outcome::BEGINS {
             return outcome;
@@ -54,6 +64,9 @@ where
     } else if let Some(at) = tables.find(Table::Opening, &work.key, &mut work.value)
         && work.value.holds_for(&work.key)
     {
+        if work.value.owner == SNAT {
+            return egress::returns(tables, work);
+        }
         let outcome = opening(tables, at, work);
         if outcome != Outcome::BEGINS {
             return outcome;
@@ -168,14 +181,28 @@ where
             Outcome::dropped(Reason::Superseded)
         };
     }
+    if begins && work.value.owner == MASQUERADED {
+        // The kernel may have needed the room of the other two entries.
+        work.added = Added::Added;
+        return Outcome::CLAIMED;
+    }
     if there && !begins && work.transport.flags & flags::RST == 0 && completes(work) {
         let promoted = pair::promote(tables, work, now);
         if promoted != Outcome::TRANSLATED {
             return promoted;
         }
+    } else if work.value.owner == MASQUERADED && !is_udp && !leaves_early(work) {
+        return Outcome::dropped(Reason::Unanswered);
     }
     work.to = work.value.place();
     Outcome::TRANSLATED
+}
+
+/// Whether a packet of a flow that is not answered is found in OPENING as it leaves: others are not looked
+/// for there, since nearly all that leave are of nobody here.
+#[inline(always)]
+const fn leaves_early(work: &Work) -> bool {
+    work.transport.flags & (flags::SYN | flags::RST) != 0 || is_bare(work)
 }
 
 /// Whether a packet acknowledges what the endpoint began with: who only claims to be the client

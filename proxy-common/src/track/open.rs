@@ -4,7 +4,7 @@
 //! same time: the choice is made by a hash over the packet's addresses and ports.
 
 use super::{
-    BENEATH, ConnectionKey, Connections, Fragments, LEAVING, Setting, TRANSLATED, Work, begin,
+    ConnectionKey, Connections, Fragments, LEAVING, MASQUERADED, Setting, TRANSLATED, Work, begin,
     direct,
     hooks::{is_late, moved},
     owner,
@@ -19,7 +19,8 @@ use crate::{
     check,
     endpoint::{ON_NODE, SlotKey, pick},
     frontend::{
-        FrontendKey, FrontendValue, MASQUERADED, OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL, RANGED,
+        self, FrontendKey, FrontendValue, MASQUERADED_ELSEWHERE, OUTSIDE_TO_CLUSTER,
+        OUTSIDE_TO_LOCAL, RANGED,
     },
     node::as_dialled,
     packet::{is_same, parse::Part, rewrite::End},
@@ -32,8 +33,8 @@ use crate::{
 /// client's port is taken at the endpoint.
 const ATTEMPTS: u32 = 3;
 
-/// What becomes of a packet that no flow is known for: sets where it goes, if it is taken. What is
-/// decided is remembered. `is_new`: nothing was found, not even a flow that is over.
+/// What becomes of a packet that no flow is known for: `CLAIMED` if it begins one. What is decided otherwise
+/// is remembered. `is_new`: nothing was found, not even a flow that is over.
 // Functions of their own in the programs: most packets need none of it.
 #[inline(never)]
 pub(super) fn open<T>(tables: &T, work: &mut Work, is_new: bool) -> Outcome
@@ -60,16 +61,12 @@ where
         }
         choose(tables, work);
         if work.outcome == Outcome::TRANSLATED {
-            begin::enter(tables, work);
+            begin::claim(tables, work);
         }
         attempt += 1;
     }
-    let outcome = work.outcome;
-    let lasting = Reason::is_lasting(outcome.reason());
-    if outcome.reason() != 0 && (work.key.protocol != TCP || !lasting) {
-        owner::note(tables, work, BENEATH);
-    }
-    outcome
+    owner::keep(tables, work, work.outcome);
+    work.outcome
 }
 
 /// Whether another attempt may end otherwise: the Service changed meanwhile, or the endpoint is taken.
@@ -181,10 +178,10 @@ where
     if !slot.holds_for(chosen_from) || (number != 0 && slot.endpoint != number) {
         return Outcome::passed(Reason::Changed);
     }
-    if work.frontend.flags & OUTSIDE_TO_LOCAL == 0 && slot.flags & ON_NODE == 0 {
-        return Outcome::passed(Reason::RemoteEndpoint);
-    }
-    if address::same(&slot.address, &work.key.source) {
+    let is_masqueraded = work.frontend.flags & (OUTSIDE_TO_LOCAL | MASQUERADED_ELSEWHERE)
+        == MASQUERADED_ELSEWHERE
+        && slot.flags & ON_NODE == 0;
+    if !is_masqueraded && address::same(&slot.address, &work.key.source) {
         // It would answer itself, past this node.
         return Outcome::passed(Reason::LocalSource);
     }
@@ -192,7 +189,11 @@ where
     let value = &mut work.value;
     value.address = slot.address;
     value.port = slot.port;
-    value.owner = TRANSLATED;
+    value.owner = if is_masqueraded {
+        MASQUERADED
+    } else {
+        TRANSLATED
+    };
     value.service = work.frontend.service;
     value.set = chosen_from;
     value.endpoint = slot.endpoint;
@@ -201,6 +202,8 @@ where
     value.last = now;
     value.state = value.state_of(0);
     value.sequence = 0;
+    value.acknowledged = 0;
+    value.refusal = 0;
     value.since = now;
     value.seal(&work.key);
     Outcome::TRANSLATED
@@ -218,7 +221,7 @@ fn refuses<T: Admitting + Connections + Fragments>(tables: &T, work: &Work) -> O
         Reason::FastOpen
     } else if work.header.part == Part::First && is_late(tables, work, End::Destination) {
         Reason::Fragment
-    } else if flags & MASQUERADED != 0 {
+    } else if flags & frontend::MASQUERADED != 0 {
         Reason::Masquerade
     } else if flags & (OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER) == 0 {
         Reason::RemoteEndpoint

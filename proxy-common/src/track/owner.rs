@@ -4,11 +4,12 @@
 use bytemuck::Zeroable as _;
 
 use super::{
-    ConnectionValue, Connections, DIRECT, Setting, Table, Work, idle,
+    BENEATH, ConnectionValue, Connections, DIRECT, Setting, Table, Work, idle,
     reason::{Outcome, Reason},
 };
+use crate::socket::TCP;
 
-/// Remembers whose the packets of `work.key` are, if they are not translated: [`BENEATH`](super::BENEATH) or [`DIRECT`].
+/// Remembers whose the packets of `work.key` are, if they are not translated: [`BENEATH`] or [`DIRECT`].
 #[inline(never)]
 pub(super) fn note<T: Connections>(tables: &T, work: &mut Work, owner: u16) {
     let now = tables.seconds();
@@ -22,6 +23,16 @@ pub(super) fn note<T: Connections>(tables: &T, work: &mut Work, owner: u16) {
     work.value.seal(&work.key);
     // Where another packet was first, that one decides.
     tables.add(Table::Opening, &work.key, &work.value);
+}
+
+/// Remembers that the packet of `work.key` is left to the layer beneath, if that is its outcome, and would not be
+/// so again whatever else happens.
+#[inline(always)]
+pub(super) fn keep<T: Connections>(tables: &T, work: &mut Work, outcome: Outcome) {
+    let lasting = Reason::is_lasting(outcome.reason());
+    if outcome.reason() != 0 && (work.key.protocol != TCP || !lasting) {
+        note(tables, work, BENEATH);
+    }
 }
 
 /// What becomes of a flow whose place behind the translation is taken by `work.found`. One that is kept

@@ -1,10 +1,11 @@
 //! The two entries of a flow: made together, removed together, and mended where one is missing.
 
 use super::{
-    Added, ConnectionKey, ConnectionValue, Connections, DIALLED, INSIDE, Table, Work,
+    Added, ConnectionKey, ConnectionValue, Connections, DIALLED, INSIDE, MASQUERADED, Table, Work,
     reason::{Outcome, Reason},
     seen,
     segment::behind,
+    snat,
 };
 use crate::packet::parse::flags;
 
@@ -110,37 +111,41 @@ pub fn forget<T: Connections>(tables: &T, table: Table, work: &mut Work) {
     } else {
         (&work.other_key, &work.key)
     };
-    remove(tables, table, first, serial, &mut work.found);
-    remove(tables, table, second, serial, &mut work.found);
+    remove(tables, table, first, serial);
+    remove(tables, table, second, serial);
+    if work.value.owner == MASQUERADED && snat::is_known(tables, work) {
+        snat::set_back(work);
+        snat::clear(tables, work);
+    }
 }
 
 /// Removes an entry of the flow with this serial.
 #[inline(always)]
-fn remove<T: Connections>(
-    tables: &T,
-    table: Table,
-    key: &ConnectionKey,
-    serial: u32,
-    found: &mut ConnectionValue,
-) {
-    let ours = tables.find(table, key, found).is_some() && found.serial == serial;
-    if ours && tables.remove(table, key) && table == Table::Track && key.role == DIALLED {
+fn remove<T: Connections>(tables: &T, table: Table, key: &ConnectionKey, serial: u32) {
+    if tables.has_serial(table, key, serial)
+        && tables.remove(table, key)
+        && table == Table::Track
+        && key.role == DIALLED
+    {
         tables.count_flows(-1);
     }
 }
 
 /// Makes sure that the other entry of an answered flow is there. Whether the flow is still what its
-/// entry says: otherwise its other end has become another flow's, and this entry goes.
+/// entry says: otherwise its other end has become another flow's, or its second translation is gone, and this
+/// entry goes.
 ///
 /// Asked once a second of flows that are used, so that an entry lost in a race of which there can be
 /// no end is back before anybody gives up.
 #[inline(never)]
 pub fn keep<T: Connections>(tables: &T, work: &mut Work) -> bool {
     turn(work);
-    if tables
+    // Without, nobody knows which port it had.
+    let goes_on = work.value.owner != MASQUERADED || snat::is_kept(tables, work);
+    let is_there = tables
         .find(Table::Track, &work.other_key, &mut work.found)
-        .is_none()
-    {
+        .is_some();
+    if goes_on && !is_there {
         let added = tables.add(Table::Track, &work.other_key, &work.other_value);
         if added == Added::Added && work.other_key.role == DIALLED {
             tables.count_flows(1);
@@ -148,11 +153,12 @@ pub fn keep<T: Connections>(tables: &T, work: &mut Work) -> bool {
         return true;
     }
     // One that does not hold was caught while it was written: the next second tells.
-    if work.found.serial == work.value.serial || !work.found.holds_for(&work.other_key) {
+    let is_same = work.found.serial == work.value.serial || !work.found.holds_for(&work.other_key);
+    if goes_on && is_same {
         return true;
     }
     let serial = work.value.serial;
-    remove(tables, Table::Track, &work.key, serial, &mut work.found);
+    remove(tables, Table::Track, &work.key, serial);
     false
 }
 
@@ -176,6 +182,12 @@ pub fn promote<T: Connections>(tables: &T, work: &mut Work, now: u32) -> Outcome
             work.value.state = work.value.state_of(seen::FIN);
         }
     }
+    if work.value.owner == MASQUERADED {
+        let promoted = snat::promote(tables, work, now);
+        if promoted != Outcome::TRANSLATED {
+            return promoted;
+        }
+    }
     let serial = work.value.serial;
     let (dialled, inside) = if work.key.role == DIALLED {
         (
@@ -188,11 +200,10 @@ pub fn promote<T: Connections>(tables: &T, work: &mut Work, now: u32) -> Outcome
             (&work.key, &work.value),
         )
     };
-    let found = &mut work.found;
     let added = tables.add(Table::Track, inside.0, inside.1);
     match added {
         Added::Full => return Outcome::dropped(Reason::TableFull),
-        Added::Exists if taken(tables, inside.0, serial, found) => {
+        Added::Exists if !tables.has_serial(Table::Track, inside.0, serial) => {
             return Outcome::dropped(Reason::Superseded);
         }
         Added::Added | Added::Exists => {}
@@ -202,7 +213,9 @@ pub fn promote<T: Connections>(tables: &T, work: &mut Work, now: u32) -> Outcome
             tables.count_flows(1);
             None
         }
-        Added::Exists if taken(tables, dialled.0, serial, found) => Some(Reason::Superseded),
+        Added::Exists if !tables.has_serial(Table::Track, dialled.0, serial) => {
+            Some(Reason::Superseded)
+        }
         Added::Exists => None,
         Added::Full => Some(Reason::TableFull),
     };
@@ -215,15 +228,4 @@ pub fn promote<T: Connections>(tables: &T, work: &mut Work, now: u32) -> Outcome
     tables.remove(Table::Opening, dialled.0);
     tables.remove(Table::Opening, inside.0);
     Outcome::TRANSLATED
-}
-
-/// Whether an entry of TRACK is another flow's.
-#[inline(always)]
-fn taken<T: Connections>(
-    tables: &T,
-    key: &ConnectionKey,
-    serial: u32,
-    found: &mut ConnectionValue,
-) -> bool {
-    tables.find(Table::Track, key, found).is_none() || found.serial != serial
 }

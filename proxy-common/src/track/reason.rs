@@ -38,16 +38,26 @@ pub enum Reason {
     /// Passed on: the first fragment of a datagram of which a later one came before it, and was left to the
     /// layer beneath. Of a flow that is there: dropped.
     Fragment = 15,
-    /// Passed on: the endpoint is not on this node.
+    /// Passed on: the endpoint may be on another node, and these programs are to lead only to this one.
     RemoteEndpoint = 16,
     /// Passed on: a client and an endpoint talk to each other directly, from the port from which the
     /// client has just dialled a frontend. That flow is left to the layer beneath.
     Direct = 17,
+    /// Passed on: the endpoint is on another node, and no route leads there.
+    NoRoute = 18,
+    /// Passed on: the endpoint must see this node as the client, and is reached by a device without an
+    /// address for that, or that is not served.
+    NoSource = 19,
+    /// Passed on: the endpoint must see this node as the client, and every port that was tried is taken. Dropped:
+    /// a connection of this node has the port of such a client's, and none is free for it.
+    NoPort = 20,
+    /// Dropped: the client goes on with a connection that its endpoint, on another node, has not taken.
+    Unanswered = 21,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::Beneath,
         Self::Options,
         Self::FastOpen,
@@ -65,6 +75,10 @@ impl Reason {
         Self::Fragment,
         Self::RemoteEndpoint,
         Self::Direct,
+        Self::NoRoute,
+        Self::NoSource,
+        Self::NoPort,
+        Self::Unanswered,
     ];
 
     /// The name used in output and metrics.
@@ -87,6 +101,10 @@ impl Reason {
             Self::Fragment => "fragment",
             Self::RemoteEndpoint => "remote-endpoint",
             Self::Direct => "direct",
+            Self::NoRoute => "no-route",
+            Self::NoSource => "no-source",
+            Self::NoPort => "no-port",
+            Self::Unanswered => "unanswered",
         }
     }
 
@@ -149,6 +167,8 @@ impl Outcome {
     pub const TRANSLATED: Self = Self(1 << 9);
     /// Nothing yet: the flow that it seemed to be of is over, and it begins another.
     pub(super) const BEGINS: Self = Self(1 << 10);
+    /// Nothing yet: it begins a flow, whose place behind the translation is taken.
+    pub(super) const CLAIMED: Self = Self(1 << 11);
 
     /// Left as it is, to the layer beneath.
     #[inline(always)]
@@ -183,6 +203,7 @@ impl core::fmt::Debug for Outcome {
             (Self::TRANSLATED, _) => f.write_str("translated"),
             (_, Some(reason)) if self.is_dropped() => write!(f, "dropped: {}", reason.as_str()),
             (_, Some(reason)) => write!(f, "passed: {}", reason.as_str()),
+            (Self::CLAIMED, _) => f.write_str("begins a flow"),
             (_, None) => f.write_str("begins another flow"),
         }
     }

@@ -30,6 +30,10 @@ pub enum Setting {
     TcpClosed,
     /// [`Settings::tcp_reset`].
     TcpReset,
+    /// [`Settings::first_port`].
+    FirstPort,
+    /// [`Settings::last_port`].
+    LastPort,
 }
 
 /// The only value of SETTINGS: what the agent wants of the programs on devices.
@@ -56,6 +60,10 @@ pub struct Settings {
     pub tcp_closed: u32,
     /// Seconds that it is remembered once it was broken.
     pub tcp_reset: u32,
+    /// The first port from which endpoints on other nodes are reached in the place of clients.
+    pub first_port: u32,
+    /// The last one.
+    pub last_port: u32,
     /// Where the addresses of pods come from, in each family that has [`PODS_V4`] or [`PODS_V6`].
     pub pods: [Prefix; 2],
 }
@@ -103,6 +111,8 @@ impl Settings {
                 Setting::TcpHalfClosed => &raw const (*settings).tcp_half_closed,
                 Setting::TcpClosed => &raw const (*settings).tcp_closed,
                 Setting::TcpReset => &raw const (*settings).tcp_reset,
+                Setting::FirstPort => &raw const (*settings).first_port,
+                Setting::LastPort => &raw const (*settings).last_port,
             }
         }
     }

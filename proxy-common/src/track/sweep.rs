@@ -3,7 +3,7 @@
 //! It runs in the kernel, for keys that the agent chose: between the look at a flow and its removal
 //! the agent could be kept waiting for any time, and the flow could come to life.
 
-use super::{Connections, Setting, Table, Work, ended::are_done, idle, pair, seen};
+use super::{Connections, SNAT, Setting, Table, Work, ended::are_done, idle, pair, seen, snat};
 use crate::socket::UDP;
 
 /// How long a flow may be idle of which this was seen in either direction, with what
@@ -29,6 +29,13 @@ pub fn sweep<T: Connections>(tables: &T, work: &mut Work) -> bool {
     let found = tables.find(Table::Track, &work.key, &mut work.value);
     if found.is_none() || !work.value.holds_for(&work.key) {
         return false;
+    }
+    if work.value.owner == SNAT {
+        let is_left = snat::is_left(tables, work);
+        if is_left {
+            snat::clear(tables, work);
+        }
+        return is_left;
     }
     pair::turn(work);
     let now = tables.seconds();

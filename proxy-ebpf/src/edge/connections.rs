@@ -2,6 +2,7 @@
 
 use aya_ebpf::bindings::BPF_NOEXIST;
 use proxy_common::{
+    node::NodeAddressKey,
     packet::Words,
     track::{
         Added, ConnectionKey, ConnectionValue, Connections, FragmentKey, FragmentValue, Fragments,
@@ -34,6 +35,25 @@ impl Connections for Tables<Packets> {
         // SAFETY: the map returned a live value of this type.
         unsafe { services::copy_to(at, value) };
         Some(at)
+    }
+
+    #[inline(always)]
+    fn has(&self, table: Table, key: &ConnectionKey) -> bool {
+        match table {
+            Table::Track => maps::TRACK.get_ptr(key),
+            Table::Opening => maps::OPENING.get_ptr(key),
+        }
+        .is_some()
+    }
+
+    #[inline(always)]
+    fn has_serial(&self, table: Table, key: &ConnectionKey, serial: u32) -> bool {
+        match table {
+            Table::Track => maps::TRACK.get_ptr(key),
+            Table::Opening => maps::OPENING.get_ptr(key),
+        }
+        // SAFETY: the map returned a live value of this type.
+        .is_some_and(|at| unsafe { (&raw const (*at).serial).read_volatile() } == serial)
     }
 
     #[inline(always)]
@@ -123,6 +143,11 @@ impl Connections for Tables<Packets> {
             .map_or(0, |settings| unsafe {
                 Settings::of(settings, which).read_volatile()
             })
+    }
+
+    #[inline(always)]
+    fn is_own(&self, address: &NodeAddressKey) -> bool {
+        maps::OWN_ADDRS.get_ptr(address).is_some()
     }
 
     #[inline(always)]

@@ -25,6 +25,7 @@
 
 mod connections;
 mod maps;
+mod network;
 #[path = "../object.rs"]
 mod object;
 #[path = "../services.rs"]

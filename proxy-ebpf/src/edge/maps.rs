@@ -9,8 +9,10 @@ use aya_ebpf::{
 use proxy_common::{
     affinity::{AffinityValue, ClientKey},
     names,
+    node::{NodeAddressKey, NodeAddressValue},
     track::{
-        ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Settings, Work, reason::Counted,
+        ConnectionKey, ConnectionValue, FragmentKey, FragmentValue, Settings, SourceKey,
+        SourceValue, Work, reason::Counted,
     },
 };
 
@@ -29,6 +31,25 @@ pub static OPENING: LruHashMap<ConnectionKey, ConnectionValue, { names::OPENING 
 #[btf_map]
 pub static FRAGMENTS: LruHashMap<FragmentKey, FragmentValue, { names::FRAGMENTS as usize }> =
     LruHashMap::new();
+
+#[btf_map]
+pub static SOURCES: HashMap<
+    SourceKey,
+    SourceValue,
+    { names::SOURCES as usize },
+    { names::NO_PREALLOC as usize },
+> = HashMap::new();
+
+#[btf_map]
+pub static OWN_ADDRS: HashMap<
+    NodeAddressKey,
+    NodeAddressValue,
+    { names::OWN_ADDRS as usize },
+    { names::NO_PREALLOC as usize },
+> = HashMap::new();
+
+#[btf_map]
+pub static PORTS: Array<u32, { names::RESERVED_WORDS as usize }> = Array::new();
 
 #[btf_map]
 pub static SETTINGS: Array<Settings, 1> = Array::new();

@@ -36,6 +36,12 @@ impl<const DIRECT: bool> Skb<DIRECT> {
         }
     }
 
+    /// What the kernel calls it.
+    #[inline(always)]
+    pub const fn context(&self) -> *mut __sk_buff {
+        self.skb
+    }
+
     /// The device that the program runs on.
     #[inline(always)]
     pub fn device(&self) -> u32 {

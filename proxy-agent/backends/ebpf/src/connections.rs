@@ -26,8 +26,8 @@ use proxy_common::{
     packet::rewrite::Place,
     socket::{TCP, UDP},
     track::{
-        BENEATH, ConnectionKey, ConnectionValue, DIALLED, INSIDE, TRANSLATED, Table,
-        ended::are_done, seen,
+        BENEATH, ConnectionKey, ConnectionValue, DIALLED, INSIDE, SNAT, Table, ended::are_done,
+        seen,
     },
 };
 use proxy_model::{Protocol, ServicePortKey};
@@ -43,18 +43,16 @@ pub struct Identity {
     pub frontend: SocketAddr,
     /// Where that leads.
     pub endpoint: SocketAddr,
-    /// The serial of both entries.
+    /// The serial of all entries.
     pub serial: u32,
 }
 
+/// What the second translation of a flow knows of it: protocol, client, endpoint and serial.
+type Behind = (Protocol, SocketAddr, SocketAddr, u32);
+
 impl Identity {
-    /// The flow that an entry is of; `None` if its protocol is none that programs know.
-    fn of(key: &ConnectionKey, value: &ConnectionValue) -> Option<Self> {
-        let protocol = match key.protocol {
-            TCP => Protocol::Tcp,
-            UDP => Protocol::Udp,
-            _ => return None,
-        };
+    /// The flow that an entry is of, in this protocol.
+    fn of(protocol: Protocol, key: &ConnectionKey, value: &ConnectionValue) -> Self {
         let [source, destination, put] =
             [key.source(), key.destination(), value.place()].map(|place| at(&place));
         let (client, frontend, endpoint) = if key.role == DIALLED {
@@ -62,28 +60,56 @@ impl Identity {
         } else {
             (destination, put, source)
         };
-        Some(Self {
+        Self {
             protocol,
             client,
             frontend,
             endpoint,
             serial: value.serial,
-        })
+        }
     }
 
-    /// The keys of both entries: what takes new packets first.
-    pub fn keys(&self) -> [ConnectionKey; 2] {
+    /// The keys of its own entries, and of those for which its endpoint sees `source`: what takes new packets
+    /// first.
+    pub fn keys(&self, source: Option<SocketAddr>) -> impl Iterator<Item = ConnectionKey> {
         let [client, frontend, endpoint] = [self.client, self.frontend, self.endpoint].map(place);
         let protocol = if self.protocol == Protocol::Udp {
             UDP
         } else {
             TCP
         };
-        [
+        let own = [
             ConnectionKey::new(&client, &frontend, protocol, DIALLED),
             ConnectionKey::new(&endpoint, &client, protocol, INSIDE),
-        ]
+        ];
+        let second = source.map(place).map(|source| {
+            [
+                ConnectionKey::new(&client, &endpoint, protocol, INSIDE),
+                ConnectionKey::new(&endpoint, &source, protocol, DIALLED),
+            ]
+        });
+        own.into_iter().chain(second.into_iter().flatten())
     }
+
+    const fn behind(&self) -> Behind {
+        (self.protocol, self.client, self.endpoint, self.serial)
+    }
+}
+
+/// What an entry of a second translation knows, and whom the endpoint sees.
+fn second(
+    protocol: Protocol,
+    key: &ConnectionKey,
+    value: &ConnectionValue,
+) -> (Behind, SocketAddr) {
+    let [source, destination, put] =
+        [key.source(), key.destination(), value.place()].map(|place| at(&place));
+    let (client, endpoint, seen) = if key.role == INSIDE {
+        (source, destination, put)
+    } else {
+        (put, source, destination)
+    };
+    ((protocol, client, endpoint, value.serial), seen)
 }
 
 fn at(place: &Place) -> SocketAddr {
@@ -142,6 +168,8 @@ pub struct Joined {
     /// The only client that counts.
     client: Option<IpAddr>,
     flows: HashMap<Identity, Found>,
+    /// Whom endpoints see.
+    sources: HashMap<Behind, SocketAddr>,
     beneath: u64,
     opening: u64,
     tracked: u64,
@@ -168,9 +196,20 @@ impl Joined {
         if value.owner == BENEATH {
             self.beneath += 1;
         }
-        let Some(identity) = Identity::of(key, value).filter(|_| value.owner == TRANSLATED) else {
-            return;
+        let protocol = match key.protocol {
+            TCP => Protocol::Tcp,
+            UDP => Protocol::Udp,
+            _ => return,
         };
+        if value.owner == SNAT {
+            let (behind, source) = second(protocol, key, value);
+            self.sources.insert(behind, source);
+            return;
+        }
+        if !value.is_translated() {
+            return;
+        }
+        let identity = Identity::of(protocol, key, value);
         if self.client.is_some_and(|only| only != identity.client.ip()) {
             return;
         }
@@ -216,10 +255,18 @@ impl Joined {
         name: impl FnMut(&Identity, u32) -> Option<ServicePortKey>,
     ) -> Vec<Flow> {
         let chosen = self.chosen(which, name);
-        let told = chosen.map(|(identity, found, service)| identity.told(found, now, service));
+        let told = chosen.map(|(identity, found, service)| {
+            let source = self.source(identity);
+            identity.told(found, source, now, service)
+        });
         let mut flows: Vec<_> = told.collect();
         flows.sort();
         flows
+    }
+
+    /// Whom the endpoint of a flow sees, if not the client.
+    pub fn source(&self, flow: &Identity) -> Option<SocketAddr> {
+        self.sources.get(&flow.behind()).copied()
     }
 
     /// All of them, and what they take of so many entries of OPENING and flows of TRACK. Nothing is
@@ -242,11 +289,18 @@ impl Joined {
 }
 
 impl Identity {
-    fn told(&self, found: &Found, now: u32, service: Option<ServicePortKey>) -> Flow {
+    fn told(
+        &self,
+        found: &Found,
+        source: Option<SocketAddr>,
+        now: u32,
+        service: Option<ServicePortKey>,
+    ) -> Flow {
         Flow {
             frontend: self.frontend,
             protocol: self.protocol,
             client: self.client,
+            source,
             endpoint: self.endpoint,
             stage: found.stage(self.protocol),
             // A program on another CPU may have read a later clock.

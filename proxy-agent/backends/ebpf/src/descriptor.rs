@@ -53,6 +53,7 @@ impl Descriptor for Ebpf {
         flags::map_sizes(given, mistakes);
         flags::tc(given, mistakes);
         flags::devices(given, mistakes);
+        flags::source_ports(given, mistakes);
     }
 
     fn idle_flags(&self, given: &Given, serves: bool) -> Vec<&'static str> {

@@ -12,8 +12,8 @@ use proxy_common::{
     address,
     endpoint::{Endpoint, ON_NODE, SlotValue},
     frontend::{
-        ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, LEFT_ALONE, MASQUERADED, OUTSIDE_TO_CLUSTER,
-        OUTSIDE_TO_LOCAL, RANGED,
+        ENDPOINTS_EXIST, FrontendKey, LEADS_TO_LOCAL, LEFT_ALONE, MASQUERADED,
+        MASQUERADED_ELSEWHERE, OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL, RANGED,
     },
     node::{NodeAddressKey, NodeAddressValue},
     ranges::{MAPPED_BITS, RangeKey},
@@ -117,27 +117,22 @@ pub struct Leaves {
     pub masqueraded: Masqueraded,
 }
 
-/// For which frontends endpoints shall see this node in the place of clients outside.
+/// Where endpoints shall see this node in the place of clients outside: behind external frontends that
+/// lead to the cluster set, and
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Masqueraded {
-    /// External ones that lead to the cluster set.
-    #[default]
-    External,
-    /// ClusterIPs besides: with a detector, or `masqueradeAll`.
-    ClusterIpsToo,
-    /// None, as far as the endpoint is on this node (`--keep-client-address`).
-    ElsewhereOnly,
+pub struct Masqueraded {
+    /// behind ClusterIPs: with a detector, or `masqueradeAll`;
+    pub cluster_ips: bool,
+    /// but not where they are on this node themselves (`--keep-client-address`).
+    pub only_elsewhere: bool,
 }
 
 impl Masqueraded {
     /// As `state` and flags say.
     pub fn of(state: &NodeState, keeps_clients: bool) -> Self {
-        if keeps_clients {
-            Self::ElsewhereOnly
-        } else if state.traffic.masquerade_all || state.traffic.detector != Detector::None {
-            Self::ClusterIpsToo
-        } else {
-            Self::External
+        Self {
+            cluster_ips: state.traffic.masquerade_all || state.traffic.detector != Detector::None,
+            only_elsewhere: keeps_clients,
         }
     }
 }
@@ -170,8 +165,8 @@ fn flags(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
     .sum()
 }
 
-/// What programs on devices do for clients outside: they see packets, but replace no source. What
-/// would have to be masqueraded they lead where they are told to keep the client's address.
+/// What programs on devices do for clients outside. What would have to be masqueraded they lead where they
+/// are told to keep the client's address on this node.
 fn outside(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
     let external = kind.is_external();
     let policy = if external {
@@ -181,16 +176,17 @@ fn outside(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
     };
     let ranged = kind == FrontendKind::LoadBalancerIp && state.source_ranges.is_some();
     let is_cluster = policy == TrafficPolicy::Cluster;
-    let keeps = leaves.masqueraded == Masqueraded::ElsewhereOnly;
+    let keeps = leaves.masqueraded.only_elsewhere;
     let masqueraded = if external {
-        is_cluster && !keeps
+        is_cluster
     } else {
-        leaves.masqueraded == Masqueraded::ClusterIpsToo
+        leaves.masqueraded.cluster_ips
     };
     [
         (OUTSIDE_TO_LOCAL, !is_cluster),
         (OUTSIDE_TO_CLUSTER, is_cluster && keeps),
-        (MASQUERADED, masqueraded),
+        (MASQUERADED, masqueraded && !keeps),
+        (MASQUERADED_ELSEWHERE, masqueraded && is_cluster && keeps),
         (RANGED, ranged),
     ]
     .into_iter()

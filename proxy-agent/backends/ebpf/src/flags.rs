@@ -1,9 +1,12 @@
 //! The flags of this backend, and what is given by them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use proxy_backend::{Flag, FlagMistake, Given, Takes, one_of};
-use proxy_common::names::{EDGE_MAPS, MAPS};
+use proxy_common::{
+    names::{EDGE_MAPS, MAPS},
+    track::LEAST_SOURCE_PORT,
+};
 
 use crate::pattern::Pattern;
 
@@ -13,6 +16,7 @@ pub(crate) const KERNEL_LOG: &str = "kernel-log";
 pub(crate) const TC: &str = "tc";
 pub(crate) const DEVICES: &str = "devices";
 pub(crate) const KEEP_CLIENT_ADDRESS: &str = "keep-client-address";
+pub(crate) const SOURCE_PORTS: &str = "source-ports";
 const TC_WORDS: &str = "auto|on|off";
 
 /// All of them.
@@ -56,11 +60,23 @@ pub(crate) const ALL: &[Flag] = &[
     Flag {
         name: KEEP_CLIENT_ADDRESS,
         takes: Takes::Switch,
-        help: "Programs on devices also serve clients outside that would be masqueraded, where the \
-               endpoint is on this node: it sees the client's address. Endpoints of other nodes are \
-               left to the layer beneath [default: false]",
+        help: "Programs on devices also serve clients outside that would be masqueraded: endpoints on \
+               this node see the client's address, those on other nodes see this node \
+               [default: false]",
         check_help: None,
         field: Some("culvert.keepClientAddress"),
+    },
+    Flag {
+        name: SOURCE_PORTS,
+        takes: Takes::Text {
+            name: "FIRST-LAST",
+            default: DEFAULT_SOURCE_PORTS,
+        },
+        help: "Ports of this node that programs on devices use in the place of a client's where the \
+               endpoint is on another node; those in net.ipv4.ip_local_reserved_ports are left out \
+               [default: 32768-65535]",
+        check_help: None,
+        field: Some("culvert.sourcePorts"),
     },
     Flag {
         name: KERNEL_LOG,
@@ -73,6 +89,9 @@ pub(crate) const ALL: &[Flag] = &[
         field: None,
     },
 ];
+
+/// What is used if nothing else is given: above all ports that Kubernetes gives to NodePorts by default.
+const DEFAULT_SOURCE_PORTS: &str = "32768-65535";
 
 /// The kernel refuses hash maps of more buckets than fit 4 GiB; this is far above any cluster.
 const MOST_ENTRIES: u32 = 1 << 26;
@@ -121,6 +140,27 @@ pub(crate) fn devices(given: &Given, mistakes: &mut Vec<FlagMistake>) -> Vec<Pat
     patterns
 }
 
+/// The ports that `--source-ports` names; the last one counts.
+pub(crate) fn source_ports(given: &Given, mistakes: &mut Vec<FlagMistake>) -> RangeInclusive<u16> {
+    let text = given.texts(SOURCE_PORTS).last();
+    let text = text.unwrap_or(DEFAULT_SOURCE_PORTS);
+    let ports = text.split_once('-').and_then(|(first, last)| {
+        let first: u16 = first.trim().parse().ok()?;
+        let last: u16 = last.trim().parse().ok()?;
+        (LEAST_SOURCE_PORT <= first && first <= last).then_some(first..=last)
+    });
+    ports.unwrap_or_else(|| {
+        let why = format!(
+            "must be the first and the last of some ports from {LEAST_SOURCE_PORT} to {}, such as \
+             {DEFAULT_SOURCE_PORTS}",
+            u16::MAX
+        );
+        mistakes.push(mistake(SOURCE_PORTS, text, why));
+        // Whatever it is: nobody serves with a mistake.
+        LEAST_SOURCE_PORT..=u16::MAX
+    })
+}
+
 /// Entries by map name, for those that shall differ from the defaults.
 pub(crate) fn map_sizes(given: &Given, mistakes: &mut Vec<FlagMistake>) -> BTreeMap<String, u32> {
     let sizable = || {
@@ -167,6 +207,7 @@ pub(crate) fn idle(given: &Given, serves: bool) -> Vec<&'static str> {
         (TC, tc == Tc::On),
         (DEVICES, given.is_given(DEVICES)),
         (KEEP_CLIENT_ADDRESS, given.is_on(KEEP_CLIENT_ADDRESS)),
+        (SOURCE_PORTS, given.is_given(SOURCE_PORTS)),
     ];
     let idle = idle.into_iter().filter(|(_, is_idle)| *is_idle);
     idle.map(|(flag, _)| flag).collect()
@@ -187,25 +228,61 @@ mod tests {
     #[test]
     fn what_waits_for_programs_on_devices_that_never_come_is_told() {
         let (device, keeps) = ((DEVICES, "eth0"), (KEEP_CLIENT_ADDRESS, "true"));
+        let ports = (SOURCE_PORTS, "2000-3000");
         for (flags, serves, expected) in [
-            (&[(TC, "on"), device, keeps][..], true, &[][..]),
+            (&[(TC, "on"), device, keeps, ports][..], true, &[][..]),
             (&[device], true, &[]),
             (
-                &[(TC, "off"), device, keeps],
+                &[(TC, "off"), device, keeps, ports],
                 true,
-                &[DEVICES, KEEP_CLIENT_ADDRESS],
+                &[DEVICES, KEEP_CLIENT_ADDRESS, SOURCE_PORTS],
             ),
             (&[(TC, "off"), (KEEP_CLIENT_ADDRESS, "false")], true, &[]),
             // Nobody waits for what is the default.
             (&[(TC, "auto"), (TC, "off")], false, &[]),
             (
-                &[(TC, "on"), device, keeps],
+                &[(TC, "on"), device, keeps, ports],
                 false,
-                &[TC, DEVICES, KEEP_CLIENT_ADDRESS],
+                &[TC, DEVICES, KEEP_CLIENT_ADDRESS, SOURCE_PORTS],
             ),
         ] {
             let given = given(flags);
             assert_eq!(idle(&given, serves), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn ports_are_the_first_and_the_last_one() {
+        let read = |text: &str| {
+            let mut mistakes = Vec::new();
+            let ports = source_ports(&given(&[(SOURCE_PORTS, text)]), &mut mistakes);
+            let told: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+            (ports, told.join("\n"))
+        };
+        let none = source_ports(&Given::default(), &mut Vec::new());
+        assert_eq!(none, 32768..=65535);
+        assert_eq!(read(DEFAULT_SOURCE_PORTS), (none, String::new()));
+        for (text, expected) in [
+            ("1024-65535", 1024..=65535),
+            ("40000-40000", 40000..=40000),
+            ("2000 - 3000", 2000..=3000),
+        ] {
+            assert_eq!(read(text), (expected, String::new()));
+        }
+        for text in [
+            "",
+            "80",
+            "1023-2000",
+            "3000-2000",
+            "2000-65536",
+            "2000-",
+            "1-2-3",
+        ] {
+            let (ports, told) = read(text);
+            assert!(ports.contains(&2000));
+            let shown = if text.is_empty() { "\"\"" } else { text };
+            let begins = format!("--source-ports {shown}: must be the first and the last of some");
+            assert!(told.starts_with(&begins), "{told}");
         }
     }
 

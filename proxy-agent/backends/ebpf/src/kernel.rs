@@ -32,6 +32,7 @@ mod tc;
 
 use std::{
     collections::BTreeMap,
+    ops::RangeInclusive,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -90,9 +91,11 @@ pub struct EbpfOptions {
     pub tc: Tc,
     /// The devices that they are on; chosen here when none is given.
     pub devices: Vec<Pattern>,
-    /// Whether they keep the client's address where the endpoint is on this node, also where it would
-    /// be masqueraded.
+    /// Whether they also serve clients outside that would be masqueraded: endpoints on this node see the
+    /// client's address, those on other nodes this node's.
     pub keep_client_address: bool,
+    /// Which ports of this node they use in the place of a client's where the endpoint is on another one.
+    pub source_ports: RangeInclusive<u16>,
     /// For how long they remember connections.
     pub timeouts: Timeouts,
 }

@@ -39,9 +39,15 @@ mod program;
 mod programmed;
 mod reference;
 mod render;
+#[cfg(target_os = "linux")]
+mod reserved;
+#[cfg(target_os = "linux")]
+mod sources;
 mod tables;
 #[cfg(test)]
 mod tests;
+#[cfg(target_os = "linux")]
+mod virtual_addresses;
 
 pub use descriptor::Ebpf;
 pub use flags::Tc;

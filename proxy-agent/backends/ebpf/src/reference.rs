@@ -31,7 +31,8 @@ pub fn maps() -> String {
         ("Flow maps, what sockets remember", MapGroup::Flows),
         (
             "Maps of connections, what programs on devices remember; TRACK is sized in flows, which \
-             take two entries each, and one in eight comes on top",
+             take two entries each (four, and so as two flows, where the endpoint is on another node and \
+             sees this one), and one in eight comes on top",
             MapGroup::Connections,
         ),
     ];
@@ -125,7 +126,30 @@ const fn meaning(reason: Reason) -> (&'static str, &'static str) {
             EITHER,
             "a later fragment of its datagram came before this first one",
         ),
-        Reason::RemoteEndpoint => (PASSED, "the endpoint is not on this node"),
+        Reason::RemoteEndpoint => (
+            PASSED,
+            "the endpoint may be on another node, and clients keep their address there as well",
+        ),
+        Reason::NoRoute => (
+            PASSED,
+            "the endpoint must see this node as the client, and no route leads there from the device that \
+             the packet came in by",
+        ),
+        Reason::NoSource => (
+            PASSED,
+            "the endpoint must see this node as the client, and is reached by a device that is not served, \
+             or for which this node has no address",
+        ),
+        Reason::NoPort => (
+            "goes to the layer beneath, or is dropped if it is not of a client outside",
+            "the endpoint must see this node as the client, and every port that was tried is taken; or a \
+             connection of this node has the port of such a client's, and none is free for it; see \
+             `--source-ports`",
+        ),
+        Reason::Unanswered => (
+            DROPPED,
+            "its connection was not taken yet by the endpoint, which must see this node as the client",
+        ),
         Reason::Direct => (
             PASSED,
             "client and endpoint talk to each other directly, from the same port",

@@ -2,14 +2,14 @@
 //! they pass on, that one decides. What becomes of the packet is the same either way, but for its source
 //! where they are told to keep it.
 
-use super::{Detector, Outcome, Packet, Path, Verdict, dialled, is_within, verdict};
+use super::{Detector, Masquerade, Outcome, Packet, Path, Verdict, dialled, is_within, verdict};
 use crate::{FrontendKind, NodeState, Protocol, TrafficPolicy};
 
 /// A packet that programs on devices take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// What becomes of it, with all endpoints that may be chosen. Those that the programs lead to see
-    /// the true source; of others the layer beneath decides.
+    /// What becomes of it, with all endpoints that may be chosen, and what those see that the programs
+    /// lead to; of others the layer beneath decides.
     pub verdict: Verdict,
     /// Whether they lead to each of these. Otherwise they pass the packet on if they choose another
     /// one, for good: a flow stays where it is.
@@ -59,7 +59,7 @@ impl PassedOn {
 
 /// Whether programs on the device that `packet` comes in by take it, in order of what they look at.
 /// `keeps_clients`: endpoints on this node see the true source, also where it would be masqueraded, and
-/// then they lead to these of any set.
+/// then they lead to those of any set; to those that may be on other nodes by a route that there is.
 pub fn taken_on_device(
     state: &NodeState,
     packet: &Packet,
@@ -107,22 +107,19 @@ pub fn taken_on_device(
         let mut all = service.cluster_endpoints.iter().flat_map(|set| &**set);
         all.any(|endpoint| endpoint.address == address && endpoint.is_here())
     };
-    let (mut leads_to, mut is_client) = (Vec::new(), false);
+    let mut leads_to = Vec::new();
     for target in &mut verdict.targets {
-        let is_led = !is_cluster || is_here(target.address);
-        let is_itself = target.address.ip() == packet.source;
-        is_client |= is_led && is_itself;
-        leads_to.push(is_led && !is_itself);
-        if is_led && !is_itself {
+        let sees_node = is_cluster
+            && !is_here(target.address)
+            && !matches!(target.masquerade, None | Some(Masquerade::Hairpin));
+        let leads = sees_node || target.address.ip() != packet.source;
+        if leads && !sees_node {
             target.masquerade = None;
         }
+        leads_to.push(leads);
     }
     if !leads_to.contains(&true) {
-        return Err(if is_client {
-            PassedOn::LocalSource
-        } else {
-            PassedOn::RemoteEndpoint
-        });
+        return Err(PassedOn::LocalSource);
     }
     Ok(Taken { verdict, leads_to })
 }

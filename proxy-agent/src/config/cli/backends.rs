@@ -46,6 +46,10 @@ fn arg(flag: &Flag, help: &'static str) -> Arg {
             .action(ArgAction::Set)
             .value_name(words)
             .value_parser(StringValueParser::new()),
+        Takes::Text { name, .. } => arg
+            .action(ArgAction::Set)
+            .value_name(name)
+            .value_parser(StringValueParser::new()),
         Takes::Path(name) => arg
             .action(ArgAction::Set)
             .value_name(name)
@@ -80,7 +84,7 @@ pub(crate) fn given(all: &[BackendKind], matches: &ArgMatches) -> Given {
                     let on = matches.get_one::<bool>(flag.name).copied();
                     vec![on.unwrap_or_default().to_string().into()]
                 }
-                Takes::Choice(_) | Takes::Path(_) | Takes::Texts(_) => {
+                Takes::Choice(_) | Takes::Text { .. } | Takes::Path(_) | Takes::Texts(_) => {
                     let raw = matches.get_raw(flag.name).unwrap_or_default();
                     raw.map(ToOwned::to_owned).collect()
                 }
@@ -110,7 +114,7 @@ fn of_fields(all: &[BackendKind], given: &Given) -> Vec<kube_proxy::Given> {
         paths: flag.field.as_slice(),
         text: match flag.takes {
             Takes::Nothing | Takes::Switch => given.is_on(flag.name).to_string(),
-            Takes::Choice(_) | Takes::Path(_) => {
+            Takes::Choice(_) | Takes::Text { .. } | Takes::Path(_) => {
                 let last = given.texts(flag.name).last();
                 last.unwrap_or_default().to_owned()
             }

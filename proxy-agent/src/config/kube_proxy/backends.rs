@@ -27,6 +27,7 @@ pub(super) fn fields(all: &[BackendKind]) -> impl Iterator<Item = Field> {
                 let default = words.split('|').next().unwrap_or_default();
                 (FieldKind::Choice(words), default)
             }
+            Takes::Text { default, .. } => (FieldKind::Text, default),
             Takes::Path(_) => (FieldKind::Text, ""),
             Takes::Texts(_) => (FieldKind::Texts, ""),
         };
@@ -46,7 +47,9 @@ pub(super) fn given(complete: &Complete, all: &[BackendKind]) -> Given {
             Takes::Nothing if !complete.switch(path) => continue,
             Takes::Nothing => Vec::new(),
             Takes::Switch => vec![complete.switch(path).to_string().into()],
-            Takes::Choice(_) | Takes::Path(_) => vec![complete.text(path).into()],
+            Takes::Choice(_) | Takes::Text { .. } | Takes::Path(_) => {
+                vec![complete.text(path).into()]
+            }
             Takes::Texts(_) => complete.texts(path).iter().map(Into::into).collect(),
         };
         given.insert(flag.name, values);

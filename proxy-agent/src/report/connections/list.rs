@@ -13,8 +13,8 @@ use super::{
 /// Flows in one piece of output: a hundred thousand as one text would take more memory than all else.
 const PIECE: usize = 1024;
 
-const HEADER: [&str; 7] = [
-    "PROTOCOL", "CLIENT", "FRONTEND", "ENDPOINT", "STATE", "IDLE", "SERVICE",
+const HEADER: [&str; 8] = [
+    "PROTOCOL", "CLIENT", "FRONTEND", "SOURCE", "ENDPOINT", "STATE", "IDLE", "SERVICE",
 ];
 
 /// The flows, one each line, in pieces that belong one behind the other.
@@ -33,7 +33,7 @@ fn as_text(flows: &[Flow]) -> impl Iterator<Item = String> + '_ {
             *width = cell.len().max(*width);
         }
     }
-    let line = move |mut cells: [String; 7]| {
+    let line = move |mut cells: [String; 8]| {
         for (cell, width) in cells.iter_mut().zip(widths) {
             *cell = format!("{cell:width$}  ");
         }
@@ -65,6 +65,7 @@ struct Listed<'a> {
     protocol: &'a str,
     client: SocketAddr,
     frontend: SocketAddr,
+    source: SocketAddr,
     endpoint: SocketAddr,
     state: &'a str,
     idle_seconds: u64,
@@ -77,6 +78,7 @@ impl Listed<'_> {
             protocol: flow.protocol.as_str(),
             client: flow.client,
             frontend: flow.frontend,
+            source: flow.source.unwrap_or(flow.client),
             endpoint: flow.endpoint,
             state: flow.stage.as_str(),
             idle_seconds: flow.idle.as_secs(),
@@ -85,12 +87,13 @@ impl Listed<'_> {
     }
 }
 
-fn row(flow: &Flow) -> [String; 7] {
+fn row(flow: &Flow) -> [String; 8] {
     let listed = Listed::of(flow);
     [
         listed.protocol.to_owned(),
         listed.client.to_string(),
         listed.frontend.to_string(),
+        or_dash(flow.source.map(|source| source.to_string())),
         listed.endpoint.to_string(),
         listed.state.to_owned(),
         short(flow.idle),

@@ -12,6 +12,7 @@ fn flow(protocol: Protocol, client: &str, stage: Stage, idle: u64) -> Flow {
         frontend: "172.18.0.3:30080".parse().unwrap(),
         protocol,
         client: client.parse().unwrap(),
+        source: (protocol == Protocol::Udp).then(|| "10.244.0.1:40001".parse().unwrap()),
         endpoint: "10.244.0.5:8080".parse().unwrap(),
         stage,
         idle: Duration::from_secs(idle),
@@ -40,10 +41,10 @@ fn listed(flows: &[Flow], form: Form) -> String {
 #[test]
 fn people_read_a_line_for_each_connection() {
     let expected = "\
-PROTOCOL  CLIENT           FRONTEND          ENDPOINT         STATE        IDLE  SERVICE
-TCP       192.0.2.7:40000  172.18.0.3:30080  10.244.0.5:8080  established  3s    shop/web:http
-TCP       [fd00::7]:1      172.18.0.3:30080  10.244.0.5:8080  broken       2h    -
-UDP       192.0.2.8:53     172.18.0.3:30080  10.244.0.5:8080  opening      2m    shop/web:http
+PROTOCOL  CLIENT           FRONTEND          SOURCE            ENDPOINT         STATE        IDLE  SERVICE
+TCP       192.0.2.7:40000  172.18.0.3:30080  -                 10.244.0.5:8080  established  3s    shop/web:http
+TCP       [fd00::7]:1      172.18.0.3:30080  -                 10.244.0.5:8080  broken       2h    -
+UDP       192.0.2.8:53     172.18.0.3:30080  10.244.0.1:40001  10.244.0.5:8080  opening      2m    shop/web:http
 ";
     assert_eq!(listed(&flows(), Form::Text), expected);
     assert_eq!(listed(&[], Form::Text), "no connections\n");
@@ -56,12 +57,14 @@ fn programs_read_the_same_as_json() {
         "protocol": "TCP",
         "client": "192.0.2.7:40000",
         "frontend": "172.18.0.3:30080",
+        "source": "192.0.2.7:40000",
         "endpoint": "10.244.0.5:8080",
         "state": "established",
         "idleSeconds": 3,
         "service": "shop/web:http",
     });
     assert_eq!(json["flows"][0], expected);
+    assert_eq!(json["flows"][2]["source"], "10.244.0.1:40001");
     assert_eq!(json["flows"][1]["service"], serde_json::Value::Null);
     let none: serde_json::Value = serde_json::from_str(&listed(&[], Form::Json)).unwrap();
     assert_eq!(none, serde_json::json!({"flows": []}));

@@ -68,13 +68,16 @@ pub(super) fn decide(
             let served = serves_any(&in_force.devices);
             match taken(state, packet, &in_force.devices) {
                 Ok(taken) if served => {
-                    let if_here = format!("{above} decides{}.", only_if_here(&taken, "no layer"));
-                    let why = Some(if_here).filter(|_| !taken.whatever_is_chosen());
+                    let (unless, beyond) = (unless(&taken, "no layer"), beyond(&taken, "no layer"));
+                    let why = match &*unless {
+                        "" => beyond.trim_start().to_owned(),
+                        unless => format!("{above} decides{unless}.{beyond}"),
+                    };
                     Decision {
                         path,
                         verdict: taken.verdict,
                         layer: Some(above),
-                        why: why.unwrap_or_default(),
+                        why,
                     }
                 }
                 _ => alone(path, None, String::new()),
@@ -90,11 +93,21 @@ fn taken(state: &NodeState, packet: &Packet, devices: &[Device]) -> Result<Taken
 }
 
 /// What is said where programs on devices lead to some endpoints only; `other` decides of the rest.
-fn only_if_here(taken: &Taken, other: &str) -> String {
+fn unless(taken: &Taken, other: &str) -> String {
     if taken.whatever_is_chosen() {
         return String::new();
     }
-    format!(" if the endpoint that it chooses is on this node, {other} otherwise")
+    format!(" unless it chooses the client itself, {other} then")
+}
+
+/// What is said where endpoints of other nodes see this one: that takes a device that is served.
+fn beyond(taken: &Taken, other: &str) -> String {
+    let targets = taken.verdict.targets.iter().zip(&taken.leads_to);
+    let mut elsewhere = targets.filter(|(target, leads)| **leads && target.masquerade.is_some());
+    if elsewhere.next().is_none() {
+        return String::new();
+    }
+    format!(" It leads to other nodes by devices that it serves; {other} decides about the rest.")
 }
 
 /// What becomes of a packet that the layer above takes, by the device that it comes in by; and why that
@@ -119,7 +132,7 @@ fn by_device(
             return (None, why);
         }
     };
-    let only = only_if_here(&taken, beneath);
+    let (unless, beyond) = (unless(&taken, beneath), beyond(&taken, beneath));
     let Some(interface) = &packet.interface else {
         let served = devices.iter().filter(|device| device.is_served);
         let names: Vec<_> = served.map(|device| &*device.name).collect();
@@ -127,17 +140,17 @@ fn by_device(
             "{above} decides if the packet comes in by {}, {beneath} otherwise.",
             names.join(" or ")
         );
-        let why = match &*only {
+        let why = match &*unless {
             "" => why,
-            only => format!("{why} {above} decides{only}."),
+            unless => format!("{why} {above} decides{unless}."),
         };
-        return (Some(taken), why);
+        return (Some(taken), why + &beyond);
     };
     let device = devices.iter().find(|device| device.name == **interface);
     match device {
         Some(device) if device.is_served => (
             Some(taken),
-            format!("{above} decides{only}: its programs are on {interface}."),
+            format!("{above} decides{unless}: its programs are on {interface}.{beyond}"),
         ),
         Some(device) => (
             None,

@@ -1,7 +1,7 @@
 //! The same client, port and frontend once more: packets sent again, and ports used again.
 
 use super::{
-    BOTH, Client,
+    Client, EVERY,
     journey::{BEGIN, ack, acked_last, data, datagram, fin, rst, syn, taken, tcp},
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 
 #[test]
 fn a_first_packet_sent_again_goes_to_the_same_endpoint_whatever_was_evicted() {
-    for family in BOTH {
+    for family in EVERY {
         for port in 40000..40040 {
             for (dialled, inside) in [(false, false), (true, false), (false, true), (true, true)] {
                 let world = family.world(3);
@@ -27,7 +27,10 @@ fn a_first_packet_sent_again_goes_to_the_same_endpoint_whatever_was_evicted() {
                 assert_eq!(client.hears(endpoint, taken()), Ok(()));
                 assert_eq!(client.sends(ack()), Ok(endpoint));
                 world.maps(|maps| {
-                    assert_eq!((maps.flows, maps.track.keys().len()), (1, 2));
+                    assert_eq!(
+                        (maps.flows, maps.track.keys().len()),
+                        (family.counts(), family.entries(1))
+                    );
                     assert_eq!((maps.opening.keys().len(), maps.halves().len()), (0, 0));
                 });
             }
@@ -48,7 +51,7 @@ fn evict(client: &Client<'_>, endpoint: std::net::SocketAddr, dialled: bool, ins
 
 #[test]
 fn a_first_packet_sent_again_goes_to_the_same_endpoint_when_others_joined() {
-    for family in BOTH {
+    for family in EVERY {
         for port in 40000..40040 {
             let world = family.world(1);
             let mut client = family.client(&world);
@@ -62,7 +65,7 @@ fn a_first_packet_sent_again_goes_to_the_same_endpoint_when_others_joined() {
 
 #[test]
 fn a_first_packet_sent_again_leaves_an_endpoint_that_is_removed() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.sends(syn()).unwrap();
@@ -76,14 +79,14 @@ fn a_first_packet_sent_again_leaves_an_endpoint_that_is_removed() {
 
 #[test]
 fn an_answer_brings_back_the_entry_that_was_evicted_before_it() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     let client = family.client(&world);
     let endpoint = client.sends(syn()).unwrap();
     evict(&client, endpoint, true, false);
     assert_eq!(client.hears(endpoint, taken()), Ok(()));
     assert_eq!(client.sends(ack()), Ok(endpoint));
-    assert_eq!(world.maps(|maps| maps.flows), 1);
+    assert_eq!(world.maps(|maps| maps.flows), family.counts());
 }
 
 /// How a connection ends.
@@ -105,7 +108,7 @@ const ENDS: [(&str, End); 3] = [
 
 #[test]
 fn the_port_of_a_closed_connection_may_reach_another_endpoint() {
-    for family in BOTH {
+    for family in EVERY {
         for (what, end) in ENDS {
             let world = family.world(3);
             let client = family.client(&world);
@@ -119,7 +122,7 @@ fn the_port_of_a_closed_connection_may_reach_another_endpoint() {
             world.maps(|maps| {
                 assert_eq!(
                     (maps.flows, maps.track.keys().len(), maps.halves().len()),
-                    (1, 2, 0)
+                    (family.counts(), family.entries(1), 0)
                 );
             });
         }
@@ -128,7 +131,7 @@ fn the_port_of_a_closed_connection_may_reach_another_endpoint() {
 
 #[test]
 fn the_port_of_a_closed_connection_may_reach_the_same_endpoint_as_a_new_flow() {
-    for family in BOTH {
+    for family in EVERY {
         for (what, end) in ENDS {
             let world = family.world(1);
             let client = family.client(&world);
@@ -138,14 +141,14 @@ fn the_port_of_a_closed_connection_may_reach_the_same_endpoint_as_a_new_flow() {
             end(&client, endpoint);
             assert_eq!(client.connects(), endpoint);
             assert_ne!(serial(), before, "{what}");
-            assert_eq!(world.maps(|maps| maps.flows), 1);
+            assert_eq!(world.maps(|maps| maps.flows), family.counts());
         }
     }
 }
 
 #[test]
 fn a_first_packet_on_an_open_connection_goes_where_the_connection_does() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -159,13 +162,13 @@ fn a_first_packet_on_an_open_connection_goes_where_the_connection_does() {
         client.hears(endpoint, broken).unwrap();
         client.hears(endpoint, data()).unwrap();
         assert_eq!(client.sends(syn()), Ok(endpoint));
-        assert_eq!(world.maps(|maps| maps.flows), 1);
+        assert_eq!(world.maps(|maps| maps.flows), family.counts());
     }
 }
 
 #[test]
 fn a_first_packet_on_an_open_connection_to_a_removed_endpoint_goes_there_too() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(2);
     let client = family.client(&world);
     let endpoint = client.connects();
@@ -182,7 +185,7 @@ fn a_first_packet_on_an_open_connection_to_a_removed_endpoint_goes_there_too() {
 #[test]
 fn a_port_is_free_for_another_endpoint_once_both_sides_seemed_done_with_the_removed_one() {
     for end in [fin(), tcp(flags::RST, 1009, 0)] {
-        let family = BOTH[0];
+        let family = EVERY[0];
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -193,13 +196,13 @@ fn a_port_is_free_for_another_endpoint_once_both_sides_seemed_done_with_the_remo
         assert_eq!(client.sends(syn()), Ok(endpoint));
         world.pass(6);
         assert_ne!(client.connects(), endpoint);
-        assert_eq!(world.maps(|maps| maps.flows), 1);
+        assert_eq!(world.maps(|maps| maps.flows), family.counts());
     }
 }
 
 #[test]
 fn what_was_written_for_an_earlier_flow_in_the_same_memory_is_not_believed() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(1);
     let client = family.client(&world);
     let endpoint = client.connects();
@@ -210,12 +213,12 @@ fn what_was_written_for_an_earlier_flow_in_the_same_memory_is_not_believed() {
         maps.track.write(at, |value| value.state = earlier);
     });
     assert_eq!(client.sends(syn()), Ok(endpoint));
-    assert_eq!(world.maps(|maps| maps.flows), 1);
+    assert_eq!(world.maps(|maps| maps.flows), family.counts());
 }
 
 #[test]
 fn a_datagram_after_all_was_evicted_goes_to_the_same_endpoint() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.sends(datagram()).unwrap();

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, vec};
 
 use super::{
-    BOTH, Client, Family, World,
+    Client, EVERY, Family, World,
     journey::{BEGIN, ack, data, fin, syn, taken, tcp},
 };
 use crate::{
@@ -46,7 +46,7 @@ fn begins_anew(family: Family, world: &World, client: &Client<'_>, endpoint: Soc
 
 #[test]
 fn who_breaks_a_connection_by_the_next_number_is_believed_whatever_is_acknowledged() {
-    for family in BOTH {
+    for family in EVERY {
         for acknowledged in [None, Some(FIRST), Some(FIRST + LARGE / 2)] {
             let world = family.world(2);
             let client = family.client(&world);
@@ -67,7 +67,7 @@ fn who_breaks_a_connection_by_the_next_number_is_believed_whatever_is_acknowledg
 
 #[test]
 fn what_follows_a_gap_is_believed_once_there_is_none() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(2);
     let client = family.client(&world);
     let endpoint = client.connects();
@@ -87,7 +87,7 @@ fn what_follows_a_gap_is_believed_once_there_is_none() {
 
 #[test]
 fn who_guesses_moves_nothing() {
-    for family in BOTH {
+    for family in EVERY {
         for forged in [
             from(FIRST + 1, 100),
             from(FIRST - 1, 100),
@@ -113,7 +113,7 @@ fn who_guesses_moves_nothing() {
 
 #[test]
 fn far_ahead_is_believed_while_data_is_on_its_way() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     for (wait, expected) in [
         (0, seen::RST),
         (2, seen::RST),
@@ -138,7 +138,7 @@ fn far_ahead_is_believed_while_data_is_on_its_way() {
 
 #[test]
 fn a_port_is_free_once_the_endpoint_that_takes_no_new_ones_was_silent_for_long() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     for speaks in [false, true] {
         let world = family.world(2);
         let client = family.client(&world);
@@ -159,7 +159,7 @@ fn a_port_is_free_once_the_endpoint_that_takes_no_new_ones_was_silent_for_long()
 
 #[test]
 fn an_end_in_place_of_the_acknowledgement_that_was_lost_is_seen() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.sends(syn()).unwrap();
@@ -176,7 +176,7 @@ fn an_end_in_place_of_the_acknowledgement_that_was_lost_is_seen() {
 
 #[test]
 fn a_packet_that_does_not_say_how_long_it_is_moves_nothing() {
-    for (family, length) in BOTH.into_iter().zip([2..4, 4..6]) {
+    for (family, length) in EVERY.into_iter().zip([2..4, 4..6]) {
         let world = family.world(2);
         let client = family.client(&world);
         client.connects();

@@ -1,7 +1,7 @@
 //! Clients that talk to an endpoint itself, from the port from which they dial a frontend.
 
 use super::{
-    BOTH,
+    EVERY,
     journey::{BEGIN, ack, acked_last, data, fin, fin_too, rst, syn, taken, tcp},
 };
 use crate::{
@@ -15,7 +15,7 @@ const BENEATH: Outcome = Outcome::passed(Reason::Beneath);
 
 #[test]
 fn a_syn_that_an_endpoint_objects_to_is_left_to_the_layer_beneath_when_it_is_sent_again() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.sends(syn()).unwrap();
@@ -39,7 +39,7 @@ fn a_syn_that_an_endpoint_objects_to_is_left_to_the_layer_beneath_when_it_is_sen
 
 #[test]
 fn an_endpoint_that_still_has_the_connection_before_is_heard() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -65,13 +65,13 @@ fn an_endpoint_that_still_has_the_connection_before_is_heard() {
         );
         // Of the connection before, that is: this one has gone on.
         assert_eq!(client.hears(endpoint, objection), Ok(()));
-        world.maps(|maps| assert_eq!((maps.halves().len(), maps.flows), (0, 1)));
+        world.maps(|maps| assert_eq!((maps.halves().len(), maps.flows), (0, family.counts())));
     }
 }
 
 #[test]
 fn an_endpoint_that_goes_on_objecting_has_another_connection() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -89,7 +89,7 @@ fn an_endpoint_that_goes_on_objecting_has_another_connection() {
 
 #[test]
 fn a_connection_to_another_endpoint_before_is_none_that_this_one_may_object_for() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(2);
         let client = family.client(&world);
         let before = client.connects();
@@ -103,7 +103,7 @@ fn a_connection_to_another_endpoint_before_is_none_that_this_one_may_object_for(
 
 #[test]
 fn an_endpoint_that_has_answered_may_acknowledge() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         let endpoint = client.sends(syn()).unwrap();
@@ -120,7 +120,7 @@ const ITSELF: u32 = 70_000;
 
 #[test]
 fn a_connection_to_the_endpoint_itself_comes_about_after_one_through_a_frontend() {
-    for family in BOTH {
+    for family in EVERY {
         for breaks in [false, true] {
             let world = family.world(1);
             let client = family.client(&world);
@@ -145,7 +145,7 @@ fn a_connection_to_the_endpoint_itself_comes_about_after_one_through_a_frontend(
 
 #[test]
 fn a_syn_to_the_endpoint_itself_ends_no_connection() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -155,13 +155,13 @@ fn a_syn_to_the_endpoint_itself_ends_no_connection() {
         assert_eq!(itself.sends(opens), Err(Outcome::UNTOUCHED));
         assert_eq!(client.sends(data()), Ok(endpoint));
         assert_eq!(client.hears(endpoint, data()), Ok(()));
-        assert_eq!(world.maps(|maps| maps.flows), 1);
+        assert_eq!(world.maps(|maps| maps.flows), family.counts());
     }
 }
 
 #[test]
 fn a_syn_to_a_frontend_takes_nothing_from_a_connection_to_the_endpoint_itself() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         // Forged, or of a client that went away.
@@ -185,7 +185,7 @@ fn a_syn_to_a_frontend_takes_nothing_from_a_connection_to_the_endpoint_itself() 
 
 #[test]
 fn each_syn_may_be_answered_that_was_sent_with_a_number_of_its_own() {
-    for family in BOTH {
+    for family in EVERY {
         for answered in [1001, ITSELF + 1] {
             let world = family.world(1);
             let client = family.client(&world);
@@ -200,7 +200,7 @@ fn each_syn_may_be_answered_that_was_sent_with_a_number_of_its_own() {
 
 #[test]
 fn a_connection_that_earlier_programs_began_comes_about() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(1);
     let client = family.client(&world);
     let endpoint = client.sends(syn()).unwrap();
@@ -218,7 +218,7 @@ fn a_connection_that_earlier_programs_began_comes_about() {
 
 #[test]
 fn an_endpoint_that_still_has_the_syn_before_is_heard() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         // Its client never heard that.
@@ -233,13 +233,13 @@ fn an_endpoint_that_still_has_the_syn_before_is_heard() {
         let took = tcp(flags::SYN | flags::ACK, 9, ITSELF + 1);
         assert_eq!(client.hears(endpoint, took), Ok(()));
         assert_eq!(client.sends(tcp(flags::ACK, ITSELF + 1, 10)), Ok(endpoint));
-        world.maps(|maps| assert_eq!((maps.halves().len(), maps.flows), (0, 1)));
+        world.maps(|maps| assert_eq!((maps.halves().len(), maps.flows), (0, family.counts())));
     }
 }
 
 #[test]
 fn an_endpoint_that_answered_long_ago_may_have_another_connection_since() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         let endpoint = client.sends(syn()).unwrap();
@@ -254,7 +254,7 @@ fn an_endpoint_that_answered_long_ago_may_have_another_connection_since() {
 
 #[test]
 fn a_handshake_goes_on_whatever_was_forged_before_and_meanwhile() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         let forges = |number| client.sends(tcp(flags::SYN, number, 0)).unwrap();

@@ -1,7 +1,7 @@
 //! Clients that send datagrams to an endpoint itself, from the port from which they ask a frontend.
 
 use super::{
-    BOTH, Client,
+    Client, EVERY,
     journey::{at, datagram},
 };
 use crate::{
@@ -18,7 +18,7 @@ const COLLISION: Outcome = Outcome::passed(Reason::Collision);
 
 #[test]
 fn datagrams_to_an_endpoint_itself_end_the_flow_that_looks_the_same() {
-    for family in BOTH {
+    for family in EVERY {
         for answered in [false, true] {
             let world = family.world(1);
             let client = family.client(&world);
@@ -46,7 +46,7 @@ fn datagrams_to_an_endpoint_itself_end_the_flow_that_looks_the_same() {
 
 #[test]
 fn another_endpoint_is_as_good() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.asks();
@@ -61,7 +61,7 @@ fn another_endpoint_is_as_good() {
 
 #[test]
 fn a_place_is_kept_as_long_as_datagrams_come() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(1);
     let client = family.client(&world);
     let endpoint = client.asks();
@@ -79,7 +79,7 @@ fn a_place_is_kept_as_long_as_datagrams_come() {
 
 #[test]
 fn datagrams_for_nobody_are_untouched() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         let endpoint = client.asks();

@@ -3,7 +3,7 @@
 use std::{boxed::Box, net::SocketAddr};
 
 use super::{
-    BOTH,
+    EVERY,
     journey::{at, data, datagram, syn},
 };
 use crate::{
@@ -28,7 +28,7 @@ fn kinds(from: SocketAddr) -> &'static [u8] {
 
 #[test]
 fn an_error_about_a_request_reaches_the_client_as_one_about_what_it_sent() {
-    for family in BOTH {
+    for family in EVERY {
         for (udp, answered) in [(true, true), (true, false), (false, true), (false, false)] {
             let world = family.world(3);
             let client = family.client(&world);
@@ -59,7 +59,7 @@ fn an_error_about_a_request_reaches_the_client_as_one_about_what_it_sent() {
 
 #[test]
 fn an_error_about_a_reply_reaches_the_endpoint_that_sent_it() {
-    for family in BOTH {
+    for family in EVERY {
         for udp in [true, false] {
             let world = family.world(3);
             let client = family.client(&world);
@@ -91,7 +91,7 @@ fn an_error_about_a_reply_reaches_the_endpoint_that_sent_it() {
 
 #[test]
 fn an_error_quotes_no_missing_sum_where_one_came_to_zero() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         // With its sum for data, a datagram has one that comes to zero; it is sent as all ones.
@@ -116,7 +116,7 @@ fn an_error_quotes_no_missing_sum_where_one_came_to_zero() {
 
 #[test]
 fn errors_about_what_is_not_translated_are_untouched() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         client.connects();
@@ -150,7 +150,7 @@ fn errors_about_what_is_not_translated_are_untouched() {
 
 #[test]
 fn an_error_that_quotes_no_more_than_it_must_is_translated_too() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     let client = family.client(&world);
     let endpoint = client.connects();
@@ -171,7 +171,7 @@ fn an_error_that_quotes_no_more_than_it_must_is_translated_too() {
 
 #[test]
 fn a_redirect_would_show_the_client_what_is_behind_the_frontend() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     let client = family.client(&world);
     let endpoint = client.connects();

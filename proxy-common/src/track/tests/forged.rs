@@ -1,7 +1,7 @@
 //! Packets with a client's address that somebody else sends: they do not end its connections.
 
 use super::{
-    BOTH,
+    EVERY,
     journey::{BEGIN, ack, acked, data, fin, fin_too, rst, syn, taken, tcp},
 };
 use crate::{in_memory::Payload, packet::parse::flags, socket::TCP, track::seen};
@@ -20,7 +20,7 @@ const GUESSES: [u32; 6] = [
 
 #[test]
 fn what_is_guessed_says_nothing_of_a_connection() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -43,7 +43,7 @@ fn what_is_guessed_says_nothing_of_a_connection() {
 
 #[test]
 fn what_is_near_ends_an_idle_connection_and_makes_room_for_no_other() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     for (ahead, expected, stays) in [
         (1, seen::RST, 5),
         (1 << 16, seen::RST, 5),
@@ -69,7 +69,7 @@ fn what_is_near_ends_an_idle_connection_and_makes_room_for_no_other() {
 
 #[test]
 fn what_the_endpoint_expects_is_what_it_acknowledged_last() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     // Over the end of all numbers, too.
     for expected in [EXPECTED + 5000, 1 << 31, u32::MAX, 7] {
         let world = family.world(2);
@@ -100,7 +100,7 @@ fn what_the_endpoint_expects_is_what_it_acknowledged_last() {
 
 #[test]
 fn what_is_broken_beyond_doubt_stays_so() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -117,7 +117,7 @@ fn what_is_broken_beyond_doubt_stays_so() {
 
 #[test]
 fn a_client_that_is_done_is_believed_with_data_on_its_way() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(2);
     let client = family.client(&world);
     client.connects();
@@ -133,7 +133,7 @@ fn a_client_that_is_done_is_believed_with_data_on_its_way() {
 
 #[test]
 fn a_first_packet_ends_no_connection_to_an_endpoint_that_is_drained() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -153,7 +153,7 @@ fn a_first_packet_ends_no_connection_to_an_endpoint_that_is_drained() {
 
 #[test]
 fn what_seems_to_be_the_end_of_a_client_that_goes_on_makes_room_for_nobody() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -179,7 +179,7 @@ fn what_seems_to_be_the_end_of_a_client_that_goes_on_makes_room_for_nobody() {
 
 #[test]
 fn a_connection_that_only_seems_to_be_over_keeps_its_place_at_a_member() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     let client = family.client(&world);
     let endpoint = client.connects();
@@ -196,7 +196,7 @@ fn a_connection_that_only_seems_to_be_over_keeps_its_place_at_a_member() {
 
 #[test]
 fn a_last_packet_with_data_is_acknowledged_as_a_whole() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(2);
     let client = family.client(&world);
     let endpoint = client.connects();
@@ -219,7 +219,7 @@ fn a_last_packet_with_data_is_acknowledged_as_a_whole() {
 
 #[test]
 fn nobody_takes_room_who_guesses_how_an_endpoint_began_that_began_twice() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.sends(syn()).unwrap();
@@ -246,7 +246,7 @@ fn nobody_takes_room_who_guesses_how_an_endpoint_began_that_began_twice() {
 
 #[test]
 fn the_true_end_of_a_connection_is_seen_at_once() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -265,7 +265,7 @@ fn the_true_end_of_a_connection_is_seen_at_once() {
 
 #[test]
 fn an_end_that_the_endpoint_acknowledged_is_not_replaced_by_another() {
-    for family in BOTH {
+    for family in EVERY {
         // The endpoint is done as well, or goes on for a while.
         for is_done in [true, false] {
             let world = family.world(2);

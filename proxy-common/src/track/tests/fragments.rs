@@ -3,7 +3,7 @@
 use std::{vec, vec::Vec};
 
 use super::{
-    BOTH,
+    EVERY,
     journey::{at, datagram, receiver},
 };
 use crate::{
@@ -19,7 +19,7 @@ fn long() -> Payload {
 
 #[test]
 fn later_fragments_follow_the_first_one_both_ways() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.asks();
@@ -57,7 +57,7 @@ fn later_fragments_follow_the_first_one_both_ways() {
 #[test]
 fn a_later_fragment_before_the_first_one_is_left_as_it_is_and_the_first_one_dropped() {
     let late = Outcome::dropped(Reason::Fragment);
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.asks();
@@ -93,7 +93,7 @@ fn a_later_fragment_before_the_first_one_is_left_as_it_is_and_the_first_one_drop
 
 #[test]
 fn a_flow_that_begins_with_fragments_out_of_order_is_left_to_the_layer_beneath() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     let client = family.client(&world);
     let [first, later] = client.build(long()).fragments(7);
@@ -109,7 +109,7 @@ fn a_flow_that_begins_with_fragments_out_of_order_is_left_to_the_layer_beneath()
 
 #[test]
 fn a_first_fragment_begins_a_flow_where_it_says_so_in_no_extension() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let [first, later] = client.build(long()).fragments(7);
@@ -127,7 +127,7 @@ fn a_first_fragment_begins_a_flow_where_it_says_so_in_no_extension() {
 
 #[test]
 fn fragments_of_what_is_left_to_the_layer_beneath_are_left_as_they_are() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(0);
         let client = family.client(&world);
         client.sends(datagram()).unwrap_err();
@@ -139,7 +139,7 @@ fn fragments_of_what_is_left_to_the_layer_beneath_are_left_as_they_are() {
 
 #[test]
 fn a_first_fragment_is_not_believed_for_longer_than_a_host_waits_for_the_others() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         client.asks();
@@ -155,7 +155,7 @@ fn a_first_fragment_is_not_believed_for_longer_than_a_host_waits_for_the_others(
 
 #[test]
 fn what_was_remembered_for_another_datagram_is_not_followed() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(1);
     let client = family.client(&world);
     client.asks();

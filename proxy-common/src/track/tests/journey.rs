@@ -5,6 +5,7 @@ use std::{net::SocketAddr, vec::Vec};
 
 use super::World;
 use crate::{
+    frontend::{MASQUERADED_ELSEWHERE, OUTSIDE_TO_CLUSTER},
     in_memory::{Build, Bytes, Hook, Payload, programs::sweeps},
     packet::{Version, parse::flags, rewrite::Place},
     socket::{TCP, UDP},
@@ -21,31 +22,44 @@ pub(super) struct Family {
     pub(super) endpoints: [&'static str; 3],
     pub(super) router: &'static str,
     pub(super) node: &'static str,
+    /// Endpoints are on other nodes, and see this one in the place of clients.
+    pub(super) far: bool,
 }
 
-pub(super) const BOTH: [Family; 2] = [
-    Family {
-        client: "198.51.100.7:40000",
-        frontend: "192.0.2.10:80",
-        second: "192.0.2.11:80",
-        endpoints: ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8080"],
-        router: "203.0.113.1:0",
-        node: "192.0.2.1:30080",
-    },
-    Family {
-        client: "[2001:db8:7::7]:40000",
-        frontend: "[2001:db8::10]:80",
-        second: "[2001:db8::11]:80",
-        endpoints: ["[fd00::1]:8080", "[fd00::2]:8080", "[fd00::3]:8080"],
-        router: "[2001:db8:9::1]:0",
-        node: "[2001:db8::1]:30080",
-    },
-];
+const V4: Family = Family {
+    client: "198.51.100.7:40000",
+    frontend: "192.0.2.10:80",
+    second: "192.0.2.11:80",
+    endpoints: ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8080"],
+    router: "203.0.113.1:0",
+    node: "192.0.2.1:30080",
+    far: false,
+};
+const V6: Family = Family {
+    client: "[2001:db8:7::7]:40000",
+    frontend: "[2001:db8::10]:80",
+    second: "[2001:db8::11]:80",
+    endpoints: ["[fd00::1]:8080", "[fd00::2]:8080", "[fd00::3]:8080"],
+    router: "[2001:db8:9::1]:0",
+    node: "[2001:db8::1]:30080",
+    far: false,
+};
+
+/// Both IP versions, with endpoints here and elsewhere.
+pub(super) const EVERY: [Family; 4] = [V4, V6, V4.elsewhere(), V6.elsewhere()];
+/// The same, with endpoints on this node.
+pub(super) const BOTH: [Family; 2] = [V4, V6];
 
 /// The set of [`Family::frontend`]; that of [`Family::second`] is the next.
 pub(super) const SET: u32 = 1;
 
 impl Family {
+    /// The same, with endpoints on other nodes.
+    const fn elsewhere(mut self) -> Self {
+        self.far = true;
+        self
+    }
+
     /// A world with the first endpoints behind both frontends, over TCP and UDP.
     pub(super) fn world(&self, endpoints: usize) -> World {
         let world = World::default();
@@ -54,9 +68,25 @@ impl Family {
             let second = world.serve(self.second, protocol, SET + 1);
             world.put(second, |value| value.service = 2);
         }
+        if self.far {
+            self.masquerade(&world);
+        }
         let numbers: Vec<_> = (0..endpoints).collect();
         self.lead(&world, &numbers);
         world
+    }
+
+    /// All frontends lead to endpoints elsewhere, which see this node.
+    pub(super) fn masquerade(&self, world: &World) {
+        let keys: Vec<_> = world.maps(|maps| maps.frontends.keys().copied().collect());
+        for key in keys {
+            world.put(key, |value| {
+                value.flags = OUTSIDE_TO_CLUSTER | MASQUERADED_ELSEWHERE;
+                value.cluster_set = value.local_set.max(value.cluster_set);
+                value.local_set = 0;
+            });
+        }
+        world.leave_by(3, self.router, &[(self.node, 24)]);
     }
 
     /// Makes these the endpoints; their numbers are these plus 10.
@@ -68,6 +98,16 @@ impl Family {
         let all: Vec<_> = all.collect();
         world.set(SET, &all);
         world.set(SET + 1, &all);
+    }
+
+    /// As what a flow counts: one to an endpoint elsewhere is translated twice.
+    pub(super) const fn counts(&self) -> i64 {
+        1 + self.far as i64
+    }
+
+    /// Entries of so many flows.
+    pub(super) const fn entries(&self, flows: usize) -> usize {
+        flows * 2 * (1 + self.far as usize)
     }
 
     pub(super) fn client<'a>(&self, world: &'a World) -> Client<'a> {
@@ -228,17 +268,54 @@ impl<'a> Client<'a> {
             ..build.clone()
         };
         assert_eq!(after, expected.bytes());
+        if self.world.maps(|maps| maps.way.0 != 0) {
+            self.leaves(&expected);
+        }
         Ok(endpoint)
+    }
+
+    /// A packet to an endpoint on another node leaves as from this one.
+    fn leaves(&self, build: &Build) {
+        let (outcome, after) = self.world.leaves(&build.bytes());
+        assert_eq!(outcome, Outcome::TRANSLATED);
+        let source = sender(&after, build.options);
+        let expected = Build {
+            from: source,
+            ..build.clone()
+        };
+        assert_eq!(after, expected.bytes());
+        let is_node = self.world.maps(|maps| {
+            let mut all = maps.sources.values();
+            all.any(|one| crate::address::to_ip(one.address) == source.ip())
+        });
+        assert!(is_node, "{source}");
+        let who = (self.from, build.to, build.payload.is_tcp());
+        self.world.maps(|maps| maps.seen_as.insert(who, source));
     }
 
     /// An endpoint sends a packet. Whether the client hears it from whom it dialled.
     pub(super) fn hears(&self, endpoint: SocketAddr, payload: Payload) -> Result<(), Outcome> {
-        let reply = Build {
+        let mut reply = Build {
             from: endpoint,
             to: self.from,
             options: 0,
             payload: of_endpoint(payload),
         };
+        let who = (self.from, endpoint, reply.payload.is_tcp());
+        if let Some(source) = self.world.maps(|maps| maps.seen_as.get(&who).copied()) {
+            let (outcome, after) = self.world.comes(
+                &Build {
+                    to: source,
+                    ..reply.clone()
+                }
+                .bytes(),
+            );
+            if outcome != Outcome::TRANSLATED {
+                return Err(outcome);
+            }
+            reply.to = receiver(&after, 0);
+            assert_eq!(after, reply.bytes());
+        }
         let (outcome, after) = self.world.leaves(&reply.bytes());
         if outcome != Outcome::TRANSLATED {
             return Err(outcome);
@@ -293,6 +370,22 @@ pub(super) fn key(from: SocketAddr, to: SocketAddr, protocol: u8, role: u8) -> C
         Place::new(crate::address::to_words(&address), at.port())
     };
     ConnectionKey::new(&place(from), &place(to), protocol, role)
+}
+
+/// Whom a packet in memory is from.
+pub(super) fn sender(packet: &Bytes, options: usize) -> SocketAddr {
+    let bytes = &packet.0;
+    let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    match version(packet) {
+        Version::V4 => {
+            let ip: [u8; 4] = bytes[12..16].try_into().unwrap();
+            SocketAddr::new(ip.into(), port(20 + options))
+        }
+        Version::V6 => {
+            let ip: [u8; 16] = bytes[8..24].try_into().unwrap();
+            SocketAddr::new(ip.into(), port(40 + options))
+        }
+    }
 }
 
 /// Whom a packet in memory is for.

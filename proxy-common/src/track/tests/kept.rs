@@ -9,14 +9,14 @@ use super::{
 use crate::{
     affinity::ClientKey,
     endpoint::ON_NODE,
-    frontend::{OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL, RANGED},
+    frontend::{MASQUERADED_ELSEWHERE, OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL, RANGED},
     track::{
         LEAVING,
         reason::{Outcome, Reason},
     },
 };
 
-const REMOTE: Outcome = Outcome::passed(Reason::RemoteEndpoint);
+const REMOTE: Outcome = Outcome::passed(Reason::NoRoute);
 
 /// Both frontends lead to the cluster set, of three endpoints; these are on this node.
 fn world(family: &Family, here: &[usize]) -> World {
@@ -24,7 +24,8 @@ fn world(family: &Family, here: &[usize]) -> World {
     let keys: std::vec::Vec<_> = world.maps(|maps| maps.frontends.keys().copied().collect());
     for key in keys {
         world.put(key, |value| {
-            value.flags = value.flags & !OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER;
+            value.flags =
+                value.flags & !OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER | MASQUERADED_ELSEWHERE;
             (value.cluster_set, value.local_set) = (value.local_set, 0);
         });
     }
@@ -63,7 +64,7 @@ fn sticky(world: &World) {
 }
 
 #[test]
-fn an_endpoint_here_is_led_to_and_one_elsewhere_left_to_the_layer_beneath() {
+fn an_endpoint_here_is_led_to_and_one_without_a_way_left_to_the_layer_beneath() {
     for family in BOTH {
         for payload in [syn(), datagram()] {
             let world = world(&family, &[1]);
@@ -125,7 +126,7 @@ fn datagrams_leave_an_endpoint_that_is_removed_from_the_cluster_set() {
 }
 
 #[test]
-fn a_client_that_keeps_an_endpoint_elsewhere_is_always_left_to_the_layer_beneath() {
+fn a_client_that_keeps_an_endpoint_without_a_way_is_always_left_to_the_layer_beneath() {
     for family in BOTH {
         let (mut here, mut elsewhere) = (0, 0);
         for seed in 0..12 {
@@ -169,7 +170,7 @@ fn an_endpoint_that_dials_itself_is_left_to_the_layer_beneath() {
 }
 
 #[test]
-fn where_an_endpoint_is_taken_another_one_here_is_led_to_and_none_elsewhere() {
+fn where_an_endpoint_is_taken_another_one_here_is_led_to_and_none_without_a_way() {
     for family in BOTH {
         let world = world(&family, &[0, 1, 2]);
         let (client, second) = (family.client(&world), family.second(&world));

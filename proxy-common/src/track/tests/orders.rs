@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, vec::Vec};
 
 use super::{
-    BOTH, Client, Family, World,
+    Client, EVERY, Family, World,
     cpu::Cpu,
     journey::{Went, ack, data, fin, fin_too, receiver, syn, taken, version},
     maps::Maps,
@@ -139,7 +139,7 @@ pub(super) fn of<'a>(family: &Family, world: &'a World) -> Client<'a> {
 
 /// Both copies of a first packet go to one endpoint, and the connection comes about.
 fn copies_agree(world: World) -> usize {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let copy = comes(&family.client(&world), syn());
     in_every_order(world, &[copy.clone(), copy], |world, became| {
         one_endpoint(&of(&family, world), became);
@@ -158,15 +158,15 @@ fn one_endpoint(client: &Client<'_>, became: &[Became]) {
 
 #[test]
 fn two_copies_of_a_first_packet_go_to_one_endpoint() {
-    let orders = copies_agree(BOTH[0].world(3));
+    let orders = copies_agree(EVERY[0].world(3));
     assert!(orders > 5, "{orders}");
 }
 
 #[test]
 fn two_copies_go_to_one_endpoint_also_where_half_of_the_flow_was_evicted() {
     for dialled in [true, false] {
-        let world = BOTH[0].world(3);
-        let client = BOTH[0].client(&world);
+        let world = EVERY[0].world(3);
+        let client = EVERY[0].client(&world);
         let endpoint = client.sends(syn()).unwrap();
         let evicted = if dialled {
             client.key(TCP)
@@ -180,8 +180,8 @@ fn two_copies_go_to_one_endpoint_also_where_half_of_the_flow_was_evicted() {
 
 #[test]
 fn two_copies_go_to_one_endpoint_also_where_their_connection_was_closed_before() {
-    let world = BOTH[0].world(3);
-    let client = BOTH[0].client(&world);
+    let world = EVERY[0].world(3);
+    let client = EVERY[0].client(&world);
     let endpoint = client.connects();
     client.sends(fin()).unwrap();
     client.hears(endpoint, fin_too()).unwrap();
@@ -190,16 +190,16 @@ fn two_copies_go_to_one_endpoint_also_where_their_connection_was_closed_before()
 
 #[test]
 fn two_copies_go_to_one_endpoint_also_where_their_endpoint_was_removed() {
-    let world = BOTH[0].world(3);
-    let client = BOTH[0].client(&world);
+    let world = EVERY[0].world(3);
+    let client = EVERY[0].client(&world);
     let endpoint = client.sends(syn()).unwrap();
-    BOTH[0].lead_without(&world, 3, endpoint);
+    EVERY[0].lead_without(&world, 3, endpoint);
     copies_agree(world);
 }
 
 #[test]
 fn two_copies_go_to_one_endpoint_with_affinity() {
-    let world = BOTH[0].world(3);
+    let world = EVERY[0].world(3);
     world.maps(|maps| {
         for (key, value) in &mut maps.frontends {
             value.affinity = 10;
@@ -211,7 +211,7 @@ fn two_copies_go_to_one_endpoint_with_affinity() {
 
 #[test]
 fn two_copies_go_to_one_endpoint_also_where_memory_is_given_to_other_entries() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     let client = family.client(&world);
     let endpoint = client.sends(syn()).unwrap();
@@ -228,7 +228,7 @@ fn two_copies_go_to_one_endpoint_also_where_memory_is_given_to_other_entries() {
 
 #[test]
 fn what_is_left_to_the_layer_beneath_meanwhile_takes_no_endpoints_place() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(1);
     let client = family.client(&world);
     let with_options = Build {
@@ -251,7 +251,7 @@ fn what_is_left_to_the_layer_beneath_meanwhile_takes_no_endpoints_place() {
 #[test]
 fn two_copies_go_to_one_endpoint_also_where_endpoints_join_between_them() {
     for port in 40000..40008 {
-        let family = BOTH[0];
+        let family = EVERY[0];
         let world = family.world(1);
         let mut client = family.client(&world);
         client.from.set_port(port);

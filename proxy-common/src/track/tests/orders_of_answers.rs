@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use super::{
-    BOTH, World,
+    EVERY, World,
     journey::{ack, data, datagram, syn, taken},
     orders::{Act, comes, in_every_order, leaves, of, settles, went},
 };
@@ -15,8 +15,8 @@ use crate::{
 
 /// A connection that waits for the packet that makes it an answered one.
 fn answered() -> (World, SocketAddr) {
-    let world = BOTH[0].world(3);
-    let client = BOTH[0].client(&world);
+    let world = EVERY[0].world(3);
+    let client = EVERY[0].client(&world);
     let endpoint = client.sends(syn()).unwrap();
     client.hears(endpoint, taken()).unwrap();
     (world, endpoint)
@@ -24,7 +24,7 @@ fn answered() -> (World, SocketAddr) {
 
 /// While the connection becomes an answered one, another packet of it goes the same way.
 fn promoted_while(other: Act, endpoint: SocketAddr, world: World) -> usize {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let first = comes(&family.client(&world), ack());
     let answers = matches!(other, Act::Leaves(_));
     in_every_order(world, &[first, other], |world, became| {
@@ -45,7 +45,7 @@ fn promoted_while(other: Act, endpoint: SocketAddr, world: World) -> usize {
 #[test]
 fn data_that_comes_with_the_promoting_packet_goes_its_way() {
     let (world, endpoint) = answered();
-    let other = comes(&BOTH[0].client(&world), data());
+    let other = comes(&EVERY[0].client(&world), data());
     let orders = promoted_while(other, endpoint, world);
     assert!(orders > 5, "{orders}");
 }
@@ -53,21 +53,21 @@ fn data_that_comes_with_the_promoting_packet_goes_its_way() {
 #[test]
 fn a_first_packet_sent_again_with_the_promoting_packet_goes_its_way() {
     let (world, endpoint) = answered();
-    let other = comes(&BOTH[0].client(&world), syn());
+    let other = comes(&EVERY[0].client(&world), syn());
     promoted_while(other, endpoint, world);
 }
 
 #[test]
 fn an_answer_sent_again_with_the_promoting_packet_goes_its_way() {
     let (world, endpoint) = answered();
-    let other = leaves(&BOTH[0].client(&world), endpoint, taken());
+    let other = leaves(&EVERY[0].client(&world), endpoint, taken());
     promoted_while(other, endpoint, world);
 }
 
 /// A flow of UDP, with this number of answers.
 fn asked(answers: usize) -> (World, SocketAddr) {
-    let world = BOTH[0].world(3);
-    let client = BOTH[0].client(&world);
+    let world = EVERY[0].world(3);
+    let client = EVERY[0].client(&world);
     let endpoint = client.sends(datagram()).unwrap();
     for _ in 0..answers {
         client.hears(endpoint, datagram()).unwrap();
@@ -77,7 +77,7 @@ fn asked(answers: usize) -> (World, SocketAddr) {
 
 #[test]
 fn a_datagram_that_comes_with_the_promoting_answer_goes_its_way() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     for evicted in [false, true] {
         let (world, endpoint) = asked(1);
         let client = family.client(&world);
@@ -104,7 +104,7 @@ fn a_datagram_that_comes_with_the_promoting_answer_goes_its_way() {
 #[test]
 fn a_packet_that_comes_with_the_promoting_one_begins_nothing_although_it_would_go_elsewhere() {
     // Whoever begins now finds another endpoint in each place.
-    let family = BOTH[0];
+    let family = EVERY[0];
     let elsewhere = [1, 2, 0];
     let (world, endpoint) = asked(1);
     family.lead(&world, &elsewhere);
@@ -129,14 +129,14 @@ fn a_packet_that_comes_with_the_promoting_one_begins_nothing_although_it_would_g
 #[test]
 fn two_promoting_packets_make_one_flow() {
     let (world, endpoint) = answered();
-    let other = comes(&BOTH[0].client(&world), ack());
+    let other = comes(&EVERY[0].client(&world), ack());
     promoted_while(other, endpoint, world);
 
     let (world, endpoint) = asked(1);
-    let answer = leaves(&BOTH[0].client(&world), endpoint, datagram());
+    let answer = leaves(&EVERY[0].client(&world), endpoint, datagram());
     in_every_order(world, &[answer.clone(), answer], |world, became| {
         assert_eq!([became[0].0, became[1].0], [Outcome::TRANSLATED; 2]);
-        settles(&of(&BOTH[0], world), endpoint, &datagram());
+        settles(&of(&EVERY[0], world), endpoint, &datagram());
         assert_eq!(world.maps(|maps| maps.flows), 1);
     });
 }
@@ -144,7 +144,7 @@ fn two_promoting_packets_make_one_flow() {
 #[test]
 fn a_first_packet_sent_again_does_not_harm_a_flow_that_is_answered_meanwhile() {
     // Its entry was evicted; the answer brings it back, and the client goes on.
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     let client = family.client(&world);
     let endpoint = client.sends(syn()).unwrap();

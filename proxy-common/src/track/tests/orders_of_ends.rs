@@ -4,7 +4,7 @@
 use std::vec::Vec;
 
 use super::{
-    BOTH,
+    EVERY,
     journey::{ack, acked, data, fin, fin_too, syn, taken},
     orders::{Act, comes, in_every_order, leaves, of, settles, went},
 };
@@ -13,7 +13,7 @@ use crate::{socket::TCP, track::reason::Outcome};
 #[test]
 fn a_first_packet_on_a_flow_that_is_swept_begins_another() {
     for role in 0..2 {
-        let family = BOTH[0];
+        let family = EVERY[0];
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -35,7 +35,7 @@ fn a_first_packet_on_a_flow_that_is_swept_begins_another() {
 
 #[test]
 fn two_sweeps_of_one_flow_count_it_once() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     let client = family.client(&world);
     let endpoint = client.connects();
@@ -50,7 +50,7 @@ fn two_sweeps_of_one_flow_count_it_once() {
 fn a_flow_that_comes_to_life_while_it_is_swept_is_whole_or_gone() {
     for role in 0..2 {
         for by_client in [true, false] {
-            let family = BOTH[0];
+            let family = EVERY[0];
             let world = family.world(3);
             let client = family.client(&world);
             let endpoint = client.connects();
@@ -85,7 +85,7 @@ fn a_flow_that_comes_to_life_while_it_is_swept_is_whole_or_gone() {
 
 #[test]
 fn a_late_packet_of_a_closed_connection_does_not_keep_the_next_one_from_coming_about() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(1);
     let client = family.client(&world);
     let endpoint = client.connects();

@@ -4,7 +4,7 @@
 use std::vec::Vec;
 
 use super::{
-    BOTH, World,
+    EVERY, World,
     journey::{Went, ack, datagram, syn, taken},
     orders::{Act, Became, comes, in_every_order, leaves, went},
 };
@@ -20,7 +20,7 @@ fn collides() -> Went {
 
 /// Both frontends are dialled at once. Returns how often each was served, and how many orders.
 fn both_dialled(endpoints: usize, payload: &Payload, check: impl Fn(&World, [Went; 2])) -> usize {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(endpoints);
     let acts = [
         comes(&family.client(&world), payload.clone()),
@@ -38,7 +38,7 @@ fn of_two_frontends_with_one_endpoint_one_is_left_to_the_layer_beneath() {
             assert!(went.contains(&collides()), "{went:?}");
             assert!(went.iter().any(Result::is_ok), "{went:?}");
             // It stays so.
-            let clients = [BOTH[0].client(world), BOTH[0].second(world)];
+            let clients = [EVERY[0].client(world), EVERY[0].second(world)];
             for (client, went) in clients.iter().zip(went) {
                 let stays = went.map_err(|_| Outcome::passed(Reason::Beneath));
                 assert_eq!(client.sends(payload.clone()), stays);
@@ -62,7 +62,7 @@ fn two_frontends_with_two_endpoints_lead_to_one_each() {
 #[test]
 fn a_frontend_never_takes_the_place_of_a_flow_that_is_being_answered() {
     for evicted in [false, true] {
-        let family = BOTH[0];
+        let family = EVERY[0];
         let world = family.world(1);
         let client = family.client(&world);
         let endpoint = client.sends(syn()).unwrap();
@@ -86,7 +86,7 @@ fn a_frontend_never_takes_the_place_of_a_flow_that_is_being_answered() {
 fn of_two_flows_that_claim_one_place_one_gives_way() {
     // The first flow lost its place to eviction, and its client goes on just when the second
     // frontend is dialled.
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(1);
     let client = family.client(&world);
     let endpoint = client.sends(syn()).unwrap();
@@ -111,7 +111,7 @@ fn of_two_flows_that_are_answered_at_once_one_has_the_place() {
         [syn(), taken(), ack()],
         [datagram(), datagram(), datagram()],
     ] {
-        let family = BOTH[0];
+        let family = EVERY[0];
         let world = family.world(1);
         let (client, second) = (family.client(&world), family.second(&world));
         let [begins, answers, goes_on] = payloads;

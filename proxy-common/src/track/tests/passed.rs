@@ -3,12 +3,12 @@
 use std::vec::Vec;
 
 use super::{
-    BOTH, Client, Family, World,
+    Client, EVERY, Family, World,
     journey::{SET, ack, at, data, datagram, fin, syn, taken},
 };
 use crate::{
     address,
-    frontend::{FrontendValue, MASQUERADED, OUTSIDE_TO_LOCAL, RANGED, SCOPE_NODE},
+    frontend::{FrontendValue, MASQUERADED, RANGED, SCOPE_NODE},
     in_memory::{Build, Payload},
     node::NodeAddressKey,
     packet::parse::flags,
@@ -61,7 +61,7 @@ const LASTING: [(Reason, Refusal); 5] = [
 
 const FOR_NOW: [(Reason, Refusal); 4] = [
     (Reason::RemoteEndpoint, |_, world| {
-        change(world, |value| value.flags &= !OUTSIDE_TO_LOCAL);
+        change(world, |value| value.flags = 0);
     }),
     (Reason::Leaving, |_, world| {
         world.maps(|maps| maps.settings.flags |= LEAVING);
@@ -88,7 +88,7 @@ fn restore(family: &Family, world: &World) {
 
 #[test]
 fn a_connection_that_was_left_to_the_layer_beneath_stays_there() {
-    for family in BOTH {
+    for family in EVERY {
         for (reason, refuse) in FOR_NOW {
             let world = family.world(1);
             let client = family.client(&world);
@@ -113,7 +113,7 @@ fn a_connection_that_was_left_to_the_layer_beneath_stays_there() {
 
 #[test]
 fn a_connection_that_would_be_passed_on_again_takes_no_room() {
-    for family in BOTH {
+    for family in EVERY {
         for (reason, refuse) in LASTING {
             let world = family.world(1);
             let client = family.client(&world);
@@ -129,7 +129,7 @@ fn a_connection_that_would_be_passed_on_again_takes_no_room() {
 
 #[test]
 fn datagrams_that_were_left_to_the_layer_beneath_stay_there() {
-    for family in BOTH {
+    for family in EVERY {
         for (reason, refuse) in LASTING.into_iter().chain(FOR_NOW) {
             let world = family.world(1);
             let client = family.client(&world);
@@ -148,7 +148,7 @@ fn datagrams_that_were_left_to_the_layer_beneath_stay_there() {
 
 #[test]
 fn flows_that_there_are_go_on_while_none_may_begin() {
-    for family in BOTH {
+    for family in EVERY {
         for (reason, refuse) in FOR_NOW.into_iter().chain([LASTING[1], LASTING[2]]) {
             if reason == Reason::Changed {
                 continue;
@@ -175,7 +175,7 @@ fn first(client: &Client<'_>, payload: Payload, options: usize) -> Build {
 
 #[test]
 fn options_in_the_first_packet_are_for_the_layer_beneath_and_later_ones_are_not() {
-    for family in BOTH {
+    for family in EVERY {
         for payload in [syn(), datagram()] {
             let world = family.world(1);
             let client = family.client(&world);
@@ -192,7 +192,7 @@ fn options_in_the_first_packet_are_for_the_layer_beneath_and_later_ones_are_not(
 
 #[test]
 fn data_in_the_first_packet_is_for_the_layer_beneath() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         let opens = Payload::Tcp(flags::SYN, 1000, 0, b"early".to_vec());
@@ -205,7 +205,7 @@ fn data_in_the_first_packet_is_for_the_layer_beneath() {
 
 #[test]
 fn a_value_caught_half_written_is_passed_on() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         world.maps(|maps| {
             maps.frontends
@@ -220,12 +220,13 @@ fn a_value_caught_half_written_is_passed_on() {
 
 #[test]
 fn where_there_is_no_room_in_track_a_connection_does_not_come_about_and_datagrams_go_on() {
-    for family in BOTH {
-        for room in [1, 2, 3] {
+    for family in EVERY {
+        let entries = if family.far { 4 } else { 2 };
+        for room in 1..2 * entries {
             let world = family.world(1);
             let mut other = family.client(&world);
             other.from.set_port(1);
-            if room > 1 {
+            if room >= entries {
                 other.connects();
             }
             world.maps(|maps| maps.table(Table::Track).room = room);
@@ -250,7 +251,7 @@ fn where_there_is_no_room_in_track_a_connection_does_not_come_about_and_datagram
 
 #[test]
 fn a_node_port_is_served_on_the_addresses_of_the_node_only() {
-    for family in BOTH {
+    for family in EVERY {
         for protocol in [TCP, UDP] {
             let world = family.world(1);
             let any = if family.node.starts_with('[') {
@@ -262,6 +263,9 @@ fn a_node_port_is_served_on_the_addresses_of_the_node_only() {
             world.maps(|maps| maps.frontends.remove(&key));
             key.scope = SCOPE_NODE;
             world.put(key, |value| value.local_set = SET);
+            if family.far {
+                family.masquerade(&world);
+            }
             let client = Client::new(&world, family.client, family.node);
             let payload = if protocol == TCP { syn() } else { datagram() };
             assert_eq!(client.sends(payload.clone()), Err(Outcome::UNTOUCHED));
@@ -274,7 +278,7 @@ fn a_node_port_is_served_on_the_addresses_of_the_node_only() {
 
 #[test]
 fn what_is_for_nobody_here_is_untouched_and_not_remembered() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let mut client = family.client(&world);
         client.to.set_port(81);
@@ -287,7 +291,7 @@ fn what_is_for_nobody_here_is_untouched_and_not_remembered() {
 
 #[test]
 fn a_packet_that_is_too_short_to_be_changed_as_a_whole_is_dropped() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(1);
         let client = family.client(&world);
         let endpoint = client.asks();

@@ -6,7 +6,7 @@ use std::{collections::HashMap, net::SocketAddr, vec, vec::Vec};
 use proptest::prelude::*;
 
 use super::{
-    BOTH, Client, Family, World,
+    Client, EVERY, Family, World,
     journey::{ack, data, datagram, fin, rst, syn, taken},
 };
 use crate::{
@@ -234,7 +234,7 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..80), v6 in any::<bool>(), sticky in any::<bool>(),
         room in 2..12_usize,
     ) {
-        let family = BOTH[usize::from(v6)];
+        let family = EVERY[usize::from(v6)];
         let world = family.world(3);
         world.maps(|maps| {
             maps.opening.room = room;

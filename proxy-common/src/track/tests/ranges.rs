@@ -3,7 +3,7 @@
 use std::{net::IpAddr, vec::Vec};
 
 use super::{
-    BOTH, Client, Family, World,
+    Client, EVERY, Family, World,
     journey::{at, data, datagram, syn},
 };
 use crate::{
@@ -43,7 +43,7 @@ fn ranged(family: &Family) -> World {
 
 #[test]
 fn clients_in_a_range_of_the_service_are_served_and_others_passed_on() {
-    for family in BOTH {
+    for family in EVERY {
         let world = ranged(&family);
         let (client, second) = (family.client(&world), family.second(&world));
         admit(&world, 1, client.from.ip(), 8);
@@ -67,7 +67,7 @@ fn clients_in_a_range_of_the_service_are_served_and_others_passed_on() {
 
 #[test]
 fn ranges_are_of_the_whole_length_of_an_address_or_of_none_of_it() {
-    for family in BOTH {
+    for family in EVERY {
         for free in [0, 1, ADDRESS_BITS - MAPPED_BITS] {
             let world = ranged(&family);
             let client = family.client(&world);
@@ -79,7 +79,7 @@ fn ranges_are_of_the_whole_length_of_an_address_or_of_none_of_it() {
 
 #[test]
 fn a_client_is_served_once_the_ranges_admit_it_and_refused_once_they_do_not() {
-    for family in BOTH {
+    for family in EVERY {
         let world = ranged(&family);
         let mut client = family.client(&world);
         assert_eq!(client.sends(syn()), Err(REFUSED));
@@ -98,7 +98,7 @@ fn a_client_is_served_once_the_ranges_admit_it_and_refused_once_they_do_not() {
 
 #[test]
 fn a_value_of_another_service_admits_nobody() {
-    for family in BOTH {
+    for family in EVERY {
         let world = ranged(&family);
         let client = family.client(&world);
         admit(&world, 1, client.from.ip(), 0);
@@ -109,7 +109,7 @@ fn a_value_of_another_service_admits_nobody() {
 
 #[test]
 fn who_says_to_be_the_address_that_it_dials_is_left_to_the_layer_beneath() {
-    for family in BOTH {
+    for family in EVERY {
         for is_ranged in [false, true] {
             let world = family.world(1);
             let mut client = family.client(&world);
@@ -127,7 +127,7 @@ fn who_says_to_be_the_address_that_it_dials_is_left_to_the_layer_beneath() {
 
 #[test]
 fn what_must_be_masqueraded_is_passed_on_for_that_whoever_is_admitted() {
-    for family in BOTH {
+    for family in EVERY {
         let world = ranged(&family);
         let client = Client::new(&world, family.client, family.frontend);
         let keys: Vec<_> = world.maps(|maps| maps.frontends.keys().copied().collect());

@@ -1,7 +1,7 @@
 //! What several flows share: two frontends of one endpoint, and clients that keep their endpoint.
 
 use super::{
-    BOTH, World,
+    EVERY, World,
     journey::{ack, data, datagram, fin, fin_too, syn, taken},
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 
 #[test]
 fn of_two_frontends_with_one_endpoint_one_is_served_from_one_port() {
-    for family in BOTH {
+    for family in EVERY {
         for (payload, answered) in [
             (syn(), true),
             (syn(), false),
@@ -49,7 +49,7 @@ fn of_two_frontends_with_one_endpoint_one_is_served_from_one_port() {
 
 #[test]
 fn of_two_frontends_with_more_endpoints_each_gets_another_one_from_one_port() {
-    for family in BOTH {
+    for family in EVERY {
         for port in 40000..40050 {
             for payload in [syn(), datagram()] {
                 let world = family.world(2);
@@ -76,7 +76,7 @@ fn of_two_frontends_with_more_endpoints_each_gets_another_one_from_one_port() {
 
 #[test]
 fn a_flow_that_lost_its_place_to_eviction_gives_way_to_the_one_that_has_it() {
-    for family in BOTH {
+    for family in EVERY {
         for answered in [true, false] {
             let world = family.world(1);
             let (client, second) = (family.client(&world), family.second(&world));
@@ -105,7 +105,7 @@ fn a_flow_that_lost_its_place_to_eviction_gives_way_to_the_one_that_has_it() {
 
 #[test]
 fn a_closed_connection_to_one_frontend_holds_its_place_until_it_is_forgotten() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(1);
     let (client, second) = (family.client(&world), family.second(&world));
     let endpoint = client.connects();
@@ -130,7 +130,7 @@ fn sticky(world: &World) {
 
 #[test]
 fn a_client_keeps_its_endpoint_over_connections() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         sticky(&world);
         let mut client = family.client(&world);
@@ -155,7 +155,7 @@ fn a_client_keeps_its_endpoint_over_connections() {
 
 #[test]
 fn a_client_that_was_away_for_too_long_gets_any_endpoint() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     sticky(&world);
     let mut client = family.client(&world);
@@ -173,7 +173,7 @@ fn a_client_that_was_away_for_too_long_gets_any_endpoint() {
 
 #[test]
 fn a_client_whose_endpoint_is_removed_keeps_another_one() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     sticky(&world);
     let mut client = family.client(&world);
@@ -191,7 +191,7 @@ fn a_client_whose_endpoint_is_removed_keeps_another_one() {
 
 #[test]
 fn a_client_that_must_keep_an_endpoint_that_is_taken_is_left_to_the_layer_beneath() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(3);
     sticky(&world);
     let (client, second) = (family.client(&world), family.second(&world));

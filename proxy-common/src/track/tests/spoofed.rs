@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use super::{
-    BOTH, Client,
+    Client, EVERY,
     journey::{BEGIN, ack, acked, answer, data, fin, fin_too, syn, tcp},
 };
 use crate::{
@@ -35,7 +35,7 @@ fn noted(client: &Client<'_>, endpoint: SocketAddr) -> (u32, u32) {
 
 #[test]
 fn what_is_guessed_says_nothing_of_an_endpoint() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(3);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -65,7 +65,7 @@ fn what_is_guessed_says_nothing_of_an_endpoint() {
 
 #[test]
 fn an_endpoint_that_breaks_a_connection_is_believed_whatever_is_acknowledged() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -84,7 +84,7 @@ fn an_endpoint_that_breaks_a_connection_is_believed_whatever_is_acknowledged() {
 
 #[test]
 fn an_endpoint_that_knows_no_connection_ends_it_by_what_the_client_acknowledged() {
-    let family = BOTH[0];
+    let family = EVERY[0];
     let world = family.world(2);
     let client = family.client(&world);
     let endpoint = client.connects();
@@ -98,7 +98,7 @@ fn an_endpoint_that_knows_no_connection_ends_it_by_what_the_client_acknowledged(
 
 #[test]
 fn an_endpoint_that_left_and_refuses_the_next_connection_has_none() {
-    for family in BOTH {
+    for family in EVERY {
         for (acknowledged, ends) in [(77_778, true), (77_777, false), (1001, false), (0, false)] {
             let world = family.world(2);
             let client = family.client(&world);
@@ -123,7 +123,7 @@ fn refuses_a_syn(client: &Client<'_>, endpoint: SocketAddr, acknowledged: u32) {
 
 #[test]
 fn a_firewall_that_refuses_every_connection_ends_none() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -144,7 +144,7 @@ fn a_firewall_that_refuses_every_connection_ends_none() {
 
 #[test]
 fn an_end_that_somebody_guessed_stands_in_the_way_of_no_true_one() {
-    for family in BOTH {
+    for family in EVERY {
         let world = family.world(2);
         let client = family.client(&world);
         let endpoint = client.connects();
@@ -165,7 +165,7 @@ fn an_end_that_somebody_guessed_stands_in_the_way_of_no_true_one() {
 
 #[test]
 fn an_entry_that_was_lost_learns_its_number_from_the_other() {
-    for family in BOTH {
+    for family in EVERY {
         for high in [1001, 3_000_000_000] {
             let world = family.world(2);
             let client = family.client(&world);

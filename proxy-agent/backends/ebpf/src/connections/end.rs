@@ -1,13 +1,13 @@
 //! The end of flows at somebody's wish, while their packets go on.
 //!
-//! An entry cannot be removed on a condition, and a program that has found one of the two puts the
-//! other back (`track::pair::keep`). So all entries of a flow are removed, then one waits until every
+//! An entry cannot be removed on a condition, and a program that has found one of them puts
+//! another one back (`track::pair::keep`). So all entries of a flow are removed, then one waits until every
 //! program has ended that ran meanwhile, and looks again: what such a program put back goes in the next
 //! round. A flow is gone when a whole round finds none of its entries.
 //!
 //! An entry with another serial is a later flow's, which began after the first one was gone: it stays.
 
-use std::io;
+use std::{io, net::SocketAddr};
 
 use proxy_backend::connections::Ended;
 use proxy_common::track::{ConnectionKey, Table};
@@ -30,8 +30,11 @@ pub trait Entries {
     fn settle(&mut self);
 }
 
+/// A flow, and whom its endpoint sees, if not the client.
+pub type Ending = (Identity, Option<SocketAddr>);
+
 /// Ends these flows. One that was gone before counts for nothing.
-pub fn end(entries: &mut impl Entries, flows: &[Identity]) -> io::Result<Ended> {
+pub fn end(entries: &mut impl Entries, flows: &[Ending]) -> io::Result<Ended> {
     let mut there = remaining(entries, flows.iter())?;
     let met = there.len() as u64;
     for _ in 1..ROUNDS {
@@ -51,13 +54,14 @@ pub fn end(entries: &mut impl Entries, flows: &[Identity]) -> io::Result<Ended> 
 /// Removes the entries of `flows`; those of which there were any.
 fn remaining<'a>(
     entries: &mut impl Entries,
-    flows: impl Iterator<Item = &'a Identity>,
-) -> io::Result<Vec<&'a Identity>> {
+    flows: impl Iterator<Item = &'a Ending>,
+) -> io::Result<Vec<&'a Ending>> {
     let mut met = Vec::new();
-    for flow in flows {
+    for ending in flows {
+        let (flow, source) = ending;
         let mut there = false;
         // As programs do it: what takes packets of the client goes first.
-        for key in flow.keys() {
+        for key in flow.keys(*source) {
             for table in [Table::Track, Table::Opening] {
                 if entries.serial(table, &key)? == Some(flow.serial) {
                     entries.remove(table, &key)?;
@@ -66,7 +70,7 @@ fn remaining<'a>(
             }
         }
         if there {
-            met.push(flow);
+            met.push(ending);
         }
     }
     Ok(met)

@@ -26,14 +26,14 @@ fn identity(protocol: Protocol, client: &str, serial: u32) -> Identity {
 
 /// Both entries of a flow, as programs make them: `DIALLED`, then `INSIDE`.
 fn entries(flow: &Identity) -> [(ConnectionKey, ConnectionValue); 2] {
-    let keys = flow.keys();
+    let keys: Vec<_> = flow.keys(None).collect();
     [flow.endpoint, flow.frontend].map(|put| {
         let dialled = put == flow.endpoint;
         let key = keys[usize::from(!dialled)];
         let mut value = ConnectionValue {
             address: address::from_ip(put.ip()),
             port: put.port(),
-            owner: TRANSLATED,
+            owner: proxy_common::track::TRANSLATED,
             service: 3,
             serial: flow.serial,
             last: 100,
@@ -75,6 +75,60 @@ fn either_entry_tells_who_is_connected_with_whom_and_both_are_one_flow() {
             }
         }
     }
+}
+
+/// Both entries for which the endpoint of a flow sees `source`.
+fn masqueraded(flow: &Identity, source: SocketAddr) -> [(ConnectionKey, ConnectionValue); 2] {
+    let keys = [2, 3].map(|entry| flow.keys(Some(source)).nth(entry).unwrap());
+    [(keys[0], source), (keys[1], flow.client)].map(|(key, put)| {
+        let mut value = ConnectionValue {
+            address: address::from_ip(put.ip()),
+            port: put.port(),
+            owner: SNAT,
+            serial: flow.serial,
+            ..bytemuck::Zeroable::zeroed()
+        };
+        value.seal(&key);
+        (key, value)
+    })
+}
+
+#[test]
+fn either_entry_of_the_second_translation_tells_whom_the_endpoint_sees() {
+    let source = "172.18.0.3:50000".parse().unwrap();
+    let flow = identity(Protocol::Tcp, CLIENT, 9);
+    let told = |serial, seconds: &[usize]| {
+        let mut joined = Joined::default();
+        let other = Identity { serial, ..flow };
+        for entry in seconds {
+            let (key, value) = masqueraded(&other, source)[*entry];
+            joined.add(Table::Track, &key, &value);
+        }
+        for (key, value) in entries(&flow) {
+            joined.add(Table::Track, &key, &value);
+        }
+        let flows = joined.list(&Which::default(), 107, |_, _| None);
+        assert_eq!(flows.len(), 1, "{flows:?}");
+        flows[0].source
+    };
+    for seconds in [&[0][..], &[1], &[0, 1]] {
+        assert_eq!(told(9, seconds), Some(source));
+        // What is left of another one.
+        assert_eq!(told(10, seconds), None);
+    }
+    assert_eq!(told(9, &[]), None);
+}
+
+#[test]
+fn a_flow_whose_endpoint_sees_this_node_ends_with_all_of_its_entries() {
+    let source = "172.18.0.3:50000".parse().unwrap();
+    let flow = identity(Protocol::Tcp, CLIENT, 9);
+    let mut world = world(&[flow]);
+    for (key, _) in masqueraded(&flow, source) {
+        world.there.insert((true, key), 9);
+    }
+    assert_eq!(end(&mut world, &[(flow, Some(source))]).unwrap().removed, 1);
+    assert!(world.there.is_empty(), "{:?}", world.there);
 }
 
 #[test]
@@ -196,7 +250,7 @@ impl Entries for World {
 fn world(flows: &[Identity]) -> World {
     let entries = flows
         .iter()
-        .flat_map(|flow| flow.keys().map(|key| (flow, key)));
+        .flat_map(|flow| flow.keys(None).map(move |key| (flow, key)));
     World {
         there: entries
             .map(|(flow, key)| ((true, key), flow.serial))
@@ -210,17 +264,17 @@ fn world(flows: &[Identity]) -> World {
 #[test]
 fn what_packets_put_back_is_removed_again_and_what_began_since_stays() {
     let flow = identity(Protocol::Tcp, CLIENT, 9);
-    let [dialled, inside] = flow.keys();
+    let [dialled, inside] = [0, 1].map(|entry| entries(&flow)[entry].0);
     let mut world = world(&[flow]);
     world.put_back = vec![(false, inside, 9), (true, inside, 9), (true, dialled, 9)];
-    let ended = end(&mut world, &[flow]).unwrap();
+    let ended = end(&mut world, &[(flow, None)]).unwrap();
     let (removed, came_back) = (1, 0);
     assert_eq!(ended, Ended { removed, came_back });
     assert!(world.there.is_empty(), "{:?}", world.there);
     assert_eq!(world.settled, 4, "until a round finds nothing");
 
     world.there.insert((true, dialled), 10);
-    assert_eq!(end(&mut world, &[flow]).unwrap(), Ended::default());
+    assert_eq!(end(&mut world, &[(flow, None)]).unwrap(), Ended::default());
     assert_eq!(world.there.len(), 1, "another flow's by now");
 }
 
@@ -231,9 +285,9 @@ fn a_flow_that_comes_back_each_time_is_told() {
         identity(Protocol::Udp, CLIENT, 10),
     );
     let mut world = world(&[flow, other]);
-    world.put_back = vec![(true, flow.keys()[0], 9)];
+    world.put_back = vec![(true, entries(&flow)[0].0, 9)];
     world.stubborn = true;
-    let ended = end(&mut world, &[flow, other]).unwrap();
+    let ended = end(&mut world, &[(flow, None), (other, None)]).unwrap();
     let (removed, came_back) = (1, 1);
     assert_eq!(ended, Ended { removed, came_back });
 }

@@ -6,6 +6,7 @@
 //! moved: connections of an earlier run that are in maps of another size ──> these
 //! settings (pure): NodeState, timeouts ──> written: SETTINGS
 //! follower, a thread ──> devices: which are served, attached, put back
+//!                    ├─> sourced: SOURCES, by the addresses of those; OWN_ADDRS (own), PORTS
 //!                    ├─> flows: which are over, removed
 //!                    └─> counted: packets by reason ──> told, with what changed about devices
 //! asked: the pinned maps, for `conntrack`; with or without all of that
@@ -25,7 +26,9 @@ mod load;
 mod moved;
 mod names;
 mod open_table;
+mod own;
 mod settings;
+mod sourced;
 mod standing;
 mod timeouts;
 mod told;
@@ -33,6 +36,7 @@ mod written;
 
 use std::{net::IpAddr, sync::Arc};
 
+use imbl::OrdSet;
 use proxy_model::{Difference, Figure, NodeState};
 
 use self::{follower::Follower, load::Loaded, moved::Moved, timeouts::Idle};
@@ -40,6 +44,7 @@ use super::{
     EbpfOptions, OpenError, held_maps::HeldMap, links::Mended, load::Place, pins::PinDir,
     pins::repin,
 };
+use crate::virtual_addresses::VirtualAddresses;
 pub use asked::Asked;
 pub use bypasses::Bypasses;
 pub use devices::{Seen, survey};
@@ -52,6 +57,7 @@ pub struct Edge {
     maps: Vec<HeldMap>,
     follower: Follower,
     idle: Idle,
+    virtual_addresses: VirtualAddresses,
 }
 
 impl Edge {
@@ -73,19 +79,23 @@ impl Edge {
             None => None,
         };
         let idle = Idle::on_this_host(&options.timeouts);
-        let wanted = wanted(state, options, &idle);
+        let mut virtual_addresses = VirtualAddresses::default();
+        let wanted = wanted(state, options, &idle, &mut virtual_addresses);
         let follower = Follower::start(pins.share()?, ebpf, options, wanted, moved)?;
         chosen.settle(pins)?;
         Ok(Self {
             maps,
             follower,
             idle,
+            virtual_addresses,
         })
     }
 
     /// Takes over what the state says about the node.
-    pub fn configure(&self, state: &NodeState, options: &EbpfOptions) {
-        self.follower.want(wanted(state, options, &self.idle));
+    pub fn configure(&mut self, state: &NodeState, options: &EbpfOptions) {
+        let virtual_addresses = &mut self.virtual_addresses;
+        let wanted = wanted(state, options, &self.idle, virtual_addresses);
+        self.follower.want(wanted);
     }
 
     /// What is on which device.
@@ -134,14 +144,22 @@ impl Edge {
 pub struct Wanted {
     /// The addresses by which the cluster knows the node.
     node: Vec<IpAddr>,
+    /// Addresses of Services that it may have, and other nodes too.
+    virtual_addresses: OrdSet<IpAddr>,
     /// Devices from which pods come: no client outside does.
     pods: Option<settings::PodDevices>,
     settings: proxy_common::track::Settings,
 }
 
-fn wanted(state: &NodeState, options: &EbpfOptions, idle: &Idle) -> Wanted {
+fn wanted(
+    state: &NodeState,
+    options: &EbpfOptions,
+    idle: &Idle,
+    virtual_addresses: &mut VirtualAddresses,
+) -> Wanted {
     Wanted {
         node: state.node.addresses().to_vec(),
+        virtual_addresses: virtual_addresses.of(state).clone(),
         pods: settings::pod_devices(state),
         settings: settings::settings(state, options, idle),
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     LACKS,
-    flags::{CGROUP_PATH, KEEP_CLIENT_ADDRESS, KERNEL_LOG, devices, map_sizes, tc},
+    flags::{CGROUP_PATH, KEEP_CLIENT_ADDRESS, KERNEL_LOG, devices, map_sizes, source_ports, tc},
 };
 
 /// The backend on a host that runs Linux.
@@ -121,6 +121,7 @@ impl From<&Settings> for EbpfOptions {
             tc: tc(given, &mut Vec::new()),
             devices: devices(given, &mut Vec::new()),
             keep_client_address: given.is_on(KEEP_CLIENT_ADDRESS),
+            source_ports: source_ports(given, &mut Vec::new()),
             timeouts: *timeouts,
         }
     }

@@ -37,7 +37,7 @@ impl EbpfBackend {
     /// Makes the programs on devices serve `state`, if they are to. A failure is told, and tried again:
     /// the packet backend serves meanwhile.
     pub(super) fn serve_outside(&mut self, state: &NodeState) {
-        if let Some(edge) = &self.outside.edge {
+        if let Some(edge) = &mut self.outside.edge {
             edge.configure(state, &self.options);
             return;
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use proxy_common::{
     endpoint::{ON_NODE, SlotValue},
-    frontend::{MASQUERADED, OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL, RANGED},
+    frontend::{MASQUERADED, MASQUERADED_ELSEWHERE, OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL, RANGED},
     socket,
 };
 use proxy_model::{
@@ -14,10 +14,7 @@ use proxy_model::{
 
 use super::{
     super::{
-        encode::{
-            self, Leaves,
-            Masqueraded::{ClusterIpsToo, ElsewhereOnly, External},
-        },
+        encode::{self, Leaves, Masqueraded},
         entry::{Entry, Key, ServiceMaps as _},
         memory_maps::MemoryMaps,
         render,
@@ -49,40 +46,41 @@ fn balanced(internal: TrafficPolicy, external: TrafficPolicy) -> ServiceState {
 
 #[test]
 fn flags_say_what_programs_on_devices_lead_where() {
-    const ALL: u32 = OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER | MASQUERADED;
-    for (internal, external, masqueraded, expected) in [
-        (CLUSTER, CLUSTER, External, [0, MASQUERADED]),
+    const ALL: u32 = OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER | MASQUERADED | MASQUERADED_ELSEWHERE;
+    const ELSEWHERE: u32 = OUTSIDE_TO_CLUSTER | MASQUERADED_ELSEWHERE;
+    for (internal, external, (cluster_ips, only_elsewhere), expected) in [
+        (CLUSTER, CLUSTER, (false, false), [0, MASQUERADED]),
         (
             CLUSTER,
             LOCAL,
-            ClusterIpsToo,
+            (true, false),
             [MASQUERADED, OUTSIDE_TO_LOCAL],
         ),
         (
             LOCAL,
             LOCAL,
-            ClusterIpsToo,
+            (true, false),
             [OUTSIDE_TO_LOCAL | MASQUERADED, OUTSIDE_TO_LOCAL],
         ),
         (
             CLUSTER,
             CLUSTER,
-            ElsewhereOnly,
-            [OUTSIDE_TO_CLUSTER, OUTSIDE_TO_CLUSTER],
+            (false, true),
+            [OUTSIDE_TO_CLUSTER, ELSEWHERE],
         ),
+        (CLUSTER, CLUSTER, (true, true), [ELSEWHERE, ELSEWHERE]),
         (
             CLUSTER,
             LOCAL,
-            ElsewhereOnly,
+            (false, true),
             [OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL],
         ),
-        (
-            LOCAL,
-            CLUSTER,
-            ElsewhereOnly,
-            [OUTSIDE_TO_LOCAL, OUTSIDE_TO_CLUSTER],
-        ),
+        (LOCAL, CLUSTER, (true, true), [OUTSIDE_TO_LOCAL, ELSEWHERE]),
     ] {
+        let masqueraded = Masqueraded {
+            cluster_ips,
+            only_elsewhere,
+        };
         let leaves = Leaves {
             masqueraded,
             ..Leaves::default()
@@ -95,7 +93,7 @@ fn flags_say_what_programs_on_devices_lead_where() {
         assert!(frontends[1].flags & RANGED != 0);
         // Whom nobody on a device lets in, nobody there asks about.
         let ranges = encode::ranges(1, &state, &frontends).len();
-        let asked = masqueraded == ElsewhereOnly || external == LOCAL;
+        let asked = only_elsewhere || external == LOCAL;
         assert_eq!(ranges, usize::from(asked), "{internal:?} {external:?}");
     }
 }

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
 };
 
 use proxy_common::{
@@ -17,7 +16,8 @@ use proxy_common::{
     tables::{Admitting, ServiceTables},
     track::{
         Added, ConnectionKey, ConnectionValue, Connections, FragmentKey, FragmentValue, Fragments,
-        Setting, Table, Work, ingress, reason::Outcome as Done,
+        MASQUERADED, Network, Setting, SourceKey, SourceValue, Sources, Table, Work, ingress,
+        reason::Outcome as Done,
     },
 };
 use proxy_model::{
@@ -97,6 +97,12 @@ impl Connections for Device<'_> {
     fn find(&self, _: Table, _: &ConnectionKey, _: &mut ConnectionValue) -> Option<()> {
         None
     }
+    fn has(&self, _: Table, _: &ConnectionKey) -> bool {
+        false
+    }
+    fn has_serial(&self, _: Table, _: &ConnectionKey, _: u32) -> bool {
+        false
+    }
     fn add(&self, _: Table, _: &ConnectionKey, _: &ConnectionValue) -> Added {
         Added::Added
     }
@@ -117,9 +123,28 @@ impl Connections for Device<'_> {
         1000
     }
     fn setting(&self, which: Setting) -> u32 {
-        u32::from(which == Setting::MostFlows)
+        match which {
+            Setting::MostFlows => 1,
+            Setting::FirstPort | Setting::LastPort => 40_000,
+            _ => 0,
+        }
+    }
+    fn is_own(&self, _: &NodeAddressKey) -> bool {
+        true
     }
     fn is_pod(&self, _: &Words) -> bool {
+        false
+    }
+}
+
+/// Every endpoint may be reached as from one address.
+impl Sources for Device<'_> {
+    fn source(&self, key: &SourceKey, value: &mut SourceValue) -> bool {
+        let source = address::from_ip([192, 0, 2, 1].into());
+        *value = SourceValue::new(key, source, [0xff; 16]);
+        key.index == 0
+    }
+    fn is_reserved(&self, _: u16) -> bool {
         false
     }
 }
@@ -154,6 +179,15 @@ impl Syn {
         let byte = |at: usize| self.0[at];
         let port = u16::from_be_bytes([byte(22), byte(23)]);
         SocketAddr::from(([byte(16), byte(17), byte(18), byte(19)], port))
+    }
+}
+
+impl Network for Syn {
+    fn find_way(&self, work: &mut Work) {
+        work.second.device = 1;
+    }
+    fn has_socket(&self, _: &ConnectionKey, _: Version) -> bool {
+        false
     }
 }
 
@@ -207,15 +241,12 @@ pub fn dials() -> impl Iterator<Item = Dial> {
     })
 }
 
-/// Where the programs on devices send a client that has no flow yet; `None` if they pass it on.
-pub fn led(maps: &MemoryMaps, dial: &Dial) -> Option<SocketAddr> {
+/// Where the programs on devices send a client that has no flow yet, and whether its endpoint sees this node;
+/// `None` if they pass it on.
+pub fn led(maps: &MemoryMaps, dial: &Dial) -> Option<(SocketAddr, bool)> {
     let mut packet = Syn::new(dial.from, dial.to());
-    let done = ingress::handle(
-        &mut packet,
-        Version::V4,
-        &Device(maps),
-        &mut Work::default(),
-    );
+    let mut work = Work::default();
+    let done = ingress::handle(&mut packet, Version::V4, &Device(maps), &mut work);
     let to = packet.destination();
     assert_eq!(
         done == Done::TRANSLATED,
@@ -223,16 +254,22 @@ pub fn led(maps: &MemoryMaps, dial: &Dial) -> Option<SocketAddr> {
         "{dial:?}: {done:?}"
     );
     assert!(!done.is_dropped(), "{dial:?}: {done:?}");
-    (done == Done::TRANSLATED).then_some(to)
+    (done == Done::TRANSLATED).then_some((to, work.value.owner == MASQUERADED))
 }
 
 /// Whether that is what `state` wants. `keeps`: endpoints on this node see clients outside.
-pub fn is_wanted(state: &NodeState, keeps: bool, dial: &Dial, led: Option<SocketAddr>) -> bool {
+pub fn is_wanted(
+    state: &NodeState,
+    keeps: bool,
+    dial: &Dial,
+    led: Option<(SocketAddr, bool)>,
+) -> bool {
     match (oracle::taken_on_device(state, &dial.packet(), keeps), led) {
-        (Ok(taken), Some(to)) => {
+        (Ok(taken), Some(led)) => {
             let mut targets = taken.verdict.targets.iter().zip(taken.leads_to);
-            targets
-                .any(|(target, leads)| leads && target.address == to && target.masquerade.is_none())
+            targets.any(|(target, leads)| {
+                leads && (target.address, target.masquerade.is_some()) == led
+            })
         }
         (Ok(taken), None) => !taken.whatever_is_chosen(),
         (Err(_), led) => led.is_none(),
@@ -247,24 +284,15 @@ pub fn is_legal_between(
     states: [&NodeState; 2],
     keeps: bool,
     dial: &Dial,
-    led: Option<SocketAddr>,
+    led: Option<(SocketAddr, bool)>,
 ) -> bool {
-    let Some(to) = led else {
+    let Some((to, _)) = led else {
         let [before, after] = states.map(|state| {
             let taken = oracle::taken_on_device(state, &dial.packet(), keeps).ok();
             let taken = taken.filter(Taken::whatever_is_chosen);
             taken.and_then(|_| owner(state, &dial.key))
         });
-        // Of both sets at once, one endpoint may be elsewhere.
-        let mut services = states.into_iter().filter_map(|state| {
-            let holder = owner(state, &dial.key)?;
-            state.services.get(&holder)
-        });
-        let is_elsewhere = |service: &Arc<ServiceState>| {
-            let mut all = service.cluster_endpoints.iter().flat_map(|set| set.iter());
-            all.any(|endpoint| !endpoint.is_here())
-        };
-        return before.is_none() || before != after || keeps && services.any(is_elsewhere);
+        return before.is_none() || before != after;
     };
     let holders: BTreeSet<_> = states.iter().filter_map(|s| owner(s, &dial.key)).collect();
     holders.iter().any(|holder| {
@@ -277,9 +305,10 @@ pub fn is_legal_between(
 
 fn may_lead(service: &ServiceState, keeps: bool, to: SocketAddr) -> bool {
     let local = service.local_endpoints.iter().flat_map(|set| set.iter());
-    let here = service.cluster_endpoints.iter().flat_map(|set| set.iter());
-    let here = here.filter(|endpoint| keeps && endpoint.is_here());
-    local.chain(here).any(|endpoint| endpoint.address == to)
+    let all = service.cluster_endpoints.iter().flat_map(|set| set.iter());
+    local
+        .chain(all.filter(|_| keeps))
+        .any(|endpoint| endpoint.address == to)
 }
 
 fn admits(state: &NodeState, holder: &ServicePortKey, dial: &Dial) -> bool {

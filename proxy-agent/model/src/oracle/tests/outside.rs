@@ -155,8 +155,8 @@ fn where_clients_keep_their_address_endpoints_here_see_it_whatever_the_policy() 
         state.traffic.masquerade_all = all;
         state
     };
-    let masqueraded = "10.0.0.1 (10.0.1.1*)";
-    let kept = "10.0.0.1 (10.0.1.1)";
+    let masqueraded = "10.0.0.1 10.0.1.1*";
+    let kept = "10.0.0.1 10.0.1.1";
     let here = "10.0.0.1";
     for (state, to, expected) in [
         (
@@ -226,7 +226,9 @@ fn where_clients_keep_their_address_the_rest_is_passed_on_as_before() {
             "its source is in none of the loadBalancerSourceRanges",
         ),
         // Nobody knows where one of these is.
-        (&elsewhere, CLIENT, "its endpoint may be on another node"),
+        (&elsewhere, CLIENT, "10.0.1.1* 10.0.1.2*"),
+        // To the endpoint, this node is the client.
+        (&elsewhere, "10.0.1.1", "10.0.1.1* 10.0.1.2*"),
         (&none, CLIENT, "no endpoint is allowed"),
         (
             &elsewhere,
@@ -247,6 +249,12 @@ fn where_clients_keep_their_address_the_rest_is_passed_on_as_before() {
     assert_eq!(
         ask_kept(&itself, "10.0.0.1", balanced),
         "(10.0.0.1*) 10.0.0.2"
+    );
+    let mut there = of(&[], &[("10.0.1.1", "there"), ("10.0.1.2", "there")]);
+    there.traffic.detector = Detector::None;
+    assert_eq!(
+        ask_kept(&there, "10.0.1.1", "10.96.0.1:80/tcp"),
+        "(10.0.1.1*) 10.0.1.2"
     );
     let mut alone = of(&[], &[("10.0.0.1", "here")]);
     alone.traffic.detector = Detector::None;

@@ -77,6 +77,31 @@ fn fields_of_backends_give_their_flags_and_flags_win() {
 }
 
 #[test]
+fn a_text_for_a_backend_has_a_default_and_the_flag_wins() {
+    let given = |settings: &Settings| -> Vec<String> {
+        let texts = settings.backends.texts("source-ports");
+        texts.map(str::to_owned).collect()
+    };
+    let none = settings("");
+    assert_eq!(given(&none), [] as [String; 0]);
+    assert_eq!(none.effective["culvert"]["sourcePorts"], "32768-65535");
+    let file = "culvert: {sourcePorts: 2000-3000}\n";
+    let read = settings(file);
+    assert_eq!(given(&read), ["2000-3000"]);
+    assert_eq!(read.effective["culvert"]["sourcePorts"], "2000-3000");
+    let typed = flag("--source-ports", &["culvert.sourcePorts"], "4000-5000");
+    let both = settle(Some(&format!("{HEAD}{file}")), &[typed]).unwrap();
+    assert_eq!(given(&both), ["4000-5000"]);
+    let told = notices(&both);
+    assert!(told[0].contains("the flag overrides the file"), "{told:?}");
+    let told = mistakes("culvert: {sourcePorts: 80-90}\n");
+    assert!(
+        told[0].starts_with("culvert.sourcePorts: 80-90: must be the first and the last of some"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn mistakes_in_fields_of_backends_are_told_with_the_others() {
     let wrong = "mode: fast\nculvert: {tc: maybe, devices: ['a b', eth0, 'x/y']}\n";
     let told = mistakes(wrong);

@@ -183,8 +183,8 @@ fn where_clients_keep_their_address_the_endpoint_decides_too() {
             true,
             Some("eth0"),
             Some("ebpf"),
-            "ebpf decides if the endpoint that it chooses is on this node, nftables otherwise: its \
-             programs are on eth0.",
+            "ebpf decides: its programs are on eth0. It leads to other nodes by devices that it serves; \
+             nftables decides about the rest.",
             "is kept for endpoints on this node, and becomes this node for others.",
         ),
         (
@@ -192,8 +192,8 @@ fn where_clients_keep_their_address_the_endpoint_decides_too() {
             true,
             None,
             Some("ebpf"),
-            "by eth0, nftables otherwise. ebpf decides if the endpoint that it chooses is on this \
-             node, nftables otherwise.",
+            "by eth0, nftables otherwise. It leads to other nodes by devices that it serves; nftables \
+             decides about the rest.",
             "is kept for endpoints on this node, and becomes this node for others.",
         ),
         (
@@ -201,7 +201,7 @@ fn where_clients_keep_their_address_the_endpoint_decides_too() {
             true,
             None,
             Some("ebpf"),
-            "ebpf decides if the endpoint that it chooses is on this node, no layer otherwise.",
+            "It leads to other nodes by devices that it serves; no layer decides about the rest.",
             "is kept for endpoints on this node, and becomes this node for others.",
         ),
     ] {

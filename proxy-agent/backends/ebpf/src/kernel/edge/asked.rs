@@ -27,8 +27,8 @@ use super::{
     open_table::{OpenTable, open},
 };
 use crate::connections::{
-    Identity, Joined,
-    end::{Entries, end},
+    Joined,
+    end::{Ending, Entries, end},
 };
 
 /// A device that is gone, or had no room to be counted by itself.
@@ -150,7 +150,9 @@ impl Connections for Asked {
         let joined = self.join(which)?;
         let names = &mut self.names;
         let chosen = joined.chosen(which, |flow, number| names.name(flow, number));
-        let chosen: Vec<Identity> = chosen.map(|(flow, ..)| *flow).collect();
+        let chosen: Vec<Ending> = chosen
+            .map(|(flow, ..)| (*flow, joined.source(flow)))
+            .collect();
         let failed = |error: &_| of_io(error, "ending connections from outside");
         let ended = end(self, &chosen).map_err(|error| failed(&error));
         // Whatever went.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io, net::IpAddr};
 
 use aya::Ebpf;
-use proxy_netlink::route::{Direction, Link, Qdisc, RouteSocket};
+use proxy_netlink::route::{Address, Direction, Link, Qdisc, RouteSocket};
 
 use super::{
     super::{
@@ -70,6 +70,16 @@ pub struct Devices {
     swept: bool,
 }
 
+/// What is decided about devices, and what was known then.
+pub struct Chosen {
+    /// Each device.
+    pub devices: Vec<Device>,
+    /// The same as the kernel lists them.
+    pub links: Vec<Link>,
+    /// Their addresses.
+    pub addresses: Vec<Address>,
+}
+
 /// What a look came to.
 #[derive(Debug, Default)]
 pub struct Look {
@@ -98,21 +108,21 @@ impl Devices {
         wanted: &Wanted,
         bypasses: &[Bypass],
         connections_go_on: impl FnOnce() -> bool,
-    ) -> Result<Vec<Device>, OpenError> {
+    ) -> Result<Chosen, OpenError> {
         let asked = |error: io::Error| {
             OpenError::Later(format!("asking the kernel for its devices: {error}"))
         };
         let mut chosen =
             choose_all(&mut self.route, &wanted.node, &self.patterns).map_err(asked)?;
         let pods = wanted.pods.as_ref();
-        for device in &mut chosen {
+        for device in &mut chosen.devices {
             self.keep_served(device);
             if device.served().is_some() && pods.is_some_and(|pods| pods.include(&device.name)) {
                 device.choice = Choice::Not(Not::Pods);
             }
         }
         if !bypasses.is_empty() {
-            spare(&mut chosen, bypasses, connections_go_on());
+            spare(&mut chosen.devices, bypasses, connections_go_on());
         }
         Ok(chosen)
     }
@@ -244,8 +254,8 @@ impl Devices {
 /// cluster knows the node. Changes nothing.
 pub fn survey(patterns: &[Pattern], bypasses: &[Bypass]) -> io::Result<Vec<Device>> {
     let mut chosen = choose_all(&mut RouteSocket::default(), &[], patterns)?;
-    spare(&mut chosen, bypasses, false);
-    Ok(chosen)
+    spare(&mut chosen.devices, bypasses, false);
+    Ok(chosen.devices)
 }
 
 /// Asks the kernel for all that the choice depends on.
@@ -253,7 +263,7 @@ fn choose_all(
     route: &mut RouteSocket,
     node: &[IpAddr],
     patterns: &[Pattern],
-) -> io::Result<Vec<Device>> {
+) -> io::Result<Chosen> {
     let links = route.links()?;
     let addresses = route.addresses()?;
     let routes = route.routes()?;
@@ -265,7 +275,11 @@ fn choose_all(
         node,
         patterns,
     };
-    Ok(choose(facts, |link| of_others(link, &qdiscs, route)))
+    Ok(Chosen {
+        devices: choose(facts, |link| of_others(link, &qdiscs, route)),
+        links,
+        addresses,
+    })
 }
 
 /// The programs of others on a device, by name.

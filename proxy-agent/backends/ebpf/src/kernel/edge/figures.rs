@@ -5,8 +5,8 @@ use proxy_model::{Figure, FigureKind};
 
 use super::follower::Follower;
 
-const FLOWS: &str =
-    "Flows from outside that the programs on devices translate, and that are answered.";
+const FLOWS: &str = "Flows from outside that the programs on devices translate, and that are answered; one \
+                     whose endpoint is on another node and sees this one counts as two.";
 const MOST: &str = "Flows that there can be.";
 const SWEPT: &str = "Flows that were removed because they were over.";
 const PACKETS: &str = "First packets to Services that were left to the layer beneath, and packets that \

@@ -14,7 +14,10 @@ use aya::{
 use proxy_common::{
     address::Address,
     names::{SWEEP_PROGRAM, TRACKED_MAP},
-    track::{ConnectionKey, ConnectionValue, DIALLED, SWEPT_AT_ONCE, Setting, Settings, sweep},
+    track::{
+        ConnectionKey, ConnectionValue, DIALLED, INSIDE, SNAT, SWEPT_AT_ONCE, Setting, Settings,
+        sweep,
+    },
 };
 
 use super::super::{
@@ -41,17 +44,22 @@ pub struct Flows {
 type Identity = (Address, u16, u32);
 
 fn identity(key: &ConnectionKey, value: &ConnectionValue) -> Identity {
-    if key.role == DIALLED {
-        (key.source, key.source_port, value.serial)
-    } else {
-        (key.destination, key.destination_port, value.serial)
-    }
+    let (client, port) = match (value.owner == SNAT, key.role) {
+        (false, DIALLED) | (true, INSIDE) => (key.source, key.source_port),
+        (false, _) => (key.destination, key.destination_port),
+        (true, _) => (value.address, value.port),
+    };
+    (client, port, value.serial)
 }
 
 /// What the entries of one flow say together.
 #[derive(Debug, Clone, Copy)]
 struct Flow {
     key: ConnectionKey,
+    /// Nothing but its second translation was met.
+    is_left: bool,
+    /// Translations of it that were met.
+    pairs: u64,
     /// Seen by either entry, and how far it got.
     seen: [u32; 2],
     reached: [u32; 2],
@@ -70,6 +78,9 @@ impl Flow {
     }
 
     fn timeout(&self) -> Setting {
+        if self.is_left {
+            return Setting::TcpReset;
+        }
         sweep::timeout(self.key.protocol, self.seen, self.reached)
     }
 }
@@ -77,7 +88,7 @@ impl Flow {
 /// What a sweep saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// Flows that live.
+    /// Flows that live; those that are translated twice count as two, as they take the room of two.
     pub flows: u64,
     /// Flows that were removed.
     pub removed: u64,
@@ -108,12 +119,23 @@ impl Flows {
     fn all(&mut self) -> io::Result<HashMap<Identity, Flow>> {
         let mut flows = HashMap::new();
         self.each(|key, value| {
+            let is_second = value.owner == SNAT;
             let flow = flows.entry(identity(key, value)).or_insert(Flow {
                 key: *key,
+                is_left: is_second,
+                pairs: 0,
                 seen: [0; 2],
                 reached: [value.reached(key.role); 2],
                 last: value.last,
             });
+            flow.pairs += u64::from(key.role == DIALLED);
+            if is_second {
+                return;
+            }
+            if flow.is_left {
+                (flow.key, flow.is_left, flow.last) = (*key, false, value.last);
+                flow.reached = [value.reached(key.role); 2];
+            }
             let at = usize::from(key.role == DIALLED);
             flow.seen[at] |= value.seen();
             flow.reached[at] = value.reached(key.role);
@@ -177,16 +199,24 @@ impl Flows {
         let now = since_boot()?;
         let flows = self.all()?;
         let over = flows.values().filter(|flow| flow.is_over(settings, now));
-        let over: Vec<_> = over.map(|flow| flow.key).collect();
+        let over: Vec<_> = over.map(|flow| (flow.key, flow.pairs)).collect();
+        let mut taken: u64 = flows.values().map(|flow| flow.pairs).sum();
         let program = program_fd(ebpf, SWEEP_PROGRAM).map_err(io::Error::other)?;
         let mut removed = 0;
-        for keys in over.chunks(SWEPT_AT_ONCE as usize) {
+        for some in over.chunks(SWEPT_AT_ONCE as usize) {
+            let keys: Vec<_> = some.iter().map(|(key, _)| *key).collect();
             let mut data = vec![0; BEFORE];
-            data.extend_from_slice(bytemuck::cast_slice(keys));
-            removed += u64::from(syscalls::run(program, &data)?);
+            data.extend_from_slice(bytemuck::cast_slice(&keys));
+            let gone = u64::from(syscalls::run(program, &data)?);
+            removed += gone;
+            // Of some that live on it is not known which: the next sweep counts all.
+            taken -= match some.len() as u64 {
+                all if all == gone => some.iter().map(|(_, pairs)| pairs).sum(),
+                _ => gone.min(taken),
+            };
         }
         let swept = Swept {
-            flows: (flows.len() as u64).saturating_sub(removed),
+            flows: taken,
             removed,
         };
         if let Some(map) = ebpf.map_mut("TRACKED") {
@@ -208,7 +238,7 @@ pub fn since_boot() -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use bytemuck::Zeroable as _;
-    use proxy_common::{address, packet::rewrite::Place, socket::TCP, track::INSIDE};
+    use proxy_common::{address, packet::rewrite::Place, socket::TCP};
 
     use super::*;
 

@@ -18,15 +18,17 @@ use super::{
     Wanted,
     bypasses::Bypasses,
     counted,
-    devices::{Devices, Look, Seen},
+    devices::{Chosen, Devices, Look, Seen},
     flows::{Flows, Swept},
     moved::Moved,
+    sourced::{self, Sourced},
     standing, told,
     written::Written,
 };
 use crate::{
     devices::{Choice, Device, Why},
     flags::Tc,
+    sources,
 };
 
 /// How often it is looked whether everything is attached: the kernel does not tell of all that others
@@ -99,10 +101,12 @@ impl Follower {
             written: Mutex::new(Written::of(&mut ebpf)?),
         });
         let flows = Flows::of(&ebpf)?;
+        let sourced = Sourced::of(&mut ebpf)?;
         let mut work = Work {
             devices: Devices::new(options.devices.clone()),
             bypasses: (options.tc == Tc::Auto).then(Bypasses::default),
             flows,
+            sourced,
             swept: None,
             failing: false,
             packets: told::Packets::default(),
@@ -202,6 +206,7 @@ struct Work {
     /// None if the operator wants the programs whatever they bypass.
     bypasses: Option<Bypasses>,
     flows: Flows,
+    sourced: Sourced,
     pins: Peek,
     shared: Arc<Shared>,
     swept: Option<Instant>,
@@ -251,13 +256,15 @@ impl Work {
         let bypasses = bypasses.as_deref().unwrap_or_default();
         let chosen = self.devices.choose(&wanted, bypasses, go_on)?;
         // Before the programs come to a device that they may only leave.
-        self.shared.written().set_leaving(are_to_leave(&chosen));
+        let leaving = are_to_leave(&chosen.devices);
+        self.shared.written().set_leaving(leaving);
         if moved.is_none() {
             self.write()?;
         }
-        let are_new = self.devices.are_new(&chosen);
+        let are_new = self.devices.are_new(&chosen.devices);
         self.enter_standing(are_new);
-        let look = self.devices.attach(&self.ebpf, &self.pins, chosen);
+        self.source(&wanted, &chosen);
+        let look = self.devices.attach(&self.ebpf, &self.pins, chosen.devices);
         if let Some(moved) = moved {
             moved.finish()?;
             self.write()?;
@@ -276,6 +283,22 @@ impl Work {
             // They may change their endpoint, no worse.
             tracing::warn!(%error, "connections may change their endpoint");
         }
+    }
+
+    /// Tells the programs what stands for clients. Before they come to a device, so that they know it with
+    /// the first packet; of one that they leave, no flow begins with it from now on.
+    fn source(&mut self, wanted: &Wanted, chosen: &Chosen) {
+        let facts = sources::Facts {
+            links: &chosen.links,
+            addresses: &chosen.addresses,
+            node: &wanted.node,
+            virtual_addresses: &wanted.virtual_addresses,
+            bridges_call: sourced::bridges_call(),
+        };
+        let served = chosen.devices.iter().filter(|one| one.served().is_some());
+        let wanted = sources::choose(facts, served.map(|device| device.index));
+        self.sourced
+            .settle(&wanted, &sources::own(&chosen.addresses));
     }
 
     /// Writes what is wanted by now.

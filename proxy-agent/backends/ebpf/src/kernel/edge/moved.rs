@@ -24,7 +24,7 @@ use proxy_common::{
     affinity::ClientKey,
     names::TRACKED_MAP,
     socket::TCP,
-    track::{ConnectionKey, ConnectionValue, DIALLED, LEAVING, Settings, TRANSLATED},
+    track::{ConnectionKey, ConnectionValue, DIALLED, LEAVING, Settings},
 };
 
 use super::{
@@ -141,7 +141,7 @@ impl Moved {
         self.from.opening.all.each(|key, value| {
             any |= key.protocol == TCP
                 && key.role == DIALLED
-                && value.owner == TRANSLATED
+                && value.is_translated()
                 && now.saturating_sub(value.last) <= 1;
         })?;
         Ok(any)
@@ -179,7 +179,7 @@ impl Moved {
                 Ok(found.is_some_and(|found| found.serial == value.serial))
             };
             if !*are_all || is_there(&from.opening)? || is_there(&from.track)? {
-                left += 1;
+                left += u64::from(value.is_translated());
             } else {
                 gone.push(*key);
             }

@@ -64,6 +64,8 @@ pub fn settings(state: &NodeState, options: &EbpfOptions, idle: &Idle) -> Settin
         tcp_half_closed: idle.tcp_half_closed,
         tcp_closed: TCP_CLOSED,
         tcp_reset: TCP_RESET,
+        first_port: (*options.source_ports.start()).into(),
+        last_port: (*options.source_ports.end()).into(),
         ..Settings::default()
     };
     let ranges = match &state.traffic.detector {
