@@ -5,10 +5,12 @@
 
 #[path = "edge/asked.rs"]
 pub mod asked;
+mod bridged;
 #[path = "edge/detached.rs"]
 mod detached;
 #[path = "edge/devices.rs"]
 mod devices;
+mod elsewhere;
 #[path = "edge/journeys.rs"]
 pub mod journeys;
 #[path = "edge/kept.rs"]
@@ -28,6 +30,8 @@ mod resized;
 mod restarted;
 #[path = "edge/rig.rs"]
 pub mod rig;
+#[path = "edge/sources.rs"]
+mod sources;
 #[path = "edge/timeouts.rs"]
 mod timeouts;
 

@@ -21,7 +21,7 @@ mod packets;
 #[path = "layers/restarted.rs"]
 mod restarted;
 #[path = "layers/rig.rs"]
-mod rig;
+pub mod rig;
 #[path = "layers/stage.rs"]
 mod stage;
 #[path = "layers/stale.rs"]

@@ -1,5 +1,5 @@
 //! `--keep-client-address`: what would be masqueraded is led to endpoints on this node all the same, which
-//! see the client; and what goes to others is masqueraded beneath.
+//! see the client; and what goes to others by a device that is not served is masqueraded beneath.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -171,8 +171,8 @@ fn endpoints_here_see_the_client_and_others_the_node() {
     }
     let [from, _] = site.neighbour.addresses;
     let told = explained(&agent, from, frontend(1, 80), "ext1");
-    let part = "ebpf decides if the endpoint that it chooses is on this node, nftables otherwise: its \
-                programs are on ext1.";
+    let part = "ebpf decides: its programs are on ext1. It leads to other nodes by devices that it serves; \
+                nftables decides about the rest.";
     assert!(told.contains(part), "{told}");
 
     agent.apply_and_sync(FILE, &site.objects(true)).unwrap();

@@ -12,14 +12,14 @@ use proxy_tests::{Agent, Shop, world::Neighbour};
 use super::rig::{DNS, FILE, HTTP, Site, can_run, cluster, on_node, options, served};
 
 /// What is lost on the way is sent again, which takes seconds where many tests run at once.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Far more than one packet holds.
 const LONG: usize = 200_000;
 /// More than two packets hold.
-const LARGE: usize = 4_000;
+pub const LARGE: usize = 4_000;
 
 /// Sends a long line from `host`, which is sent back.
-fn echo_over_tcp(neighbour: &Neighbour, ip: IpAddr) {
+pub fn echo_over_tcp(neighbour: &Neighbour, ip: IpAddr) {
     let echo = || -> std::io::Result<usize> {
         let mut stream = TcpStream::connect(SocketAddr::new(ip, HTTP))?;
         stream.set_read_timeout(Some(PATIENCE))?;

@@ -127,8 +127,8 @@ pub fn layer(told: &Value, name: &str) -> Value {
     all.find(|layer| layer["backend"] == name).unwrap().clone()
 }
 
-/// `culvert_layer_in_force` of a layer.
-pub fn in_force(shop: &Shop, layer: &str) -> bool {
+/// What the agent says at `/metrics`.
+pub fn metrics(shop: &Shop) -> String {
     let ask = || {
         let mut stream = TcpStream::connect("127.0.0.1:10249")?;
         stream.set_read_timeout(Some(LIMIT))?;
@@ -137,7 +137,12 @@ pub fn in_force(shop: &Shop, layer: &str) -> bool {
         stream.read_to_string(&mut answer)?;
         Ok::<_, std::io::Error>(answer)
     };
-    let text = shop.world.node().netns().run(ask).unwrap().unwrap();
+    shop.world.node().netns().run(ask).unwrap().unwrap()
+}
+
+/// `culvert_layer_in_force` of a layer.
+pub fn in_force(shop: &Shop, layer: &str) -> bool {
+    let text = metrics(shop);
     let sample = format!("culvert_layer_in_force{{layer=\"{layer}\"}} ");
     let value = text.lines().find_map(|line| line.strip_prefix(&sample));
     match value {

@@ -129,6 +129,7 @@ pub fn options(pins: &PinDir, cgroup: &Path) -> EbpfOptions {
         tc: Tc::Off,
         devices: Vec::new(),
         keep_client_address: false,
+        source_ports: 32768..=65535,
         timeouts: Timeouts::default(),
     }
 }
