@@ -25,6 +25,7 @@ pub mod ended;
 mod entry;
 mod foreign;
 mod fragment;
+mod freed;
 mod hooks;
 pub mod ingress;
 mod open;
@@ -32,6 +33,7 @@ mod owner;
 pub(crate) mod pair;
 mod ports;
 pub mod reason;
+pub mod second;
 mod segment;
 mod settings;
 pub mod snat;
@@ -51,7 +53,7 @@ use crate::{
         quoted::Quoted,
         rewrite::Place,
     },
-    track::{reason::Outcome, snat::Second},
+    track::{reason::Outcome, second::Second},
 };
 pub use entry::{
     BENEATH, ConnectionKey, ConnectionValue, DIALLED, DIRECT, FOREIGN, INSIDE, MASQUERADED, SNAT,

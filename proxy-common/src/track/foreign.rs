@@ -10,9 +10,10 @@
 use super::{
     Connections, FOREIGN, LEAST_SOURCE_PORT, Network, Sources, Table, Work, ports,
     reason::{Outcome, Reason},
+    second::Second,
     seen,
     segment::opens,
-    snat::{self, Second},
+    snat,
 };
 use crate::{packet::parse::flags, socket::TCP, tables::ServiceTables};
 

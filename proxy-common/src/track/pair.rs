@@ -121,7 +121,7 @@ pub fn forget<T: Connections>(tables: &T, table: Table, work: &mut Work) {
 
 /// Removes an entry of the flow with this serial.
 #[inline(always)]
-fn remove<T: Connections>(tables: &T, table: Table, key: &ConnectionKey, serial: u32) {
+pub(super) fn remove<T: Connections>(tables: &T, table: Table, key: &ConnectionKey, serial: u32) {
     if tables.has_serial(table, key, serial)
         && tables.remove(table, key)
         && table == Table::Track

@@ -7,9 +7,10 @@
 
 use super::{
     Added, Connections, DIALLED, MOST_SOURCES, Network, SNAT, Setting, SourceKey, Sources, Table,
-    Work,
+    Work, freed,
     reason::{Outcome, Reason},
-    snat::{self, Second},
+    second::Second,
+    snat,
 };
 use crate::{address, frontend::FrontendKey, packet::Version, tables::ServiceTables};
 
@@ -52,7 +53,7 @@ where
     T: ServiceTables + Connections + Sources,
 {
     choose(tables, work);
-    if work.second.is_used != 0 && !snat::frees(tables, work) {
+    if work.second.is_used != 0 && !freed::frees(tables, work) {
         work.second.outcome = Outcome::passed(Reason::NoPort);
         return;
     }

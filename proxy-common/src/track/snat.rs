@@ -11,80 +11,14 @@
 //! allocation of the port: of two flows that choose it for the same endpoint, one adds the entry. Between
 //! both translations a packet is one of client and endpoint, so that each is undone where it was made.
 
-use bytemuck::Zeroable as _;
-
 use super::{
-    Added, ConnectionKey, ConnectionValue, Connections, DIALLED, INSIDE, Network, SNAT, Setting,
-    SourceValue, Sources, Table, Work, ended, idle,
-    pair::other,
+    Added, ConnectionKey, Connections, DIALLED, INSIDE, Network, SNAT, Sources, Table, Work,
+    pair::{self, other},
     ports,
     reason::{Outcome, Reason},
+    second::Second,
 };
-use crate::{node::NodeAddressKey, packet::Words, socket::UDP, tables::ServiceTables};
-
-/// What is remembered of the second translation while one packet is looked at.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct Second {
-    /// Key of the entry of requests, at egress.
-    pub forward: ConnectionKey,
-    /// Its value.
-    pub forward_value: ConnectionValue,
-    /// Key of the entry of replies, at ingress.
-    pub back: ConnectionKey,
-    /// Its value.
-    pub back_value: ConnectionValue,
-    /// What was found instead.
-    pub found: ConnectionValue,
-    /// Entries of another flow, which may be over: that of its requests between both translations, that of its
-    /// replies as they leave, and that of its requests as they come.
-    pub others: [Entry; 3],
-    /// The device by which requests leave.
-    pub device: u32,
-    /// The next hop there.
-    pub hop: Words,
-    /// One of the device's addresses.
-    pub source: SourceValue,
-    /// How near the address is that was chosen of these; 0 if none was.
-    pub near: u32,
-    /// The first of the ports that are chosen from,
-    pub first_port: u32,
-    /// how many these are,
-    pub ports: u32,
-    /// and which one is looked at next.
-    pub start: u32,
-    /// A flow has the port that was chosen, or not: 1 or 0.
-    pub is_used: u32,
-    /// What became of the attempt to take a port.
-    pub outcome: Outcome,
-    /// What the kernel is asked, and answers.
-    pub asked: [u64; 8],
-}
-
-impl Second {
-    /// Nothing was looked up yet.
-    pub(super) fn none() -> Self {
-        let (key, value) = (ConnectionKey::zeroed(), ConnectionValue::zeroed());
-        Self {
-            forward: key,
-            forward_value: value,
-            back: key,
-            back_value: value,
-            found: value,
-            others: [(key, value); 3],
-            device: 0,
-            hop: [0; 4],
-            source: SourceValue::zeroed(),
-            near: 0,
-            first_port: 0,
-            ports: 0,
-            start: 0,
-            is_used: 0,
-            outcome: Outcome::UNTOUCHED,
-            asked: [0; 8],
-        }
-    }
-}
+use crate::{node::NodeAddressKey, tables::ServiceTables};
 
 /// Makes sure that the endpoint of the flow of `work.key` (from a client, at ingress) and `work.value` sees
 /// this node. Sets `work.second.outcome`: what keeps it from that, or `TRANSLATED`.
@@ -235,30 +169,6 @@ pub(super) fn is_known<T: Connections>(tables: &T, work: &mut Work) -> bool {
     false
 }
 
-/// Whether an entry of TRACK, of `work.key` and `work.value`, is of the second translation of a flow that is
-/// not there any more. One that was just made may come before its flow.
-#[inline(never)]
-pub(super) fn is_left<T: Connections>(tables: &T, work: &mut Work) -> bool {
-    let Work {
-        key, value, second, ..
-    } = work;
-    if key.role == INSIDE {
-        (second.forward, second.forward_value) = (*key, *value);
-        set_back(work);
-    } else {
-        (second.back, second.back_value) = (*key, *value);
-        set_forward_of(work);
-    }
-    let Second {
-        forward,
-        back_value,
-        others: [_, inside, _],
-        ..
-    } = &mut work.second;
-    turn_around(forward, &mut inside.0);
-    is_orphan(tables, &inside.0, back_value.serial, back_value.last)
-}
-
 /// Removes both entries of `work.second`, if any, from both tables.
 #[inline(never)]
 pub(super) fn clear<T: Connections>(tables: &T, work: &mut Work) {
@@ -271,85 +181,6 @@ pub(super) fn clear<T: Connections>(tables: &T, work: &mut Work) {
         remove(tables, table, forward, serial);
         remove(tables, table, back, serial);
     }
-}
-
-/// Frees the port of `work.second.back`, if its flow is over.
-#[inline(never)]
-pub(super) fn frees<T: Connections>(tables: &T, work: &mut Work) -> bool {
-    let Second { back, found, .. } = &mut work.second;
-    // One that is not whole leads to no entry with its serial.
-    if tables.find(Table::Track, back, found).is_none() || found.owner != SNAT {
-        return false;
-    }
-    let (serial, last) = (work.second.found.serial, work.second.found.last);
-    set_others(work);
-    let Second {
-        back,
-        others: [forward, inside, dialled],
-        found,
-        ..
-    } = &mut work.second;
-    turn_around(&forward.0, &mut inside.0);
-    if !is_orphan(tables, &inside.0, serial, last) {
-        if !is_over(tables, inside, dialled, found) {
-            return false;
-        }
-        // What takes packets of the client goes first.
-        remove(tables, Table::Track, &dialled.0, serial);
-        remove(tables, Table::Track, &inside.0, serial);
-    }
-    remove(tables, Table::Track, &forward.0, serial);
-    remove(tables, Table::Track, back, serial);
-    true
-}
-
-/// An entry of a flow, with its key.
-type Entry = (ConnectionKey, ConnectionValue);
-
-/// Sets the entry of requests of the flow whose entry of replies was found in the place of this one's.
-#[inline(never)]
-fn set_others(work: &mut Work) {
-    let Second {
-        back,
-        found,
-        others: [forward, ..],
-        ..
-    } = &mut work.second;
-    other(back, found, &mut forward.0, &mut forward.1);
-}
-
-/// Whether the flow is over of whose replies this is the entry in TRACK, at egress.
-#[inline(always)]
-fn is_over<T: Connections>(
-    tables: &T,
-    inside: &mut Entry,
-    dialled: &mut Entry,
-    found: &mut ConnectionValue,
-) -> bool {
-    if tables
-        .find(Table::Track, &inside.0, &mut inside.1)
-        .is_none()
-    {
-        return false;
-    }
-    other(&inside.0, &inside.1, &mut dialled.0, &mut dialled.1);
-    if tables.find(Table::Track, &dialled.0, found).is_none() || found.serial != inside.1.serial {
-        return false;
-    }
-    if inside.0.protocol == UDP {
-        let now = tables.seconds();
-        let silent = idle(now, inside.1.last).min(idle(now, found.last));
-        return silent > tables.setting(Setting::UdpAnswered);
-    }
-    ended::is_closed(found, &inside.1)
-}
-
-/// Whether there is no flow with an entry of this key and serial, since a while.
-#[inline(always)]
-fn is_orphan<T: Connections>(tables: &T, inside: &ConnectionKey, serial: u32, last: u32) -> bool {
-    !tables.has_serial(Table::Track, inside, serial)
-        && !tables.has_serial(Table::Opening, inside, serial)
-        && idle(tables.seconds(), last) > tables.setting(Setting::TcpReset)
 }
 
 /// Sets `work.second.forward`: from the client to the endpoint.
@@ -418,7 +249,7 @@ pub(super) fn set_back(work: &mut Work) {
 
 /// Sets the entry of requests by that of replies.
 #[inline(never)]
-fn set_forward_of(work: &mut Work) {
+pub(super) fn set_forward_of(work: &mut Work) {
     let Second {
         forward,
         forward_value,
@@ -463,13 +294,8 @@ fn restore<T: Connections>(tables: &T, table: Table, work: &mut Work) -> bool {
 }
 
 /// Removes an entry with this serial.
+// A function of its own here: it is called for each of four entries.
 #[inline(never)]
-fn remove<T: Connections>(tables: &T, table: Table, key: &ConnectionKey, serial: u32) {
-    if tables.has_serial(table, key, serial)
-        && tables.remove(table, key)
-        && table == Table::Track
-        && key.role == DIALLED
-    {
-        tables.count_flows(-1);
-    }
+pub(super) fn remove<T: Connections>(tables: &T, table: Table, key: &ConnectionKey, serial: u32) {
+    pair::remove(tables, table, key, serial);
 }

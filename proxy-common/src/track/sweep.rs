@@ -3,7 +3,9 @@
 //! It runs in the kernel, for keys that the agent chose: between the look at a flow and its removal
 //! the agent could be kept waiting for any time, and the flow could come to life.
 
-use super::{Connections, SNAT, Setting, Table, Work, ended::are_done, idle, pair, seen, snat};
+use super::{
+    Connections, SNAT, Setting, Table, Work, ended::are_done, freed, idle, pair, seen, snat,
+};
 use crate::socket::UDP;
 
 /// How long a flow may be idle of which this was seen in either direction, with what
@@ -31,7 +33,7 @@ pub fn sweep<T: Connections>(tables: &T, work: &mut Work) -> bool {
         return false;
     }
     if work.value.owner == SNAT {
-        let is_left = snat::is_left(tables, work);
+        let is_left = freed::is_left(tables, work);
         if is_left {
             snat::clear(tables, work);
         }

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, vec::Vec};
 use super::{
     Client, EVERY, Family, World,
     journey::{ack, acked_last, at, data, fin, fin_too, key, syn, taken},
-    orders::{Act, comes, in_every_order, leaves, settles, went},
+    orders::{Act, Became, comes, in_every_order, leaves, settles, went},
 };
 use crate::{
     in_memory::Build,
@@ -81,6 +81,15 @@ fn is_alone(world: &World) {
     });
 }
 
+/// Both packets of the client went to the endpoint, and its connection is open.
+fn both_went_on(client: &Client<'_>, endpoint: SocketAddr, became: &[Became]) {
+    for became in became {
+        assert_eq!(went(became), Ok(endpoint));
+    }
+    settles(client, endpoint, &data());
+    is_alone(client.world);
+}
+
 #[test]
 fn copies_of_a_first_packet_take_one_port() {
     for family in [EVERY[2], EVERY[3]] {
@@ -109,12 +118,7 @@ fn a_late_copy_of_a_first_packet_changes_nothing() {
         let handshake = handshake(&family, &client, endpoint, 1);
         let acts = [comes(&client, syn()), Act::Each(handshake)];
         in_every_order(world, &acts, |world, became| {
-            let client = family.client(world);
-            for became in became {
-                assert_eq!(went(became), Ok(endpoint));
-            }
-            settles(&client, endpoint, &data());
-            is_alone(world);
+            both_went_on(&family.client(world), endpoint, became);
         });
     }
 }
@@ -151,12 +155,7 @@ fn a_copy_puts_no_entry_back_that_is_in_track_meanwhile() {
         world.maps(|maps| assert!(maps.opening.remove(&evicted)));
         let acts = [comes(&client, syn()), comes(&client, ack())];
         in_every_order(world, &acts, |world, became| {
-            let client = family.client(world);
-            for became in became {
-                assert_eq!(went(became), Ok(endpoint));
-            }
-            settles(&client, endpoint, &data());
-            is_alone(world);
+            both_went_on(&family.client(world), endpoint, became);
         });
     }
 }
