@@ -146,7 +146,7 @@ pub const MASQUERADED: u16 = 4;
 /// [`ConnectionValue::owner`]: one of those. A `DIALLED` entry is of replies, an `INSIDE` entry of
 /// requests.
 pub const SNAT: u16 = 5;
-/// [`ConnectionValue::owner`]: the same, of a flow that is none of a client: see [`foreign`](super::foreign).
+/// [`ConnectionValue::owner`]: the same, of a flow that is none of a client: see the module `foreign`.
 pub const FOREIGN: u16 = 6;
 
 /// What was seen of a flow, in the lower half of [`ConnectionValue::state`].

@@ -7,8 +7,8 @@
 //! reply                                           endpoint -> node:port ──> client
 //! ```
 //!
-//! Two entries as of any flow ([`pair`](super::pair)), with the serial of the flow's own two. The one of replies is the
-//! allocation of the port: of two flows that choose it for the same endpoint, one adds the entry. Between
+//! Two entries as of any flow (the module `pair`), with the serial of the flow's own two. The one of
+//! replies is the allocation of the port: of two flows that choose it for the same endpoint, one adds the entry. Between
 //! both translations a packet is one of client and endpoint, so that each is undone where it was made.
 
 use super::{

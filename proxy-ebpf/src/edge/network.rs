@@ -65,7 +65,8 @@ impl Sources for Tables<Packets> {
 // Functions of their own: what they keep on the stack would stand there for every packet.
 #[inline(never)]
 fn find_way(skb: *mut __sk_buff, work: &mut Work) {
-    const { assert!(size_of::<FibLookup>() == size_of::<[u64; 8]>()) };
+    const SIZE: i32 = 64;
+    const { assert!(size_of::<FibLookup>() == SIZE as usize && size_of::<[u64; 8]>() == SIZE as usize) };
     let (from, to) = (&work.key.source, &work.value.address);
     let (from, to) = (address::to_words(from), address::to_words(to));
     work.second.asked = [0; 8];
@@ -88,8 +89,11 @@ fn find_way(skb: *mut __sk_buff, work: &mut Work) {
             (*asked).__bindgen_anon_3.ipv6_src = from;
             (*asked).__bindgen_anon_4.ipv6_dst = to;
         }
-        bpf_fib_lookup(skb.cast(), asked, size_of::<FibLookup>() as i32, 0)
-    } as u32;
+        bpf_fib_lookup(skb.cast(), asked, SIZE, 0)
+    };
+    let Ok(answer) = u32::try_from(answer) else {
+        return;
+    };
     let is_found = answer == BPF_FIB_LKUP_RET_SUCCESS
         || answer == BPF_FIB_LKUP_RET_NO_NEIGH
         || answer == BPF_FIB_LKUP_RET_FRAG_NEEDED;
@@ -134,7 +138,7 @@ fn has_socket(skb: *mut __sk_buff, key: &ConnectionKey, version: Version) -> boo
         };
         size_of::<OfV6>()
     } as u32;
-    let netns = BPF_F_CURRENT_NETNS as u64;
+    let netns = i64::from(BPF_F_CURRENT_NETNS).cast_unsigned();
     // SAFETY: the context is the kernel's, and the tuple has this size. What is found is let go at once.
     unsafe {
         let socket = if key.protocol == UDP {
