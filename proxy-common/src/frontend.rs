@@ -92,16 +92,17 @@ pub const ENDPOINTS_EXIST: u32 = 1 << 1;
 /// they may come.
 pub const LEFT_ALONE: u32 = 1 << 2;
 
-/// Clients outside are led to the local set, and endpoints see who they are.
+/// Clients outside are led to the local set. Endpoints see who they are, but for [`MASQUERADED`].
 pub const OUTSIDE_TO_LOCAL: u32 = 1 << 3;
 
-/// Endpoints must see this node in the place of clients outside.
+/// Endpoints must see this node in the place of clients outside, but for those in the network of this host.
 pub const MASQUERADED: u32 = 1 << 4;
 
 /// Only clients in the source ranges of the Service may come: those in RANGES.
 pub const RANGED: u32 = 1 << 5;
 
-/// Clients outside are led to the cluster set, and endpoints on this node see who they are.
+/// Clients outside are led to the cluster set. Endpoints see who they are, but for [`MASQUERADED`] and
+/// [`MASQUERADED_ELSEWHERE`].
 pub const OUTSIDE_TO_CLUSTER: u32 = 1 << 6;
 
 /// With [`OUTSIDE_TO_CLUSTER`]: endpoints that may be on other nodes must see this node in their place.

@@ -299,7 +299,7 @@ pub const EDGE_MAPS: [MapShape; 11] = [
             "SOURCES",
             (HASH, NO_PREALLOC),
             SOURCES,
-            "device -> addresses that endpoints on other nodes see in the place of clients",
+            "device -> addresses that endpoints see in the place of clients",
         )
     },
     MapShape {
@@ -364,12 +364,15 @@ const fn only<V>(name: &'static str, kind: u32, entries: u32, about: &'static st
 }
 
 /// The programs on devices, by what packets begin with there: those with an Ethernet header, and those
-/// with the IP header. Replies come first, so that no request is translated whose reply is not.
-pub const EDGE_PROGRAMS: [&str; 4] = [
+/// with the IP header; and those on devices of pods. Replies come first, so that no request is translated whose
+/// reply is not.
+pub const EDGE_PROGRAMS: [&str; 6] = [
     "culvert_eth_out",
     "culvert_ip_out",
     "culvert_eth_in",
     "culvert_ip_in",
+    "culvert_pod_out",
+    "culvert_pod_in",
 ];
 
 /// The program that removes flows; attached nowhere.

@@ -31,6 +31,7 @@ pub mod ingress;
 mod open;
 mod owner;
 pub(crate) mod pair;
+pub mod pods;
 mod ports;
 pub mod reason;
 pub mod second;
@@ -158,7 +159,7 @@ pub trait Network {
     fn has_socket(&self, key: &ConnectionKey, version: Version) -> bool;
 }
 
-/// What endpoints on other nodes may see in the place of clients.
+/// What endpoints may see in the place of clients.
 pub trait Sources {
     /// SOURCES. Whether there is an entry; its value is copied.
     fn source(&self, key: &SourceKey, value: &mut SourceValue) -> bool;

@@ -204,9 +204,7 @@ pub enum Translates {
     /// None.
     #[default]
     Nothing,
-    /// Those whose endpoints see the client by themselves (`externalTrafficPolicy: Local`).
-    Kept,
-    /// Those that would be masqueraded, too (`culvert.keepClientAddress`).
+    /// All that it can.
     All,
 }
 

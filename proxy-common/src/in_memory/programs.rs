@@ -7,7 +7,7 @@ use super::{
 use crate::{
     packet::Version,
     track::{
-        ConnectionKey, Work, egress, ingress,
+        ConnectionKey, Work, egress, ingress, pods,
         reason::{Outcome, Reason},
         sweep,
     },
@@ -20,6 +20,10 @@ pub enum Hook {
     Ingress,
     /// As they leave.
     Egress,
+    /// As they come from a pod.
+    FromPod,
+    /// As they leave for a pod.
+    ToPod,
 }
 
 impl Hook {
@@ -34,9 +38,12 @@ impl Hook {
             cpu: tables,
             packet: packet.clone(),
         };
+        let work = &mut Work::default();
         let outcome = match self {
-            Self::Ingress => ingress::handle(&mut met, version, tables, &mut Work::default()),
-            Self::Egress => egress::handle(&mut met, version, tables, &mut Work::default()),
+            Self::Ingress => ingress::handle(&mut met, version, tables, work),
+            Self::Egress => egress::handle(&mut met, version, tables, work),
+            Self::FromPod => pods::from(&mut met, version, tables, work),
+            Self::ToPod => pods::to(&mut met, version, tables, work),
         };
         let after = met.packet;
         if outcome != Outcome::TRANSLATED && outcome != Outcome::dropped(Reason::NotChanged) {

@@ -8,7 +8,9 @@ use super::{
     reason::{Outcome, Reason},
     seen, snat,
 };
-use crate::{packet::is_same, tables::ServiceTables};
+use crate::{
+    address, frontend::FrontendKey, node::NodeAddressKey, packet::is_same, tables::ServiceTables,
+};
 
 /// Adds the first entry of the flow of `work.key` and `work.value`. Behind the translation no other flow may
 /// look the same, so that its entry there comes first; of two packets of one flow, one succeeds, and the other
@@ -30,7 +32,8 @@ where
     T: ServiceTables + Connections + Sources,
 {
     work.outcome = Outcome::TRANSLATED;
-    if work.value.owner == MASQUERADED {
+    spare_frontends(tables, work);
+    if work.outcome == Outcome::TRANSLATED && work.value.owner == MASQUERADED {
         // Before any other packet can follow the flow.
         snat::ensure(packet, tables, work);
         work.outcome = work.second.outcome;
@@ -47,6 +50,21 @@ where
     }
     owner::keep(tables, work, work.outcome);
     work.outcome
+}
+
+/// Passes a packet on whose endpoint is a frontend: the layer beneath would take what is sent there for another
+/// connection to a Service, where it translates but once itself.
+#[inline(never)]
+fn spare_frontends<T: ServiceTables>(tables: &T, work: &mut Work) {
+    let address = work.value.address;
+    let words = address::to_words(&address);
+    let dialled = FrontendKey::new(words, work.value.port, work.key.protocol);
+    let is_one = tables.frontend(&dialled).is_some()
+        || tables.is_node_address(&NodeAddressKey { address })
+            && tables.frontend(&dialled.of_node_port()).is_some();
+    if is_one {
+        work.outcome = Outcome::passed(Reason::Frontend);
+    }
 }
 
 #[inline(always)]

@@ -29,7 +29,7 @@ pub fn objects<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
         return Outcome::UNTOUCHED;
     }
     if work.value.owner == SNAT {
-        // Of the client, who acknowledges to an endpoint on another node.
+        // Of the client, who acknowledges to an endpoint that sees this node.
         work.to = work.value.place();
         return Outcome::TRANSLATED;
     }

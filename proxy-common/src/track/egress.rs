@@ -32,7 +32,7 @@ where
     }
     work.key.set(&work.header, &work.transport, INSIDE);
     let mut end = frontend(tables, work);
-    if end == Outcome::UNTOUCHED && may_collide(work) && foreign::collides(tables, work) {
+    if end == Outcome::UNTOUCHED && may_collide(work) {
         end = foreign::moves(packet, tables, work);
     }
     if end != Outcome::TRANSLATED {
@@ -41,10 +41,10 @@ where
     put(packet, tables, work, End::Source)
 }
 
-/// Whether a packet may be from a port that endpoints elsewhere see in the place of a client's, or of another
+/// Whether a packet may be from a port that endpoints see in the place of a client's, or of another
 /// foreign flow's.
 #[inline(always)]
-const fn may_collide(work: &Work) -> bool {
+pub(super) const fn may_collide(work: &Work) -> bool {
     may_answer(work) && work.key.source_port >= LEAST_SOURCE_PORT
 }
 
@@ -88,7 +88,7 @@ fn frontend<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
 }
 
 /// Whether a packet answers for a frontend, with an entry in OPENING: `CLAIMED`; or is one of a client to an
-/// endpoint on another node: `TRANSLATED`.
+/// endpoint that sees this node: `TRANSLATED`.
 #[inline(never)]
 fn answers<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     let found = tables.find(Table::Opening, &work.key, &mut work.value);
@@ -149,7 +149,7 @@ pub(super) fn returns<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
 
 /// Whether a packet may be the first answer to one of a client.
 #[inline(always)]
-const fn may_answer(work: &Work) -> bool {
+pub(super) const fn may_answer(work: &Work) -> bool {
     work.key.protocol == UDP || work.transport.flags & (flags::SYN | flags::RST) != 0
 }
 
@@ -214,7 +214,11 @@ fn answered_by_datagram<T: Connections>(tables: &T, at: T::At, work: &mut Work, 
 
 /// An error about a request reaches the client as one about what it sent.
 #[inline(never)]
-fn error<P: Packet, T: Connections>(packet: &mut P, tables: &T, work: &mut Work) -> Outcome {
+pub(super) fn error<P: Packet, T: Connections>(
+    packet: &mut P,
+    tables: &T,
+    work: &mut Work,
+) -> Outcome {
     let Work { header, quoted, .. } = work;
     if !quoted::read(packet, header, quoted) {
         return Outcome::UNTOUCHED;

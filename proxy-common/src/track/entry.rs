@@ -32,11 +32,11 @@ pub struct ConnectionKey {
     pub padding: u16,
 }
 
-/// [`ConnectionKey::role`]: at ingress; from a client to a frontend, or from an endpoint on another node to
-/// this one.
+/// [`ConnectionKey::role`]: at ingress; from a client to a frontend, or from an endpoint that sees this node to
+/// it.
 pub const DIALLED: u8 = 1;
-/// [`ConnectionKey::role`]: at egress; from an endpoint to a client, or from a client to an endpoint on
-/// another node.
+/// [`ConnectionKey::role`]: at egress; from an endpoint to a client, or from a client to an endpoint that
+/// sees this node.
 pub const INSIDE: u8 = 2;
 
 impl ConnectionKey {

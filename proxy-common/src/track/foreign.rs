@@ -1,4 +1,4 @@
-//! Flows of this node's own, or of what is masqueraded beneath, from a port that endpoints elsewhere see in
+//! Flows of this node's own, or of what is masqueraded beneath, from a port that endpoints see in
 //! the place of a client. Sockets and the layer beneath draw from the same ports, and know nothing of the
 //! entries here: the answers to both would be told apart by nothing. So the first packet of such a flow gets
 //! another port ([`FOREIGN`]), by two entries like those of [`snat`], which live by themselves.
@@ -19,7 +19,7 @@ use crate::{packet::parse::flags, socket::TCP, tables::ServiceTables};
 
 /// Whether a packet that leaves begins something, and its answers would be taken for those to a client.
 #[inline(never)]
-pub(super) fn collides<T: Connections>(tables: &T, work: &mut Work) -> bool {
+fn collides<T: Connections>(tables: &T, work: &mut Work) -> bool {
     if work.key.protocol == TCP && !opens(work.transport.flags) {
         return false;
     }
@@ -38,13 +38,16 @@ pub(super) fn collides<T: Connections>(tables: &T, work: &mut Work) -> bool {
     false
 }
 
-/// Gives a packet that [`collides`] another port.
+/// Gives a packet that [`collides`] another port; others are untouched.
 #[inline(never)]
 pub(super) fn moves<P, T>(packet: &P, tables: &T, work: &mut Work) -> Outcome
 where
     P: Network,
     T: ServiceTables + Connections + Sources,
 {
+    if !collides(tables, work) {
+        return Outcome::UNTOUCHED;
+    }
     begin(tables, work);
     ports::draw(packet, tables, work, Table::Track);
     if work.second.outcome == Outcome::TRANSLATED {

@@ -222,7 +222,11 @@ fn completes(work: &Work) -> bool {
 
 /// An error about a reply reaches the endpoint that sent it.
 #[inline(never)]
-fn error<P: Packet, T: Connections>(packet: &mut P, tables: &T, work: &mut Work) -> Outcome {
+pub(super) fn error<P: Packet, T: Connections>(
+    packet: &mut P,
+    tables: &T,
+    work: &mut Work,
+) -> Outcome {
     let Work { header, quoted, .. } = work;
     if !quoted::read(packet, header, quoted) {
         return Outcome::UNTOUCHED;

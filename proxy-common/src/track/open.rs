@@ -22,7 +22,7 @@ use crate::{
         self, FrontendKey, FrontendValue, MASQUERADED_ELSEWHERE, OUTSIDE_TO_CLUSTER,
         OUTSIDE_TO_LOCAL, RANGED,
     },
-    node::as_dialled,
+    node::{NodeAddressKey, as_dialled},
     packet::{is_same, parse::Part, rewrite::End},
     ranges::RangeKey,
     socket::{TCP, UDP},
@@ -178,9 +178,15 @@ where
     if !slot.holds_for(chosen_from) || (number != 0 && slot.endpoint != number) {
         return Outcome::passed(Reason::Changed);
     }
-    let is_masqueraded = work.frontend.flags & (OUTSIDE_TO_LOCAL | MASQUERADED_ELSEWHERE)
-        == MASQUERADED_ELSEWHERE
-        && slot.flags & ON_NODE == 0;
+    let flags = work.frontend.flags;
+    // What stays in the network of this host passes no POSTROUTING, so that nothing masquerades it beneath
+    // either.
+    let is_masqueraded = if flags & frontend::MASQUERADED != 0 {
+        let address = slot.address;
+        !tables.is_own(&NodeAddressKey { address })
+    } else {
+        flags & MASQUERADED_ELSEWHERE != 0 && slot.flags & ON_NODE == 0
+    };
     if !is_masqueraded && address::same(&slot.address, &work.key.source) {
         // It would answer itself, past this node.
         return Outcome::passed(Reason::LocalSource);
@@ -221,10 +227,8 @@ fn refuses<T: Admitting + Connections + Fragments>(tables: &T, work: &Work) -> O
         Reason::FastOpen
     } else if work.header.part == Part::First && is_late(tables, work, End::Destination) {
         Reason::Fragment
-    } else if flags & frontend::MASQUERADED != 0 {
-        Reason::Masquerade
     } else if flags & (OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER) == 0 {
-        Reason::RemoteEndpoint
+        Reason::Unsaid
     } else if flags & RANGED != 0 && !is_admitted(tables, work) {
         Reason::SourceRanges
     } else if is_own(work)

@@ -1,4 +1,4 @@
-//! The address and the port that an endpoint on another node sees in the place of a client.
+//! The address and the port that an endpoint sees in the place of a client.
 //!
 //! A port is taken for one endpoint: others see the same port of this node as one of another flow. The
 //! sockets of this node and the layer beneath draw from the same ports. What this node listens on, or has a

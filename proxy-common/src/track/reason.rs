@@ -14,8 +14,8 @@ pub enum Reason {
     FastOpen = 3,
     /// Passed on: no endpoint. The layer beneath rejects or drops.
     NoEndpoint = 4,
-    /// Passed on: the endpoint must see this node as the client.
-    Masquerade = 5,
+    /// Passed on: the endpoint is a frontend itself, which the layer beneath would lead on from.
+    Frontend = 5,
     /// Passed on: the client is in none of the source ranges of the Service.
     SourceRanges = 6,
     /// Passed on: the source is of this node, or of its pods, or the endpoint itself.
@@ -38,12 +38,12 @@ pub enum Reason {
     /// Passed on: the first fragment of a datagram of which a later one came before it, and was left to the
     /// layer beneath. Of a flow that is there: dropped.
     Fragment = 15,
-    /// Passed on: the endpoint may be on another node, and these programs are to lead only to this one.
-    RemoteEndpoint = 16,
+    /// Passed on: nothing says what becomes of clients outside, as in maps of an earlier version.
+    Unsaid = 16,
     /// Passed on: a client and an endpoint talk to each other directly, from the port from which the
     /// client has just dialled a frontend. That flow is left to the layer beneath.
     Direct = 17,
-    /// Passed on: the endpoint is on another node, and no route leads there.
+    /// Passed on: the endpoint must see this node, and no route leads there.
     NoRoute = 18,
     /// Passed on: the endpoint must see this node as the client, and is reached by a device without an
     /// address for that, or that is not served.
@@ -51,7 +51,7 @@ pub enum Reason {
     /// Passed on: the endpoint must see this node as the client, and every port that was tried is taken. Dropped:
     /// a connection of this node has the port of such a client's, and none is free for it.
     NoPort = 20,
-    /// Dropped: the client goes on with a connection that its endpoint, on another node, has not taken.
+    /// Dropped: the client goes on with a connection that its endpoint, which sees this node, has not taken.
     Unanswered = 21,
 }
 
@@ -62,7 +62,7 @@ impl Reason {
         Self::Options,
         Self::FastOpen,
         Self::NoEndpoint,
-        Self::Masquerade,
+        Self::Frontend,
         Self::SourceRanges,
         Self::LocalSource,
         Self::Collision,
@@ -73,7 +73,7 @@ impl Reason {
         Self::Superseded,
         Self::Redirect,
         Self::Fragment,
-        Self::RemoteEndpoint,
+        Self::Unsaid,
         Self::Direct,
         Self::NoRoute,
         Self::NoSource,
@@ -88,7 +88,7 @@ impl Reason {
             Self::Options => "options",
             Self::FastOpen => "fast-open",
             Self::NoEndpoint => "no-endpoint",
-            Self::Masquerade => "masquerade",
+            Self::Frontend => "frontend",
             Self::SourceRanges => "source-ranges",
             Self::LocalSource => "local-source",
             Self::Collision => "collision",
@@ -99,7 +99,7 @@ impl Reason {
             Self::Superseded => "superseded",
             Self::Redirect => "redirect",
             Self::Fragment => "fragment",
-            Self::RemoteEndpoint => "remote-endpoint",
+            Self::Unsaid => "unsaid",
             Self::Direct => "direct",
             Self::NoRoute => "no-route",
             Self::NoSource => "no-source",
@@ -112,7 +112,6 @@ impl Reason {
     /// whatever else happens: then it need not be remembered.
     pub(super) const fn is_lasting(number: u32) -> bool {
         number == Self::NoEndpoint as u32
-            || number == Self::Masquerade as u32
             || number == Self::SourceRanges as u32
             || number == Self::LocalSource as u32
     }

@@ -60,7 +60,7 @@ pub struct Settings {
     pub tcp_closed: u32,
     /// Seconds that it is remembered once it was broken.
     pub tcp_reset: u32,
-    /// The first port from which endpoints on other nodes are reached in the place of clients.
+    /// The first port from which endpoints are reached in the place of clients.
     pub first_port: u32,
     /// The last one.
     pub last_port: u32,

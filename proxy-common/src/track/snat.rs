@@ -1,5 +1,5 @@
-//! The second translation of a flow whose endpoint is on another node and must see this one in the place
-//! of the client ([`MASQUERADED`](super::MASQUERADED)).
+//! The second translation of a flow whose endpoint, in a pod of this node or on another one, must see this node in
+//! the place of the client ([`MASQUERADED`](super::MASQUERADED)). It is made on the device that leads there.
 //!
 //! ```text
 //!            egress, source replaced              ingress, destination replaced

@@ -1,4 +1,4 @@
-//! SOURCES: the addresses that endpoints on other nodes see in the place of clients.
+//! SOURCES: the addresses that endpoints see in the place of clients.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -1,5 +1,6 @@
-//! Programs at ingress and egress of devices: requests from outside are sent to endpoints on this
-//! node, and their replies as from the address that the client dialled.
+//! Programs at ingress and egress of devices: requests from outside are sent to endpoints, and their replies as
+//! from the address that the client dialled. Where endpoints must see this node in the place of clients, programs
+//! on the devices that lead to them, those of pods included, do the rest.
 //!
 //! Thin by rule: context access and map access. Decisions are in `proxy_common::track`, what is done
 //! to packets in `proxy_common::packet`.
@@ -35,7 +36,7 @@ mod swept;
 mod tables;
 
 use aya_ebpf::{macros::classifier, programs::TcContext};
-use proxy_common::track::{egress, ingress, reason::Outcome};
+use proxy_common::track::{egress, ingress, pods, reason::Outcome};
 
 use crate::{skb::Skb, tables::EDGE};
 
@@ -69,6 +70,34 @@ pub fn culvert_ip_in(ctx: TcContext) -> i32 {
 #[classifier]
 pub fn culvert_ip_out(ctx: TcContext) -> i32 {
     outgoing(&ctx, 0)
+}
+
+/// Ingress of the device of a pod.
+#[classifier]
+pub fn culvert_pod_in(ctx: TcContext) -> i32 {
+    let mut skb = Skb::<false>::of(&ctx, ETHERNET);
+    let Some(version) = skb.version() else {
+        return NEXT;
+    };
+    let Some(work) = maps::work(maps::OF_PACKETS) else {
+        return NEXT;
+    };
+    let outcome = pods::from(&mut skb, version, &EDGE, work);
+    end(&skb, outcome)
+}
+
+/// Egress of the device of a pod.
+#[classifier]
+pub fn culvert_pod_out(ctx: TcContext) -> i32 {
+    let mut skb = Skb::<false>::of(&ctx, ETHERNET);
+    let Some(version) = skb.version() else {
+        return NEXT;
+    };
+    let Some(work) = maps::work(maps::OF_PACKETS) else {
+        return NEXT;
+    };
+    let outcome = pods::to(&mut skb, version, &EDGE, work);
+    end(&skb, outcome)
 }
 
 /// Removes answered flows that are over; attached nowhere, run by the agent.

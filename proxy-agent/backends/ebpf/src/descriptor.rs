@@ -38,10 +38,8 @@ impl Descriptor for Ebpf {
     fn translates(&self, given: &Given) -> Translates {
         if flags::tc(given, &mut Vec::new()) == Tc::Off {
             Translates::Nothing
-        } else if given.is_on(KEEP_CLIENT_ADDRESS) {
-            Translates::All
         } else {
-            Translates::Kept
+            Translates::All
         }
     }
 

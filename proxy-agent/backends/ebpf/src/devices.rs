@@ -10,8 +10,11 @@
 //!
 //! A port is not served, because its master meets the same packets. A VLAN is, beside what it stands
 //! on: programs leave packets with tags alone.
+//!
+//! Devices of pods have other programs, which only have endpoints see this node ([`pods`]).
 
 mod kinds;
+pub mod pods;
 mod reason;
 #[cfg(test)]
 mod tests;
@@ -64,6 +67,8 @@ pub enum Choice {
         /// What for.
         why: Why,
     },
+    /// For endpoints alone that see this node in the place of clients.
+    Pods,
     /// It is not.
     Not(Not),
 }
@@ -73,7 +78,7 @@ impl Device {
     pub fn served(&self) -> Option<LinkLayer> {
         match self.choice {
             Choice::Served { layer, .. } => Some(layer),
-            Choice::Not(_) => None,
+            Choice::Pods | Choice::Not(_) => None,
         }
     }
 }

@@ -22,7 +22,7 @@ use proxy_common::{
 };
 use proxy_model::{
     Frontend, FrontendKind, IpFamily, NodeState, ObjectName, Protocol, ServicePortKey,
-    ServiceState, TrafficPolicy, oracle::Detector,
+    ServiceState, TrafficPolicy,
 };
 
 /// The IP protocol number that sockets of `protocol` have; `None` for SCTP, which the socket
@@ -61,22 +61,22 @@ pub fn frontends(
     let family = key.family;
     state.frontends.iter().map(move |frontend| WantedFrontend {
         key: frontend_key(frontend, family, protocol),
-        flags: flags(frontend.kind, state, leaves) | outside(frontend.kind, state, leaves),
+        flags: flags(frontend.kind, state, leaves)
+            | outside((frontend.kind, family), state, leaves),
         affinity: state.affinity.map_or(0, NonZeroU32::get),
     })
 }
 
 /// What RANGES shall hold for the Service port with this number and these frontends: nothing where no
-/// program would ask, because a packet backend beneath decides about all clients outside.
+/// program would ask.
 pub fn ranges(
     service: u32,
     state: &ServiceState,
     frontends: &[WantedFrontend],
 ) -> BTreeSet<RangeKey> {
-    const LED: u32 = OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER;
-    let mut flags = frontends.iter().map(|frontend| frontend.flags);
-    let ranges = state.source_ranges.as_ref();
-    let ranges = ranges.filter(|_| flags.any(|flags| flags & RANGED != 0 && flags & LED != 0));
+    let mut frontends = frontends.iter();
+    let is_asked = frontends.any(|frontend| frontend.flags & RANGED != 0);
+    let ranges = state.source_ranges.as_ref().filter(|_| is_asked);
     let ranges = ranges.iter().flat_map(|all| &all.ranges);
     ranges.map(|range| range_key(service, range)).collect()
 }
@@ -121,8 +121,8 @@ pub struct Leaves {
 /// lead to the cluster set, and
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Masqueraded {
-    /// behind ClusterIPs: with a detector, or `masqueradeAll`;
-    pub cluster_ips: bool,
+    /// behind ClusterIPs, of IPv4 and of IPv6: with a detector that tells who is foreign, or `masqueradeAll`;
+    pub cluster_ips: [bool; 2],
     /// but not where they are on this node themselves (`--keep-client-address`).
     pub only_elsewhere: bool,
 }
@@ -130,8 +130,11 @@ pub struct Masqueraded {
 impl Masqueraded {
     /// As `state` and flags say.
     pub fn of(state: &NodeState, keeps_clients: bool) -> Self {
+        let traffic = &state.traffic;
+        let is_told = |family| traffic.detector.tells(&state.node, family);
         Self {
-            cluster_ips: state.traffic.masquerade_all || state.traffic.detector != Detector::None,
+            cluster_ips: [IpFamily::V4, IpFamily::V6]
+                .map(|family| traffic.masquerade_all || is_told(family)),
             only_elsewhere: keeps_clients,
         }
     }
@@ -165,9 +168,8 @@ fn flags(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
     .sum()
 }
 
-/// What programs on devices do for clients outside. What would have to be masqueraded they lead where they
-/// are told to keep the client's address on this node.
-fn outside(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
+/// What programs on devices do for clients outside, and whether endpoints see this node in their place.
+fn outside((kind, family): (FrontendKind, IpFamily), state: &ServiceState, leaves: Leaves) -> u32 {
     let external = kind.is_external();
     let policy = if external {
         state.external_policy
@@ -180,11 +182,11 @@ fn outside(kind: FrontendKind, state: &ServiceState, leaves: Leaves) -> u32 {
     let masqueraded = if external {
         is_cluster
     } else {
-        leaves.masqueraded.cluster_ips
+        leaves.masqueraded.cluster_ips[usize::from(family == IpFamily::V6)]
     };
     [
         (OUTSIDE_TO_LOCAL, !is_cluster),
-        (OUTSIDE_TO_CLUSTER, is_cluster && keeps),
+        (OUTSIDE_TO_CLUSTER, is_cluster),
         (MASQUERADED, masqueraded && !keeps),
         (MASQUERADED_ELSEWHERE, masqueraded && is_cluster && keeps),
         (RANGED, ranged),

@@ -60,8 +60,8 @@ pub(crate) const ALL: &[Flag] = &[
     Flag {
         name: KEEP_CLIENT_ADDRESS,
         takes: Takes::Switch,
-        help: "Programs on devices also serve clients outside that would be masqueraded: endpoints on \
-               this node see the client's address, those on other nodes see this node \
+        help: "Endpoints on this node see the address of clients outside that programs on devices serve, \
+               also where these would be masqueraded; those on other nodes see this node there \
                [default: false]",
         check_help: None,
         field: Some("culvert.keepClientAddress"),
@@ -73,7 +73,7 @@ pub(crate) const ALL: &[Flag] = &[
             default: DEFAULT_SOURCE_PORTS,
         },
         help: "Ports of this node that programs on devices use in the place of a client's where the \
-               endpoint is on another node; those in net.ipv4.ip_local_reserved_ports are left out \
+               endpoint sees this node; those in net.ipv4.ip_local_reserved_ports are left out \
                [default: 32768-65535]",
         check_help: None,
         field: Some("culvert.sourcePorts"),

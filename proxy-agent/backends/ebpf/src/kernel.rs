@@ -91,10 +91,10 @@ pub struct EbpfOptions {
     pub tc: Tc,
     /// The devices that they are on; chosen here when none is given.
     pub devices: Vec<Pattern>,
-    /// Whether they also serve clients outside that would be masqueraded: endpoints on this node see the
-    /// client's address, those on other nodes this node's.
+    /// Whether endpoints on this node see the address of clients outside that would be masqueraded; those on
+    /// other nodes see this node's.
     pub keep_client_address: bool,
-    /// Which ports of this node they use in the place of a client's where the endpoint is on another one.
+    /// Which ports of this node they use in the place of a client's where the endpoint sees this node.
     pub source_ports: RangeInclusive<u16>,
     /// For how long they remember connections.
     pub timeouts: Timeouts,

@@ -42,13 +42,12 @@ mod render;
 #[cfg(target_os = "linux")]
 mod reserved;
 #[cfg(target_os = "linux")]
+mod service_addresses;
+#[cfg(target_os = "linux")]
 mod sources;
 mod tables;
 #[cfg(test)]
 mod tests;
-#[cfg(target_os = "linux")]
-mod virtual_addresses;
-
 pub use descriptor::Ebpf;
 pub use flags::Tc;
 #[cfg(target_os = "linux")]

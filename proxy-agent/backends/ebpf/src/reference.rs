@@ -93,7 +93,10 @@ const fn meaning(reason: Reason) -> (&'static str, &'static str) {
             PASSED,
             "the Service has no endpoint; that layer rejects or drops it",
         ),
-        Reason::Masquerade => (PASSED, "the endpoint must see this node as the client"),
+        Reason::Frontend => (
+            PASSED,
+            "the endpoint is a frontend itself, which is translated once",
+        ),
         Reason::SourceRanges => (
             PASSED,
             "the client is in none of the source ranges of the Service; that layer drops it",
@@ -126,9 +129,9 @@ const fn meaning(reason: Reason) -> (&'static str, &'static str) {
             EITHER,
             "a later fragment of its datagram came before this first one",
         ),
-        Reason::RemoteEndpoint => (
+        Reason::Unsaid => (
             PASSED,
-            "the endpoint may be on another node, and clients keep their address there as well",
+            "nothing says what becomes of clients outside, as in maps of an earlier version",
         ),
         Reason::NoRoute => (
             PASSED,

@@ -1,4 +1,4 @@
-//! Which addresses of this node endpoints on other nodes see in the place of clients: for each device
+//! Which addresses of this node endpoints see in the place of clients: for each device
 //! that is served, those that netfilter would choose from if it masqueraded there. Pure; everything it
 //! decides by is given to it.
 //!
@@ -56,14 +56,21 @@ pub struct Facts<'a> {
     pub bridges_call: [bool; 2],
 }
 
-/// What SOURCES shall hold while these devices are served.
+/// What SOURCES shall hold while these devices are `served`, and these lead to `pods`, with programs on their
+/// ports where they are bridges.
 pub fn choose(
     facts: Facts<'_>,
     served: impl IntoIterator<Item = u32>,
+    pods: impl IntoIterator<Item = u32>,
 ) -> BTreeMap<SourceKey, SourceValue> {
     let mut entries = BTreeMap::new();
-    for device in served {
+    let served = served.into_iter().map(|device| (device, false));
+    let pods = pods.into_iter().map(|device| (device, true));
+    for (device, by_ports) in served.chain(pods) {
         for version in [Version::V4, Version::V6] {
+            if !by_ports && facts.is_behind_netfilter(device, version) {
+                continue;
+            }
             let chosen = facts.of_device(device, version);
             for (index, one) in (0..MOST_SOURCES).zip(chosen) {
                 let key = SourceKey::new(device, version, index);
@@ -85,9 +92,6 @@ pub fn own(addresses: &[Address]) -> BTreeSet<IpAddr> {
 impl<'a> Facts<'a> {
     /// Those of a device and family, in the order in which they are chosen from.
     fn of_device(self, device: u32, version: Version) -> Vec<&'a Address> {
-        if self.is_behind_netfilter(device, version) {
-            return Vec::new();
-        }
         let there = self.addresses.iter();
         let there = there.filter(|one| one.device == device && self.may_be_source(one, version));
         let chosen = match version {

@@ -7,8 +7,8 @@ pub struct Device {
     pub name: String,
     /// Whether programs on it serve clients outside.
     pub is_served: bool,
-    /// Whether those also serve clients that would be masqueraded: endpoints on this node see who they are,
-    /// those on other nodes this node.
+    /// Whether endpoints on this node see who clients are that would be masqueraded; those on other nodes see
+    /// this node.
     pub keeps_clients: bool,
     /// What for, or why not, for people.
     pub reason: String,

@@ -2,7 +2,7 @@
 //! they pass on, that one decides. What becomes of the packet is the same either way, but for its source
 //! where they are told to keep it.
 
-use super::{Detector, Masquerade, Outcome, Packet, Path, Verdict, dialled, is_within, verdict};
+use super::{Masquerade, Outcome, Packet, Path, Verdict, dialled, is_within, verdict};
 use crate::{FrontendKind, NodeState, Protocol, TrafficPolicy};
 
 /// A packet that programs on devices take.
@@ -32,14 +32,12 @@ pub enum PassedOn {
     NoFrontend,
     /// Its source is in none of the ranges.
     SourceRanges,
-    /// It may have to be masqueraded.
-    Masquerade,
-    /// Its endpoint may be on another node.
-    RemoteEndpoint,
     /// It comes from this node or a pod of it.
     LocalSource,
     /// It is rejected or dropped.
     NoEndpoint,
+    /// Every endpoint is a frontend itself.
+    Frontend,
 }
 
 impl PassedOn {
@@ -49,17 +47,16 @@ impl PassedOn {
             Self::Protocol => "it is neither TCP nor UDP",
             Self::NoFrontend => "it is for no Service",
             Self::SourceRanges => "its source is in none of the loadBalancerSourceRanges",
-            Self::Masquerade => "it may have to be masqueraded",
-            Self::RemoteEndpoint => "its endpoint may be on another node",
             Self::LocalSource => "it comes from this node or from a pod of it",
             Self::NoEndpoint => "no endpoint is allowed",
+            Self::Frontend => "its endpoint is a frontend itself",
         }
     }
 }
 
 /// Whether programs on the device that `packet` comes in by take it, in order of what they look at.
-/// `keeps_clients`: endpoints on this node see the true source, also where it would be masqueraded, and
-/// then they lead to those of any set; to those that may be on other nodes by a route that there is.
+/// `keeps_clients`: endpoints on this node see the true source, also where it would be masqueraded. They lead
+/// to those that must see this node by a route that there is.
 pub fn taken_on_device(
     state: &NodeState,
     packet: &Packet,
@@ -78,14 +75,7 @@ pub fn taken_on_device(
     } else {
         service.internal_policy
     };
-    let detects = state.traffic.masquerade_all || state.traffic.detector != Detector::None;
     let is_cluster = policy == TrafficPolicy::Cluster;
-    if !keeps_clients && (is_external && is_cluster || !is_external && detects) {
-        return Err(PassedOn::Masquerade);
-    }
-    if !keeps_clients && is_cluster {
-        return Err(PassedOn::RemoteEndpoint);
-    }
     let ranges = service.source_ranges.as_ref();
     let mut ranges = ranges
         .filter(|_| frontend.kind == FrontendKind::LoadBalancerIp)
@@ -107,12 +97,33 @@ pub fn taken_on_device(
         let mut all = service.cluster_endpoints.iter().flat_map(|set| &**set);
         all.any(|endpoint| endpoint.address == address && endpoint.is_here())
     };
+    // The layer beneath would lead on from there.
+    let is_frontend = |destination| {
+        let packet = Packet {
+            destination,
+            ..packet.clone()
+        };
+        dialled(state, &packet, Path::Packet).is_some()
+    };
+    if verdict
+        .targets
+        .iter()
+        .all(|target| is_frontend(target.address))
+    {
+        return Err(PassedOn::Frontend);
+    }
     let mut leads_to = Vec::new();
     for target in &mut verdict.targets {
-        let sees_node = is_cluster
-            && !is_here(target.address)
-            && !matches!(target.masquerade, None | Some(Masquerade::Hairpin));
-        let leads = sees_node || target.address.ip() != packet.source;
+        let is_masqueraded = if keeps_clients {
+            is_cluster && !is_here(target.address)
+        } else {
+            // What stays in the network of this host passes no POSTROUTING.
+            !state.node.is_host(target.address.ip())
+        };
+        let sees_node =
+            is_masqueraded && !matches!(target.masquerade, None | Some(Masquerade::Hairpin));
+        let leads =
+            !is_frontend(target.address) && (sees_node || target.address.ip() != packet.source);
         if leads && !sees_node {
             target.masquerade = None;
         }

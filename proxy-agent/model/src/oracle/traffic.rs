@@ -87,26 +87,35 @@ impl Detector {
     /// Whether `packet` comes from a pod of this node. `None` if that is not known: without a
     /// detector, or without a range of the packet's family, nothing counts as foreign.
     pub fn is_local(&self, node: &NodeInfo, packet: &Packet) -> Option<bool> {
+        self.tells(node, IpFamily::of(packet.source))
+            .then(|| self.includes(node, packet))
+    }
+
+    /// Whether it can tell who is local among sources of this family.
+    pub fn tells(&self, node: &NodeInfo, family: IpFamily) -> bool {
+        let any = |cidrs: &[IpNet]| cidrs.iter().any(|cidr| IpFamily::of(cidr.addr()) == family);
         match self {
-            Self::None => None,
+            Self::None => false,
+            Self::ClusterCidr(cidrs) => any(cidrs),
+            Self::NodeCidr => any(node.pod_cidrs()),
+            Self::BridgeInterface(_) | Self::InterfaceNamePrefix(_) => true,
+        }
+    }
+
+    fn includes(&self, node: &NodeInfo, packet: &Packet) -> bool {
+        match self {
+            Self::None => false,
             Self::ClusterCidr(cidrs) => within(cidrs, packet.source),
             Self::NodeCidr => within(node.pod_cidrs(), packet.source),
-            Self::BridgeInterface(name) => Some(packet.interface.as_ref() == Some(name)),
+            Self::BridgeInterface(name) => packet.interface.as_ref() == Some(name),
             Self::InterfaceNamePrefix(prefix) => {
                 let arrived_on = packet.interface.as_deref();
-                Some(arrived_on.is_some_and(|name| name.starts_with(&**prefix)))
+                arrived_on.is_some_and(|name| name.starts_with(&**prefix))
             }
         }
     }
 }
 
-/// Whether one of the ranges of `address`'s family holds it; `None` if there is none.
-fn within(cidrs: &[IpNet], address: IpAddr) -> Option<bool> {
-    let family = IpFamily::of(address);
-    let mut of_family = cidrs
-        .iter()
-        .filter(|cidr| IpFamily::of(cidr.addr()) == family)
-        .peekable();
-    of_family.peek()?;
-    Some(of_family.any(|cidr| cidr.contains(&address)))
+fn within(cidrs: &[IpNet], address: IpAddr) -> bool {
+    cidrs.iter().any(|cidr| cidr.contains(&address))
 }

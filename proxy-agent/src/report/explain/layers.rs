@@ -100,14 +100,17 @@ fn unless(taken: &Taken, other: &str) -> String {
     format!(" unless it chooses the client itself, {other} then")
 }
 
-/// What is said where endpoints of other nodes see this one: that takes a device that is served.
+/// What is said where endpoints see this node: that takes a device that is served.
 fn beyond(taken: &Taken, other: &str) -> String {
     let targets = taken.verdict.targets.iter().zip(&taken.leads_to);
     let mut elsewhere = targets.filter(|(target, leads)| **leads && target.masquerade.is_some());
     if elsewhere.next().is_none() {
         return String::new();
     }
-    format!(" It leads to other nodes by devices that it serves; {other} decides about the rest.")
+    format!(
+        " It leads to endpoints that see this node by devices that it serves; {other} decides about the \
+         rest."
+    )
 }
 
 /// What becomes of a packet that the layer above takes, by the device that it comes in by; and why that

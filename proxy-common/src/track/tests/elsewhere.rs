@@ -4,13 +4,14 @@
 use std::{net::SocketAddr, vec::Vec};
 
 use super::{
-    Client, Family, World,
+    Client, EVERY, Family, World,
     journey::{BEGIN, ack, at, data, datagram, fin, key, syn, taken, tcp},
     ports::{far, from, passed, ports, seen},
 };
 use crate::{
     address,
     in_memory::{Build, Payload, programs::sweeps},
+    node::NodeAddressKey,
     packet::parse::flags,
     socket::TCP,
     track::{
@@ -295,5 +296,20 @@ fn an_entry_is_known_by_its_address_and_port_whatever_the_other_family_says() {
             let own = maps.track.get(&client.key(TCP)).unwrap();
             assert_eq!([forward.serial, back.serial], [own.serial; 2]);
         });
+    }
+}
+
+#[test]
+fn an_endpoint_in_the_network_of_this_host_sees_the_client() {
+    for family in [EVERY[4], EVERY[5]] {
+        let world = family.world(1);
+        let endpoint = at(family.endpoints[0]);
+        let address = address::from_ip(endpoint.ip());
+        world.maps(|maps| maps.own_addresses.push(NodeAddressKey { address }));
+        world.maps(|maps| maps.way.0 = 0);
+        let client = family.client(&world);
+        assert_eq!(client.connects(), endpoint);
+        assert_eq!(client.asks(), endpoint);
+        world.maps(|maps| assert_eq!((maps.track.keys().len(), maps.flows), (4, 2)));
     }
 }

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use super::{
-    Client, EVERY, Family, World,
+    Client, Family, World,
     journey::{ack, at, data, datagram, fin, key, receiver, rst, sender, syn, taken, tcp},
+    ports::far,
 };
 use crate::{
     in_memory::{Build, Payload, programs::sweeps},
@@ -50,7 +51,7 @@ impl<'a> Foreign<'a> {
             options: 0,
             payload,
         };
-        let (outcome, after) = self.world.leaves(&build.bytes());
+        let (outcome, after) = self.world.leaves_for_endpoint(&build.bytes());
         if outcome != Outcome::TRANSLATED {
             return Err(outcome);
         }
@@ -67,7 +68,7 @@ impl<'a> Foreign<'a> {
             options: 0,
             payload,
         };
-        let (outcome, after) = self.world.comes(&build.bytes());
+        let (outcome, after) = self.world.comes_from_endpoint(&build.bytes());
         if outcome != Outcome::TRANSLATED {
             return Err(outcome);
         }
@@ -81,10 +82,6 @@ impl<'a> Foreign<'a> {
         let key = key(self.from, self.endpoint, protocol, INSIDE);
         sweeps(&self.world.alone(), key)
     }
-}
-
-fn far() -> [Family; 2] {
-    [EVERY[2], EVERY[3]]
 }
 
 #[test]

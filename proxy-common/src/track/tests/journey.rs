@@ -5,7 +5,7 @@ use std::{net::SocketAddr, vec::Vec};
 
 use super::World;
 use crate::{
-    frontend::{MASQUERADED_ELSEWHERE, OUTSIDE_TO_CLUSTER},
+    frontend::{MASQUERADED, MASQUERADED_ELSEWHERE, OUTSIDE_TO_CLUSTER},
     in_memory::{Build, Bytes, Hook, Payload, programs::sweeps},
     packet::{Version, parse::flags, rewrite::Place},
     socket::{TCP, UDP},
@@ -22,8 +22,10 @@ pub(super) struct Family {
     pub(super) endpoints: [&'static str; 3],
     pub(super) router: &'static str,
     pub(super) node: &'static str,
-    /// Endpoints are on other nodes, and see this one in the place of clients.
+    /// Endpoints see this node in the place of clients, and are
     pub(super) far: bool,
+    /// on this one themselves.
+    pub(super) near: bool,
 }
 
 const V4: Family = Family {
@@ -34,6 +36,7 @@ const V4: Family = Family {
     router: "203.0.113.1:0",
     node: "192.0.2.1:30080",
     far: false,
+    near: false,
 };
 const V6: Family = Family {
     client: "[2001:db8:7::7]:40000",
@@ -43,10 +46,21 @@ const V6: Family = Family {
     router: "[2001:db8:9::1]:0",
     node: "[2001:db8::1]:30080",
     far: false,
+    near: false,
 };
 
-/// Both IP versions, with endpoints here and elsewhere.
-pub(super) const EVERY: [Family; 4] = [V4, V6, V4.elsewhere(), V6.elsewhere()];
+/// Both IP versions, with endpoints here that see the client, elsewhere, and in pods that see this node.
+pub(super) const EVERY: [Family; 6] = [
+    V4,
+    V6,
+    V4.elsewhere(),
+    V6.elsewhere(),
+    V4.in_pods(),
+    V6.in_pods(),
+];
+/// The devices by which packets leave for other nodes, and for pods.
+pub(super) const WIRE: u32 = 3;
+pub(super) const POD: u32 = 5;
 /// The same, with endpoints on this node.
 pub(super) const BOTH: [Family; 2] = [V4, V6];
 
@@ -57,6 +71,13 @@ impl Family {
     /// The same, with endpoints on other nodes.
     const fn elsewhere(mut self) -> Self {
         self.far = true;
+        self
+    }
+
+    /// The same, with endpoints on this node that see it in the place of clients.
+    const fn in_pods(mut self) -> Self {
+        self.far = true;
+        self.near = true;
         self
     }
 
@@ -81,12 +102,18 @@ impl Family {
         let keys: Vec<_> = world.maps(|maps| maps.frontends.keys().copied().collect());
         for key in keys {
             world.put(key, |value| {
-                value.flags = OUTSIDE_TO_CLUSTER | MASQUERADED_ELSEWHERE;
+                let seen = if self.near {
+                    MASQUERADED
+                } else {
+                    MASQUERADED_ELSEWHERE
+                };
+                value.flags = OUTSIDE_TO_CLUSTER | seen;
                 value.cluster_set = value.local_set.max(value.cluster_set);
                 value.local_set = 0;
             });
         }
-        world.leave_by(3, self.router, &[(self.node, 24)]);
+        let device = if self.near { POD } else { WIRE };
+        world.leave_by(device, self.router, &[(self.node, 24)]);
     }
 
     /// Makes these the endpoints; their numbers are these plus 10.
@@ -212,6 +239,30 @@ impl World {
         Hook::Ingress.meets(&self.alone(), version(packet), packet)
     }
 
+    /// What becomes of one that leaves for an endpoint which sees this node.
+    pub(super) fn leaves_for_endpoint(&self, packet: &Bytes) -> (Outcome, Bytes) {
+        let hook = if self.is_in_pod() {
+            Hook::ToPod
+        } else {
+            Hook::Egress
+        };
+        hook.meets(&self.alone(), version(packet), packet)
+    }
+
+    /// What becomes of one that comes from such an endpoint.
+    pub(super) fn comes_from_endpoint(&self, packet: &Bytes) -> (Outcome, Bytes) {
+        let hook = if self.is_in_pod() {
+            Hook::FromPod
+        } else {
+            Hook::Ingress
+        };
+        hook.meets(&self.alone(), version(packet), packet)
+    }
+
+    fn is_in_pod(&self) -> bool {
+        self.maps(|maps| maps.way.0 == POD)
+    }
+
     /// What becomes of a packet that goes out.
     pub(super) fn leaves(&self, packet: &Bytes) -> (Outcome, Bytes) {
         Hook::Egress.meets(&self.alone(), version(packet), packet)
@@ -276,7 +327,7 @@ impl<'a> Client<'a> {
 
     /// A packet to an endpoint on another node leaves as from this one.
     fn leaves(&self, build: &Build) {
-        let (outcome, after) = self.world.leaves(&build.bytes());
+        let (outcome, after) = self.world.leaves_for_endpoint(&build.bytes());
         assert_eq!(outcome, Outcome::TRANSLATED);
         let source = sender(&after, build.options);
         let expected = Build {
@@ -303,7 +354,7 @@ impl<'a> Client<'a> {
         };
         let who = (self.from, endpoint, reply.payload.is_tcp());
         if let Some(source) = self.world.maps(|maps| maps.seen_as.get(&who).copied()) {
-            let (outcome, after) = self.world.comes(
+            let (outcome, after) = self.world.comes_from_endpoint(
                 &Build {
                     to: source,
                     ..reply.clone()

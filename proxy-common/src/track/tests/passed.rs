@@ -1,6 +1,6 @@
 //! Why packets are not translated: each reason, what is remembered of it, and for how long.
 
-use std::vec::Vec;
+use std::{format, string::ToString as _, vec::Vec};
 
 use super::{
     Client, EVERY, Family, World,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     address,
-    frontend::{FrontendValue, MASQUERADED, RANGED, SCOPE_NODE},
+    frontend::{FrontendValue, RANGED, SCOPE_NODE},
     in_memory::{Build, Payload},
     node::NodeAddressKey,
     packet::parse::flags,
@@ -34,11 +34,8 @@ fn change(world: &World, change: impl Fn(&mut FrontendValue)) {
 type Refusal = fn(&Family, &World);
 
 /// Reasons that hold whatever else happens, and those that a later packet may not meet.
-const LASTING: [(Reason, Refusal); 5] = [
+const LASTING: [(Reason, Refusal); 4] = [
     (Reason::NoEndpoint, |family, world| family.lead(world, &[])),
-    (Reason::Masquerade, |_, world| {
-        change(world, |value| value.flags |= MASQUERADED);
-    }),
     (Reason::SourceRanges, |_, world| {
         change(world, |value| value.flags |= RANGED);
     }),
@@ -60,7 +57,7 @@ const LASTING: [(Reason, Refusal); 5] = [
 ];
 
 const FOR_NOW: [(Reason, Refusal); 4] = [
-    (Reason::RemoteEndpoint, |_, world| {
+    (Reason::Unsaid, |_, world| {
         change(world, |value| value.flags = 0);
     }),
     (Reason::Leaving, |_, world| {
@@ -310,5 +307,41 @@ fn a_packet_that_is_too_short_to_be_changed_as_a_whole_is_dropped() {
             ..client.build(datagram())
         };
         assert_eq!(world.leaves(&cut(reply)).0, not_changed);
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_a_frontend_is_translated_once_beneath() {
+    for family in EVERY {
+        for protocol in [TCP, UDP] {
+            let payload = || if protocol == TCP { syn() } else { datagram() };
+            let endpoint = at(family.endpoints[0]);
+            let any = if endpoint.is_ipv4() {
+                "0.0.0.0"
+            } else {
+                "[::]"
+            };
+            let (own, any) = (endpoint.to_string(), format!("{any}:{}", endpoint.port()));
+            for dialled in [own, any] {
+                let world = family.world(1);
+                let mut key = world.serve(&dialled, protocol, SET + 5);
+                if dialled.starts_with("0.0.0.0") || dialled.starts_with("[::]") {
+                    world.maps(|maps| maps.frontends.remove(&key));
+                    key.scope = SCOPE_NODE;
+                    world.put(key, |_| {});
+                    // On other addresses than the node's nobody answers.
+                    let client = family.client(&world);
+                    assert_eq!(client.sends(payload()), Ok(endpoint));
+                    let address = address::from_ip(endpoint.ip());
+                    world.maps(|maps| maps.node_addresses.push(NodeAddressKey { address }));
+                }
+                let mut client = family.client(&world);
+                client.from.set_port(7);
+                assert_eq!(client.sends(payload()), passed(Reason::Frontend));
+                assert_eq!(client.sends(payload()), passed(Reason::Beneath));
+                let inside = client.inside(endpoint, protocol);
+                world.maps(|maps| assert_eq!(maps.opening.get(&inside), None));
+            }
+        }
     }
 }

@@ -3,12 +3,12 @@
 use std::{net::IpAddr, vec::Vec};
 
 use super::{
-    Client, EVERY, Family, World,
+    EVERY, Family, World,
     journey::{at, data, datagram, syn},
 };
 use crate::{
     address,
-    frontend::{MASQUERADED, RANGED},
+    frontend::RANGED,
     ranges::{ADDRESS_BITS, MAPPED_BITS, RangeKey, RangeValue},
     track::reason::{Outcome, Reason},
 };
@@ -122,21 +122,5 @@ fn who_says_to_be_the_address_that_it_dials_is_left_to_the_layer_beneath() {
             assert_eq!(client.sends(syn()), own);
             assert_eq!(client.sends(datagram()), own);
         }
-    }
-}
-
-#[test]
-fn what_must_be_masqueraded_is_passed_on_for_that_whoever_is_admitted() {
-    for family in EVERY {
-        let world = ranged(&family);
-        let client = Client::new(&world, family.client, family.frontend);
-        let keys: Vec<_> = world.maps(|maps| maps.frontends.keys().copied().collect());
-        for key in keys {
-            world.put(key, |value| value.flags |= MASQUERADED);
-        }
-        let masqueraded = Err(Outcome::passed(Reason::Masquerade));
-        assert_eq!(client.sends(syn()), masqueraded);
-        admit(&world, 1, client.from.ip(), 0);
-        assert_eq!(client.sends(syn()), masqueraded);
     }
 }

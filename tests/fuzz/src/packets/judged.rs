@@ -75,10 +75,14 @@ impl Met<'_> {
     /// The header and the end that are translated, and that end of the error which quotes it.
     fn translated(&self, layout: &Layout) -> (Header, End, Option<End>) {
         match (layout.quoted, self.hook) {
-            (None, Hook::Ingress) => (layout.outer, End::Destination, None),
-            (None, Hook::Egress) => (layout.outer, End::Source, None),
-            (Some(quoted), Hook::Ingress) => (quoted, End::Source, Some(End::Destination)),
-            (Some(quoted), Hook::Egress) => (quoted, End::Destination, Some(End::Source)),
+            (None, Hook::Ingress | Hook::FromPod) => (layout.outer, End::Destination, None),
+            (None, Hook::Egress | Hook::ToPod) => (layout.outer, End::Source, None),
+            (Some(quoted), Hook::Ingress | Hook::FromPod) => {
+                (quoted, End::Source, Some(End::Destination))
+            }
+            (Some(quoted), Hook::Egress | Hook::ToPod) => {
+                (quoted, End::Destination, Some(End::Source))
+            }
         }
     }
 
@@ -103,8 +107,8 @@ impl Met<'_> {
         let from = header.side(&self.before.0, end);
         let to = header.side(&self.after.0, end);
         let (frontend, endpoint) = match self.hook {
-            Hook::Ingress => (from, to),
-            Hook::Egress => (to, from),
+            Hook::Ingress | Hook::FromPod => (from, to),
+            Hook::Egress | Hook::ToPod => (to, from),
         };
         assert!(Site::is_frontend(frontend), "{self:?}");
         assert!(Site::is_endpoint(endpoint), "{self:?}");
@@ -165,8 +169,8 @@ impl Met<'_> {
             && header.protocol == TCP
             && opens(self.before.0[header.body + 13]);
         let (frontend, endpoint) = match self.hook {
-            Hook::Ingress => (from, to),
-            Hook::Egress => (to, from),
+            Hook::Ingress | Hook::FromPod => (from, to),
+            Hook::Egress | Hook::ToPod => (to, from),
         };
         let client = header.side(&self.before.0, far);
         let stays = !begins && site.is_tracked(client, frontend, endpoint, header.protocol);

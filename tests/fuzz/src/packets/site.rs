@@ -64,8 +64,8 @@ const ALL: u8 = 7;
 /// The programs' other hook.
 pub(super) fn other(hook: Hook) -> Hook {
     match hook {
-        Hook::Ingress => Hook::Egress,
-        Hook::Egress => Hook::Ingress,
+        Hook::Ingress | Hook::FromPod => Hook::Egress,
+        Hook::Egress | Hook::ToPod => Hook::Ingress,
     }
 }
 

@@ -79,9 +79,16 @@ impl Shared {
         self.taken
     }
 
-    /// Whether programs on the device take `packet`, by the oracle.
-    pub fn takes(state: &NodeState, packet: &Packet, entry: &Entry) -> bool {
-        *entry != Entry::Node && taken_on_device(state, packet, false).is_ok()
+    /// Whether programs on the device take `packet`, by the oracle; `None` if the endpoint decides that they
+    /// choose.
+    pub fn takes(state: &NodeState, packet: &Packet, entry: &Entry) -> Option<bool> {
+        if *entry == Entry::Node {
+            return Some(false);
+        }
+        match taken_on_device(state, packet, false) {
+            Ok(taken) => taken.whatever_is_chosen().then_some(true),
+            Err(_) => Some(false),
+        }
     }
 
     /// Whether `sent` was translated by whom the oracle says, if what was `seen` of it tells.

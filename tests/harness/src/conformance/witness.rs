@@ -123,11 +123,15 @@ impl<'w> Witness<'w> {
         };
         let own = self.world.node().addresses();
         let mut landed = BTreeSet::new();
-        let is_taken = shot.entry != Entry::Interface(INSIDE.into())
-            && Shared::takes(state, packet, &shot.entry);
+        let is_inside = shot.entry == Entry::Interface(INSIDE.into());
+        let is_taken = if is_inside {
+            Some(false)
+        } else {
+            Shared::takes(state, packet, &shot.entry)
+        };
         for (sent, seen) in self.rig.fire(&vec![shot.clone(); count])? {
             let endpoint = judge(says, own, &shot.entry, &sent, seen)?;
-            if let Some(shared) = &mut self.shared {
+            if let (Some(shared), Some(is_taken)) = (&mut self.shared, is_taken) {
                 shared.judge(is_taken, &shot.entry, &sent, seen)?;
             }
             // A client that keeps its endpoint talks to it once.
@@ -142,7 +146,10 @@ impl<'w> Witness<'w> {
                 packet.destination,
                 packet.protocol,
             );
-            return self.keep((dials, is_taken && self.shared.is_some()), &landed);
+            return self.keep(
+                (dials, is_taken == Some(true) && self.shared.is_some()),
+                &landed,
+            );
         }
         let mut targets = says.targets.iter().map(|target| target.address);
         match targets.find(|target| !landed.contains(target)) {
@@ -203,7 +210,7 @@ impl<'w> Witness<'w> {
         let mut targets = says.targets.iter();
         if self.shared.is_some()
             && targets.any(|target| target.address.ip() == packet.source)
-            && Shared::takes(state, packet, &Entry::Anywhere)
+            && Shared::takes(state, packet, &Entry::Anywhere) != Some(false)
         {
             return Entry::Interface(INSIDE.into());
         }

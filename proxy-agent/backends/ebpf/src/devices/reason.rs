@@ -111,6 +111,7 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Served { layer, why } => write!(f, "served ({layer}): {why}"),
+            Self::Pods => f.write_str("serves pods, which see this node in the place of clients"),
             Self::Not(not) => write!(f, "not served: {not}"),
         }
     }

@@ -7,7 +7,7 @@ use proxy_netlink::route::{
     numbers::{ARPHRD_ETHER, ARPHRD_IPGRE, ARPHRD_NONE, ARPHRD_TUNNEL, IFF_LOOPBACK, IFF_UP},
 };
 
-use super::{Facts, Pattern, choose};
+use super::{Choice, Facts, Pattern, choose, pods};
 
 /// A node.
 #[derive(Default)]
@@ -71,23 +71,26 @@ impl Node {
         });
     }
 
-    /// What is said about each device.
-    fn told(&self) -> Vec<String> {
-        let facts = Facts {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
             links: &self.links,
             addresses: &self.addresses,
             routes: &self.routes,
             node: &self.known_by,
             patterns: &self.patterns,
-        };
-        let programs = |link: &Link| {
-            let there = self
-                .programs
-                .iter()
-                .filter(|(device, _)| *device == link.name);
-            there.map(|(_, program)| (*program).to_owned()).collect()
-        };
-        let devices = choose(facts, programs).into_iter();
+        }
+    }
+
+    /// The programs on a device, by name.
+    fn programs_on(&self, link: &Link) -> Vec<String> {
+        let programs = self.programs.iter();
+        let there = programs.filter(|(device, _)| *device == link.name);
+        there.map(|(_, program)| (*program).to_owned()).collect()
+    }
+
+    /// What is said about each device.
+    fn told(&self) -> Vec<String> {
+        let devices = choose(self.facts(), |link| self.programs_on(link)).into_iter();
         let told = devices.map(|device| {
             let told = format!("{}: {}", device.name, device.choice);
             assert_eq!(device.served().is_some(), told.contains(": served"));
@@ -295,5 +298,89 @@ fn names_that_are_given_decide_alone() {
     ] {
         let one: Pattern = pattern.parse().unwrap();
         assert_eq!(one.matches(name), matches, "{pattern} {name}");
+    }
+}
+
+/// The ways to pods with these addresses: a device, and those that programs are on.
+fn ways(node: &Node, endpoints: &[&str]) -> Vec<String> {
+    let facts = node.facts();
+    let devices = choose(facts, |link| node.programs_on(link));
+    let served = devices.iter().filter(|device| device.served().is_some());
+    let served = served.map(|device| device.index).collect();
+    let endpoints: Vec<IpAddr> = endpoints.iter().map(|one| one.parse().unwrap()).collect();
+    let ways = pods::ways(facts, &served, &endpoints, |link| node.programs_on(link));
+    let name = |index: u32| {
+        let link = node.links.iter().find(|link| link.index == index);
+        link.unwrap().name.clone()
+    };
+    let told = ways.into_iter().map(|(device, hooks)| {
+        let hooks: Vec<_> = hooks.into_iter().map(name).collect();
+        format!("{}: {}", name(device), hooks.join(" "))
+    });
+    told.collect()
+}
+
+#[test]
+fn pods_are_reached_by_their_own_devices_or_by_ports_of_a_bridge() {
+    let mut node = usual();
+    node.link("vethA", Some("veth"));
+    node.link("cni0", Some("bridge"));
+    node.port("vethB", Some("veth"), "cni0");
+    node.port("vethC", Some("veth"), "cni0");
+    node.port("down", Some("veth"), "cni0");
+    node.links.last_mut().unwrap().flags = 0;
+    node.route("10.77.0.0/24", 254, &[("cni0", false)]);
+    node.route("10.77.0.9/32", 254, &[("vethA", false)]);
+    node.route("fd00:10:77::/64", 254, &[("cni0", false)]);
+    node.route("10.77.0.8/32", 254, &[("eth0", true)]);
+    for (endpoints, expected) in [
+        (&["10.77.0.9"][..], &["vethA: vethA"][..]),
+        (&["10.77.0.5"], &["cni0: vethB vethC"]),
+        (&["fd00:10:77::5"], &["cni0: vethB vethC"]),
+        (
+            &["10.77.0.5", "10.77.0.9"],
+            &["vethA: vethA", "cni0: vethB vethC"],
+        ),
+        // Behind another host, and by no route, or that of all the rest.
+        (&["10.77.0.8", "10.250.0.1", "fe80::7", "2001:db8::7"], &[]),
+        (&[], &[]),
+    ] {
+        assert_eq!(ways(&node, endpoints), expected, "{endpoints:?}");
+    }
+}
+
+#[test]
+fn devices_of_pods_that_are_somebody_elses_or_served_already_are_left() {
+    type Spoil = fn(&mut Node);
+    const SPOILS: [Spoil; 5] = [
+        |node| node.programs.push(("vethB", "cil_from_container")),
+        |node| node.programs.push(("vethB", "cali_tc_preamble")),
+        |node| node.links.last_mut().unwrap().hardware = ARPHRD_NONE,
+        |node| node.links.last_mut().unwrap().name = "lxc1".to_owned(),
+        // A route with a gateway goes out of it: clients outside may come in by it.
+        |node| node.route("10.9.0.0/16", 254, &[("cni0", true)]),
+    ];
+    for (number, spoil) in SPOILS.into_iter().enumerate() {
+        let mut node = usual();
+        node.link("cni0", Some("bridge"));
+        node.port("vethB", Some("veth"), "cni0");
+        node.route("10.77.0.0/24", 254, &[("cni0", false)]);
+        assert_eq!(ways(&node, &["10.77.0.5"]), ["cni0: vethB"]);
+        spoil(&mut node);
+        assert_eq!(ways(&node, &["10.77.0.5"]), [] as [&str; 0], "{number}");
+    }
+}
+
+#[test]
+fn what_is_not_served_otherwise_is_served_for_pods() {
+    let mut node = usual();
+    node.link("vethB", Some("veth"));
+    let mut devices = choose(node.facts(), |_| Vec::new());
+    let on = devices.iter().map(|device| device.index).collect();
+    let before: Vec<_> = devices.iter().map(|one| one.served().is_some()).collect();
+    pods::add(&mut devices, &on);
+    for (device, was_served) in devices.iter().zip(before) {
+        assert_eq!(device.choice == Choice::Pods, !was_served, "{device:?}");
+        assert_eq!(device.served().is_some(), was_served);
     }
 }

@@ -27,6 +27,7 @@ mod moved;
 mod names;
 mod open_table;
 mod own;
+mod role;
 mod settings;
 mod sourced;
 mod standing;
@@ -44,7 +45,7 @@ use super::{
     EbpfOptions, OpenError, held_maps::HeldMap, links::Mended, load::Place, pins::PinDir,
     pins::repin,
 };
-use crate::virtual_addresses::VirtualAddresses;
+use crate::service_addresses::ServiceAddresses;
 pub use asked::Asked;
 pub use bypasses::Bypasses;
 pub use devices::{Seen, survey};
@@ -57,7 +58,13 @@ pub struct Edge {
     maps: Vec<HeldMap>,
     follower: Follower,
     idle: Idle,
-    virtual_addresses: VirtualAddresses,
+    addresses: Addresses,
+}
+
+/// What Services have.
+struct Addresses {
+    virtual_ones: ServiceAddresses,
+    endpoints: ServiceAddresses,
 }
 
 impl Edge {
@@ -79,22 +86,24 @@ impl Edge {
             None => None,
         };
         let idle = Idle::on_this_host(&options.timeouts);
-        let mut virtual_addresses = VirtualAddresses::default();
-        let wanted = wanted(state, options, &idle, &mut virtual_addresses);
+        let mut addresses = Addresses {
+            virtual_ones: ServiceAddresses::virtual_ones(),
+            endpoints: ServiceAddresses::of_endpoints_here(),
+        };
+        let wanted = wanted(state, options, &idle, &mut addresses);
         let follower = Follower::start(pins.share()?, ebpf, options, wanted, moved)?;
         chosen.settle(pins)?;
         Ok(Self {
             maps,
             follower,
             idle,
-            virtual_addresses,
+            addresses,
         })
     }
 
     /// Takes over what the state says about the node.
     pub fn configure(&mut self, state: &NodeState, options: &EbpfOptions) {
-        let virtual_addresses = &mut self.virtual_addresses;
-        let wanted = wanted(state, options, &self.idle, virtual_addresses);
+        let wanted = wanted(state, options, &self.idle, &mut self.addresses);
         self.follower.want(wanted);
     }
 
@@ -146,6 +155,8 @@ pub struct Wanted {
     node: Vec<IpAddr>,
     /// Addresses of Services that it may have, and other nodes too.
     virtual_addresses: OrdSet<IpAddr>,
+    /// Endpoints on this node that see it in the place of clients.
+    masqueraded: OrdSet<IpAddr>,
     /// Devices from which pods come: no client outside does.
     pods: Option<settings::PodDevices>,
     settings: proxy_common::track::Settings,
@@ -155,11 +166,18 @@ fn wanted(
     state: &NodeState,
     options: &EbpfOptions,
     idle: &Idle,
-    virtual_addresses: &mut VirtualAddresses,
+    addresses: &mut Addresses,
 ) -> Wanted {
+    let endpoints = addresses.endpoints.of(state).clone();
     Wanted {
         node: state.node.addresses().to_vec(),
-        virtual_addresses: virtual_addresses.of(state).clone(),
+        virtual_addresses: addresses.virtual_ones.of(state).clone(),
+        // With the client's address, they need nothing else.
+        masqueraded: if options.keep_client_address {
+            OrdSet::new()
+        } else {
+            endpoints
+        },
         pods: settings::pod_devices(state),
         settings: settings::settings(state, options, idle),
     }

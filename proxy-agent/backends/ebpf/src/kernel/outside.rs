@@ -18,6 +18,19 @@ pub struct Outside {
     beneath: bool,
     /// The last attempt to load them failed.
     failed: Option<Instant>,
+    ending: Ending,
+}
+
+/// What an earlier agent left, where programs on devices are not to serve any more.
+#[derive(Debug, Default)]
+enum Ending {
+    /// Nobody looked.
+    #[default]
+    Unknown,
+    /// Connections went on then.
+    GoesOn(Instant),
+    /// Nothing is left.
+    Over,
 }
 
 impl Outside {
@@ -44,7 +57,10 @@ impl EbpfBackend {
         let wanted = match self.options.tc {
             Tc::On => true,
             Tc::Auto => self.outside.beneath,
-            Tc::Off => false,
+            Tc::Off => {
+                self.end_outside();
+                false
+            }
         };
         let waits = self
             .outside
@@ -84,6 +100,44 @@ impl EbpfBackend {
                     );
                 }
                 self.outside.failed = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Has those of an earlier run take no connection any more, and takes them off once the last one has ended.
+    fn end_outside(&mut self) {
+        let waits = match self.outside.ending {
+            Ending::Unknown => false,
+            Ending::GoesOn(since) => since.elapsed() < RETRY_AFTER,
+            Ending::Over => true,
+        };
+        if waits {
+            return;
+        }
+        match leave::wind_down(&self.pins) {
+            Ok(0) => {
+                let problems = leave::detach(&self.pins);
+                self.outside.ending = if problems.is_empty() {
+                    Ending::Over
+                } else {
+                    Ending::GoesOn(Instant::now())
+                };
+                for problem in problems {
+                    tracing::warn!(
+                        reason = problem.to_string(),
+                        "an earlier program may stay on a device"
+                    );
+                }
+            }
+            Ok(open) => {
+                if matches!(self.outside.ending, Ending::Unknown) {
+                    tracing::info!(open, "programs on devices stay until their connections end");
+                }
+                self.outside.ending = Ending::GoesOn(Instant::now());
+            }
+            Err(error) => {
+                tracing::warn!(%error, "earlier programs on devices go on taking new connections");
+                self.outside.ending = Ending::GoesOn(Instant::now());
             }
         }
     }

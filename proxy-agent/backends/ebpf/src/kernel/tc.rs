@@ -7,7 +7,7 @@
 mod clsact;
 mod error;
 mod found;
-mod pinned;
+pub mod pinned;
 pub mod sweep;
 mod tcx;
 #[cfg(test)]

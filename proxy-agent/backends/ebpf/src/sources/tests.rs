@@ -48,7 +48,7 @@ impl Host {
             virtual_addresses: &self.virtual_addresses,
             bridges_call: self.bridges_call,
         };
-        choose(facts, served.iter().copied())
+        choose(facts, served.iter().copied(), [])
     }
 
     /// The addresses of a device and family, in their order.

@@ -130,7 +130,7 @@ impl Connections for Device<'_> {
         }
     }
     fn is_own(&self, _: &NodeAddressKey) -> bool {
-        true
+        false
     }
     fn is_pod(&self, _: &Words) -> bool {
         false
@@ -298,17 +298,15 @@ pub fn is_legal_between(
     holders.iter().any(|holder| {
         let services = states.map(|state| state.services.get(holder));
         let mut leads = services.into_iter().flatten();
-        leads.any(|service| may_lead(service, keeps, to))
+        leads.any(|service| may_lead(service, to))
             && states.iter().any(|state| admits(state, holder, dial))
     })
 }
 
-fn may_lead(service: &ServiceState, keeps: bool, to: SocketAddr) -> bool {
+fn may_lead(service: &ServiceState, to: SocketAddr) -> bool {
     let local = service.local_endpoints.iter().flat_map(|set| set.iter());
     let all = service.cluster_endpoints.iter().flat_map(|set| set.iter());
-    local
-        .chain(all.filter(|_| keeps))
-        .any(|endpoint| endpoint.address == to)
+    local.chain(all).any(|endpoint| endpoint.address == to)
 }
 
 fn admits(state: &NodeState, holder: &ServicePortKey, dial: &Dial) -> bool {

@@ -53,12 +53,12 @@ fn held(maps: &MemoryMaps) -> Vec<String> {
 }
 
 #[test]
-fn ranges_are_written_only_where_a_program_asks_for_them() {
+fn ranges_are_written_whatever_the_policy_and_go_with_the_service() {
     let ranges = ["198.18.0.0/15", "203.0.113.0/24"];
     for (policy, ranges, expected) in [
         (LOCAL, &ranges[..], &ranges[..]),
         (LOCAL, &[], &[]),
-        (TrafficPolicy::Cluster, &ranges[..], &[]),
+        (TrafficPolicy::Cluster, &ranges[..], &ranges[..]),
     ] {
         let mut programmer = resume(MemoryMaps::default(), ROOM);
         programmer.upsert(&key(1), &ranged(policy, ranges)).unwrap();

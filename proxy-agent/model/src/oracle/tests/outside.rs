@@ -10,12 +10,17 @@ const CLIENT: &str = "198.51.100.9";
 const LOCAL: TrafficPolicy = TrafficPolicy::Local;
 const CLUSTER: TrafficPolicy = TrafficPolicy::Cluster;
 
-/// `taken`, or why not.
+/// `taken`, `masqueraded` where endpoints see this node, or why not.
 fn ask(state: &NodeState, from: &str, to: &str) -> &'static str {
     match taken_on_device(state, &packet(from, to), false) {
         Ok(taken) => {
             assert!(taken.whatever_is_chosen(), "{taken:?}");
-            "taken"
+            let mut targets = taken.verdict.targets.iter();
+            if targets.all(|target| target.masquerade.is_some()) {
+                "masqueraded"
+            } else {
+                "taken"
+            }
         }
         Err(passed) => passed.as_str(),
     }
@@ -43,17 +48,13 @@ fn ask_kept(state: &NodeState, from: &str, to: &str) -> String {
 }
 
 #[test]
-fn packets_to_endpoints_here_that_see_the_client_are_taken() {
+fn packets_to_services_are_taken() {
     let state = state(Settings::from("here"), web(CLUSTER, LOCAL));
     for (from, to, expected) in [
         (CLIENT, "203.0.113.1:80/tcp", "taken"),
         (CLIENT, "203.0.113.2:80/tcp", "taken"),
         (CLIENT, "192.0.2.1:30080/tcp", "taken"),
-        (
-            CLIENT,
-            "10.96.0.1:80/tcp",
-            "its endpoint may be on another node",
-        ),
+        (CLIENT, "10.96.0.1:80/tcp", "taken"),
         (CLIENT, "203.0.113.1:81/tcp", "it is for no Service"),
         (CLIENT, "203.0.113.1:80/udp", "it is for no Service"),
         (CLIENT, "203.0.113.1:80/sctp", "it is neither TCP nor UDP"),
@@ -74,7 +75,7 @@ fn policy_and_detector_decide_about_masquerading() {
         state.traffic.detector = detector;
         state
     };
-    let masqueraded = "it may have to be masqueraded";
+    let masqueraded = "masqueraded";
     let of_node = || Detector::NodeCidr;
     for (state, from, to, expected) in [
         (
@@ -127,12 +128,8 @@ fn ranges_and_what_ends_nowhere_are_passed_on() {
         (LOCAL, "192.0.2.1", "203.0.113.1:80/tcp", local),
         (LOCAL, "203.0.113.1", "203.0.113.1:80/tcp", local),
         (LOCAL, "203.0.113.2", "203.0.113.2:80/tcp", local),
-        (
-            CLUSTER,
-            CLIENT,
-            "203.0.113.1:80/tcp",
-            "it may have to be masqueraded",
-        ),
+        (CLUSTER, CLIENT, "203.0.113.1:80/tcp", "masqueraded"),
+        (CLUSTER, "198.51.101.9", "203.0.113.1:80/tcp", refused),
     ] {
         let ranges = ["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/28"];
         let web = restricted_web(CLUSTER, policy, &ranges, here);

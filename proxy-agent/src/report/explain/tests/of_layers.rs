@@ -174,8 +174,9 @@ fn where_clients_keep_their_address_the_endpoint_decides_too() {
             choice::fixtures::layered(),
             false,
             Some("eth0"),
-            Some("nftables"),
-            "nftables decides: ebpf passes the packet on: it may have to be masqueraded.",
+            Some("ebpf"),
+            "ebpf decides: its programs are on eth0. It leads to endpoints that see this node by devices that it serves; \
+             nftables decides about the rest.",
             "becomes this node: 192.0.2.99",
         ),
         (
@@ -183,7 +184,7 @@ fn where_clients_keep_their_address_the_endpoint_decides_too() {
             true,
             Some("eth0"),
             Some("ebpf"),
-            "ebpf decides: its programs are on eth0. It leads to other nodes by devices that it serves; \
+            "ebpf decides: its programs are on eth0. It leads to endpoints that see this node by devices that it serves; \
              nftables decides about the rest.",
             "is kept for endpoints on this node, and becomes this node for others.",
         ),
@@ -192,7 +193,7 @@ fn where_clients_keep_their_address_the_endpoint_decides_too() {
             true,
             None,
             Some("ebpf"),
-            "by eth0, nftables otherwise. It leads to other nodes by devices that it serves; nftables \
+            "by eth0, nftables otherwise. It leads to endpoints that see this node by devices that it serves; nftables \
              decides about the rest.",
             "is kept for endpoints on this node, and becomes this node for others.",
         ),
@@ -201,7 +202,7 @@ fn where_clients_keep_their_address_the_endpoint_decides_too() {
             true,
             None,
             Some("ebpf"),
-            "It leads to other nodes by devices that it serves; no layer decides about the rest.",
+            "It leads to endpoints that see this node by devices that it serves; no layer decides about the rest.",
             "is kept for endpoints on this node, and becomes this node for others.",
         ),
     ] {

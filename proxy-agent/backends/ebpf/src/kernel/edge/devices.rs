@@ -1,8 +1,13 @@
 //! One look at the devices: which are to be served, and the programs on each made so.
 
-use std::{collections::BTreeMap, io, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::IpAddr,
+};
 
 use aya::Ebpf;
+use imbl::OrdSet;
 use proxy_netlink::route::{Address, Direction, Link, Qdisc, RouteSocket};
 
 use super::{
@@ -10,14 +15,19 @@ use super::{
         OpenError,
         links::program_fd,
         pins::Peek,
-        tc::{self, Attached, Hook, Program, State, sweep::sweep},
+        tc::{self, Attached, Found, Hook, Program, State, sweep::sweep},
     },
     Wanted,
+    role::{self, Role},
 };
 use crate::{
     NAME,
     bypass::Bypass,
-    devices::{Choice, Device, Facts, LinkLayer, Not, Why, choose, spare},
+    devices::{
+        Choice, Device, Facts, Not, Why, choose,
+        pods::{self, Ways},
+        spare,
+    },
     pattern::Pattern,
 };
 
@@ -63,8 +73,10 @@ impl Seen {
 pub struct Devices {
     route: RouteSocket,
     attached: BTreeMap<(u32, Direction), Attached>,
-    /// What the packets of those begin with.
-    layers: BTreeMap<u32, LinkLayer>,
+    /// What those are served for.
+    roles: BTreeMap<u32, Role>,
+    /// What an earlier agent left on devices of pods is known.
+    adopted: bool,
     patterns: Vec<Pattern>,
     /// What an earlier agent left on devices that are not served is gone.
     swept: bool,
@@ -78,6 +90,16 @@ pub struct Chosen {
     pub links: Vec<Link>,
     /// Their addresses.
     pub addresses: Vec<Address>,
+    /// By which pods are reached.
+    pub ways: Ways,
+}
+
+impl Chosen {
+    /// The devices that are served for clients outside.
+    pub fn served(&self) -> impl Iterator<Item = u32> {
+        let served = self.devices.iter().filter(|one| one.served().is_some());
+        served.map(|device| device.index)
+    }
 }
 
 /// What a look came to.
@@ -95,7 +117,8 @@ impl Devices {
         Self {
             route: RouteSocket::default(),
             attached: BTreeMap::new(),
-            layers: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            adopted: false,
             patterns,
             swept: false,
         }
@@ -106,21 +129,37 @@ impl Devices {
     pub fn choose(
         &mut self,
         wanted: &Wanted,
+        pins: &Peek,
         bypasses: &[Bypass],
         connections_go_on: impl FnOnce() -> bool,
     ) -> Result<Chosen, OpenError> {
         let asked = |error: io::Error| {
             OpenError::Later(format!("asking the kernel for its devices: {error}"))
         };
-        let mut chosen =
-            choose_all(&mut self.route, &wanted.node, &self.patterns).map_err(asked)?;
-        let pods = wanted.pods.as_ref();
+        let mut chosen = choose_all(
+            &mut self.route,
+            &wanted.node,
+            &self.patterns,
+            &wanted.masqueraded,
+            &self.roles,
+        )
+        .map_err(asked)?;
+        if !std::mem::replace(&mut self.adopted, true) {
+            self.roles
+                .extend(role::of_earlier(&chosen.links, &pins.devices()));
+        }
+        let named = wanted.pods.as_ref();
         for device in &mut chosen.devices {
             self.keep_served(device);
-            if device.served().is_some() && pods.is_some_and(|pods| pods.include(&device.name)) {
+            if device.served().is_some() && named.is_some_and(|pods| pods.include(&device.name)) {
                 device.choice = Choice::Not(Not::Pods);
             }
         }
+        // As long as the device is there: connections may be open whose endpoint is no more wanted.
+        let on = chosen.ways.values().flatten().copied();
+        let before = self.roles.iter().filter(|(_, role)| **role == Role::Pods);
+        let on = on.chain(before.map(|(index, _)| *index)).collect();
+        pods::add(&mut chosen.devices, &on);
         if !bypasses.is_empty() {
             spare(&mut chosen.devices, bypasses, connections_go_on());
         }
@@ -130,24 +169,40 @@ impl Devices {
     /// Whether any of them begins to be served.
     pub fn are_new(&self, chosen: &[Device]) -> bool {
         let mut served = chosen.iter().filter(|device| device.served().is_some());
-        served.any(|device| !self.layers.contains_key(&device.index))
+        served.any(|device| Role::of(&device.choice) != self.roles.get(&device.index).copied())
+    }
+
+    /// Which of the `ways` to pods have their programs.
+    pub fn ready<'a>(&self, ways: &'a Ways) -> impl Iterator<Item = u32> + use<'_, 'a> {
+        let is_on = |index: &u32| {
+            let directions = [Direction::Ingress, Direction::Egress].iter();
+            directions
+                .map(|direction| (*index, *direction))
+                .all(|hook| self.attached.contains_key(&hook))
+        };
+        let ready = ways
+            .iter()
+            .filter(move |(_, hooks)| hooks.iter().all(is_on));
+        ready.map(|(device, _)| *device)
     }
 
     /// Attaches what is missing on the devices that are served, and takes it off the others. A device
     /// that fails keeps none of the others from being served.
-    pub fn attach(&mut self, ebpf: &Ebpf, pins: &Peek, chosen: Vec<Device>) -> Look {
+    pub fn attach(&mut self, ebpf: &Ebpf, pins: &Peek, chosen: &[Device]) -> Look {
         let mut look = Look::default();
         let directory = pins.devices();
         for device in chosen {
             let mut problem = None;
-            if let Some(layer) = device.served() {
+            if let Some(role) = Role::of(&device.choice) {
+                let before = self.roles.insert(device.index, role);
+                let is_other = before.is_some_and(|before| before != role);
                 for direction in [Direction::Egress, Direction::Ingress] {
                     let hook = Hook {
                         index: device.index,
                         device: device.name.clone(),
                         direction,
                     };
-                    match self.hold(ebpf, &hook, layer, pins) {
+                    match self.hold(ebpf, &hook, (role, is_other), pins) {
                         Ok(changed) => look.changed += usize::from(changed),
                         Err(error) => problem = Some(error),
                     }
@@ -164,8 +219,8 @@ impl Devices {
             }
             look.seen.push(Seen {
                 index: device.index,
-                name: device.name,
-                choice: device.choice,
+                name: device.name.clone(),
+                choice: device.choice.clone(),
                 problem,
             });
         }
@@ -176,8 +231,11 @@ impl Devices {
         // Pins of devices that are gone stay otherwise.
         self.swept &= self.attached.len() == before;
         let attached = &self.attached;
-        self.layers
-            .retain(|index, _| attached.contains_key(&(*index, Direction::Ingress)));
+        self.roles.retain(|index, role| match role {
+            Role::Outside(_) => attached.contains_key(&(*index, Direction::Ingress)),
+            // What an earlier agent left there stays, also where it cannot be taken over yet.
+            Role::Pods => exists(*index),
+        });
         if !self.swept && look.seen.iter().all(|device| device.problem.is_none()) {
             self.sweep(pins);
         }
@@ -191,7 +249,7 @@ impl Devices {
             device.choice,
             Choice::Not(Not::NothingLeadsThere | Not::Down)
         );
-        if is_idle && let Some(layer) = self.layers.get(&device.index) {
+        if is_idle && let Some(Role::Outside(layer)) = self.roles.get(&device.index) {
             device.choice = Choice::Served {
                 layer: *layer,
                 why: Why::Before,
@@ -199,25 +257,33 @@ impl Devices {
         }
     }
 
-    /// Makes sure that the right program is attached. Whether something was changed for that.
+    /// Makes sure that the right program is attached; `is_other`: that was another one until now. Whether something
+    /// was changed for that.
     fn hold(
         &mut self,
         ebpf: &Ebpf,
         hook: &Hook,
-        layer: LinkLayer,
+        (role, is_other): (Role, bool),
         pins: &Peek,
     ) -> Result<bool, String> {
-        let name = program(layer, hook.direction);
+        let name = role.program(hook.direction);
         let fd = program_fd(ebpf, name).map_err(|error| error.to_string())?;
         let program = Program { name, fd };
         let directory = pins.devices();
+        role.note(hook.index, &directory)
+            .map_err(|error| error.to_string())?;
         let Some(there) = self.attached.get_mut(&(hook.index, hook.direction)) else {
             let attached = tc::attach(hook, program, &directory, &mut self.route)
                 .map_err(|error| error.to_string())?;
             self.attached.insert((hook.index, hook.direction), attached);
-            self.layers.insert(hook.index, layer);
             return Ok(true);
         };
+        if is_other {
+            there
+                .mend(program, &directory, &mut self.route)
+                .map_err(|error| error.to_string())?;
+            return Ok(true);
+        }
         let present = there
             .present(program, &mut self.route)
             .map_err(|error| error.to_string())?;
@@ -253,7 +319,13 @@ impl Devices {
 /// Which devices would be served, as far as that can be told without knowing by which addresses the
 /// cluster knows the node. Changes nothing.
 pub fn survey(patterns: &[Pattern], bypasses: &[Bypass]) -> io::Result<Vec<Device>> {
-    let mut chosen = choose_all(&mut RouteSocket::default(), &[], patterns)?;
+    let mut chosen = choose_all(
+        &mut RouteSocket::default(),
+        &[],
+        patterns,
+        &OrdSet::new(),
+        &BTreeMap::new(),
+    )?;
     spare(&mut chosen.devices, bypasses, false);
     Ok(chosen.devices)
 }
@@ -263,6 +335,8 @@ fn choose_all(
     route: &mut RouteSocket,
     node: &[IpAddr],
     patterns: &[Pattern],
+    masqueraded: &OrdSet<IpAddr>,
+    roles: &BTreeMap<u32, Role>,
 ) -> io::Result<Chosen> {
     let links = route.links()?;
     let addresses = route.addresses()?;
@@ -275,30 +349,36 @@ fn choose_all(
         node,
         patterns,
     };
+    let devices = choose(facts, |link| of_others(link, &qdiscs, route));
+    let served = devices.iter().filter(|device| device.served().is_some());
+    let served: BTreeSet<u32> = served.map(|device| device.index).collect();
+    let ways = pods::ways(facts, &served, masqueraded, |link| {
+        // Of those that have our programs it was asked.
+        if roles.contains_key(&link.index) {
+            return Vec::new();
+        }
+        of_others(link, &qdiscs, route)
+    });
     Ok(Chosen {
-        devices: choose(facts, |link| of_others(link, &qdiscs, route)),
+        devices,
         links,
         addresses,
+        ways,
     })
 }
 
 /// The programs of others on a device, by name.
 fn of_others(link: &Link, qdiscs: &[Qdisc], route: &mut RouteSocket) -> Vec<String> {
-    let mut there = qdiscs.iter().filter(|one| one.device == link.index);
-    let has_filters = there.any(Qdisc::is_clsact);
-    let found = tc::on_device(link, has_filters, route).unwrap_or_default();
-    let others = found.into_iter().filter(|found| !found.is_ours());
+    let found = on(link, qdiscs, route).into_iter();
+    let others = found.filter(|found| !found.is_ours());
     others.filter_map(|found| found.name).collect()
 }
 
-/// The program for packets that begin so.
-const fn program(layer: LinkLayer, direction: Direction) -> &'static str {
-    match (layer, direction) {
-        (LinkLayer::Ethernet, Direction::Ingress) => "culvert_eth_in",
-        (LinkLayer::Ethernet, Direction::Egress) => "culvert_eth_out",
-        (LinkLayer::None, Direction::Ingress) => "culvert_ip_in",
-        (LinkLayer::None, Direction::Egress) => "culvert_ip_out",
-    }
+/// The programs on a device.
+fn on(link: &Link, qdiscs: &[Qdisc], route: &mut RouteSocket) -> Vec<Found> {
+    let mut there = qdiscs.iter().filter(|one| one.device == link.index);
+    let has_filters = there.any(Qdisc::is_clsact);
+    tc::on_device(link, has_filters, route).unwrap_or_default()
 }
 
 /// What was found in the place of what was attached.

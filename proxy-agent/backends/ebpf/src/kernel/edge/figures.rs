@@ -6,12 +6,12 @@ use proxy_model::{Figure, FigureKind};
 use super::follower::Follower;
 
 const FLOWS: &str = "Flows from outside that the programs on devices translate, and that are answered; one \
-                     whose endpoint is on another node and sees this one counts as two.";
+                     whose endpoint sees this node counts as two.";
 const MOST: &str = "Flows that there can be.";
 const SWEPT: &str = "Flows that were removed because they were over.";
 const PACKETS: &str = "First packets to Services that were left to the layer beneath, and packets that \
                        were dropped, by device and reason.";
-const DEVICES: &str = "Devices whose packets are translated: 1, or 0 where that failed.";
+const DEVICES: &str = "Devices that are served for clients outside: 1, or 0 where that failed.";
 
 /// Every name, for the reference page.
 pub fn described() -> Vec<Figure> {

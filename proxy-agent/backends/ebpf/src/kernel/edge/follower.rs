@@ -254,7 +254,7 @@ impl Work {
         // In doubt they go on.
         let go_on = || flows.live(&wanted.settings).map_or(true, |live| live > 0);
         let bypasses = bypasses.as_deref().unwrap_or_default();
-        let chosen = self.devices.choose(&wanted, bypasses, go_on)?;
+        let chosen = self.devices.choose(&wanted, &self.pins, bypasses, go_on)?;
         // Before the programs come to a device that they may only leave.
         let leaving = are_to_leave(&chosen.devices);
         self.shared.written().set_leaving(leaving);
@@ -264,7 +264,11 @@ impl Work {
         let are_new = self.devices.are_new(&chosen.devices);
         self.enter_standing(are_new);
         self.source(&wanted, &chosen);
-        let look = self.devices.attach(&self.ebpf, &self.pins, chosen.devices);
+        let look = self.devices.attach(&self.ebpf, &self.pins, &chosen.devices);
+        if look.changed > 0 {
+            // A pod that has no programs yet would be reached by packets whose answers nobody turns.
+            self.source(&wanted, &chosen);
+        }
         if let Some(moved) = moved {
             moved.finish()?;
             self.write()?;
@@ -295,8 +299,8 @@ impl Work {
             virtual_addresses: &wanted.virtual_addresses,
             bridges_call: sourced::bridges_call(),
         };
-        let served = chosen.devices.iter().filter(|one| one.served().is_some());
-        let wanted = sources::choose(facts, served.map(|device| device.index));
+        let pods = self.devices.ready(&chosen.ways);
+        let wanted = sources::choose(facts, chosen.served(), pods);
         self.sourced
             .settle(&wanted, &sources::own(&chosen.addresses));
     }

@@ -1,4 +1,4 @@
-//! SOURCES, with OWN_ADDRS, and PORTS: from where endpoints on other nodes are reached in the place of clients.
+//! SOURCES, with OWN_ADDRS, and PORTS: from where endpoints are reached in the place of clients.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

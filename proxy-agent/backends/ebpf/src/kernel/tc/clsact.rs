@@ -5,7 +5,7 @@ use std::io;
 
 use proxy_netlink::route::{Filter, FilterPlace, RouteSocket};
 
-use super::{Direction, Hook, PREFIX, Program, TcError, pinned};
+use super::{Direction, Hook, PREFIX, Program, TcError, pinned::Note};
 use crate::kernel::pins::PinPath;
 
 /// Before all others.
@@ -68,15 +68,15 @@ fn make_qdisc(at: &Hook, directory: &PinPath<'_>, route: &mut RouteSocket) -> Re
         None => {}
     }
     // The note comes first: without it, what a crash leaves would stay for ever.
-    pinned::note_qdisc(directory, at.index)?;
+    Note::OwnQdisc.make(directory, at.index)?;
     match route.add_clsact(at.index) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
             // Somebody was faster.
-            pinned::forget_qdisc(directory, at.index)?;
+            Note::OwnQdisc.forget(directory, at.index)?;
             Ok(())
         }
         Err(error) => {
-            pinned::forget_qdisc(directory, at.index).ok();
+            Note::OwnQdisc.forget(directory, at.index).ok();
             Err(failed(error))
         }
         Ok(()) => Ok(()),
@@ -100,7 +100,7 @@ pub fn remove_qdisc(
     directory: &PinPath<'_>,
     route: &mut RouteSocket,
 ) -> Result<(), TcError> {
-    if !pinned::is_own_qdisc(directory, at.index) {
+    if !Note::OwnQdisc.is_there(directory, at.index) {
         return Ok(());
     }
     for direction in Direction::BOTH {
@@ -114,7 +114,7 @@ pub fn remove_qdisc(
     }
     let deleted = route.delete_clsact(at.index);
     gone_is_fine(deleted).map_err(at.refused("removing the clsact qdisc from"))?;
-    Ok(pinned::forget_qdisc(directory, at.index)?)
+    Ok(Note::OwnQdisc.forget(directory, at.index)?)
 }
 
 /// What is to be removed may be gone: with its device, or by somebody's hand.

@@ -9,17 +9,57 @@ use crate::kernel::pins::{PinError, PinPath, entries_in, remove_tree};
 pub enum Kind {
     /// A link to it.
     Link(Direction),
-    /// That its qdisc goes with the last filter: a directory, which nothing is in.
+    /// That its qdisc goes with the last filter.
     OwnQdisc,
+    /// That its programs are those for pods.
+    OfPods,
+}
+
+/// What is noted about a device, by a directory that nothing is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Note {
+    /// [`Kind::OwnQdisc`].
+    OwnQdisc,
+    /// [`Kind::OfPods`].
+    OfPods,
+}
+
+impl Note {
+    fn at<'d>(self, directory: &PinPath<'d>, device: u32) -> PinPath<'d> {
+        let what = match self {
+            Self::OwnQdisc => "clsact",
+            Self::OfPods => "pods",
+        };
+        directory.join(format!("{device}-{what}"))
+    }
+
+    /// Notes it.
+    pub fn make(self, directory: &PinPath<'_>, device: u32) -> Result<(), PinError> {
+        let note = self.at(directory, device);
+        directory
+            .make_directory()
+            .and_then(|()| note.make_directory())
+            .map_err(|error| PinError::Refused {
+                what: "making",
+                path: note.shown().to_owned(),
+                error,
+            })
+    }
+
+    /// Whether it is noted.
+    pub fn is_there(self, directory: &PinPath<'_>, device: u32) -> bool {
+        self.at(directory, device).exists()
+    }
+
+    /// It is so no more.
+    pub fn forget(self, directory: &PinPath<'_>, device: u32) -> Result<(), PinError> {
+        remove_tree(&self.at(directory, device))
+    }
 }
 
 /// Where the link to a device is pinned.
 pub fn link<'d>(directory: &PinPath<'d>, device: u32, direction: Direction) -> PinPath<'d> {
     directory.join(format!("{device}-{direction}"))
-}
-
-fn own_qdisc<'d>(directory: &PinPath<'d>, device: u32) -> PinPath<'d> {
-    directory.join(format!("{device}-clsact"))
 }
 
 /// What a name stands for; `None` for what no agent called so.
@@ -30,32 +70,10 @@ pub fn meaning(name: &str) -> Option<(u32, Kind)> {
         "ingress" => Kind::Link(Direction::Ingress),
         "egress" => Kind::Link(Direction::Egress),
         "clsact" => Kind::OwnQdisc,
+        "pods" => Kind::OfPods,
         _ => return None,
     };
     Some((device.parse().ok()?, kind))
-}
-
-/// Notes that the qdisc of this device is Culvert's own.
-pub fn note_qdisc(directory: &PinPath<'_>, device: u32) -> Result<(), PinError> {
-    let note = own_qdisc(directory, device);
-    directory
-        .make_directory()
-        .and_then(|()| note.make_directory())
-        .map_err(|error| PinError::Refused {
-            what: "making",
-            path: note.shown().to_owned(),
-            error,
-        })
-}
-
-/// Whether the qdisc of this device is Culvert's own.
-pub fn is_own_qdisc(directory: &PinPath<'_>, device: u32) -> bool {
-    own_qdisc(directory, device).exists()
-}
-
-/// The qdisc of this device is gone, or not Culvert's.
-pub fn forget_qdisc(directory: &PinPath<'_>, device: u32) -> Result<(), PinError> {
-    remove_tree(&own_qdisc(directory, device))
 }
 
 /// All that is pinned here, sorted.
@@ -80,6 +98,7 @@ mod tests {
             ("7-egress", Some((7, Kind::Link(Direction::Egress)))),
             ("7-egress-next", Some((7, Kind::Link(Direction::Egress)))),
             ("12-clsact", Some((12, Kind::OwnQdisc))),
+            ("12-pods", Some((12, Kind::OfPods))),
             ("culvert_conn4", None),
             ("-ingress", None),
             ("x-ingress", None),

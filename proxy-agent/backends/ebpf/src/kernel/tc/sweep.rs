@@ -7,7 +7,7 @@ use proxy_netlink::route::RouteSocket;
 
 use super::{
     Attached, By, Direction, Found, Hook, TcError, clsact, on_device,
-    pinned::{self, Kind},
+    pinned::{self, Kind, Note},
 };
 use crate::kernel::{links, pins::PinPath, syscalls};
 
@@ -105,9 +105,13 @@ fn sweep_devices(
     let pins = swept.or_note(pinned::all(directory)).unwrap_or_default();
     for (device, kind, _) in pins {
         let is_gone = links.iter().all(|link| link.index != device);
-        if kind == Kind::OwnQdisc && is_gone {
-            swept.or_note(pinned::forget_qdisc(directory, device));
-        }
+        let is_kept = kept.iter().any(|one| one.hook.index == device);
+        let note = match kind {
+            Kind::OwnQdisc if is_gone => Note::OwnQdisc,
+            Kind::OfPods if !is_kept => Note::OfPods,
+            Kind::Link(_) | Kind::OwnQdisc | Kind::OfPods => continue,
+        };
+        swept.or_note(note.forget(directory, device));
     }
 }
 
