@@ -19,6 +19,7 @@ mod kept;
 mod kinds;
 #[path = "edge/leaving.rs"]
 mod leaving;
+mod masqueraded;
 #[path = "edge/narrow.rs"]
 mod narrow;
 #[path = "edge/ranges.rs"]

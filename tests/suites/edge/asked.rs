@@ -13,7 +13,9 @@ use proxy_tests::{
 };
 use serde_json::Value;
 
-use super::rig::{DNS, FILE, HTTP, Site, can_run, cluster, options, prober, served};
+use super::rig::{
+    DNS, FILE, HTTP, Site, add_others_port, can_run, cluster, options, prober, served,
+};
 
 /// Connections of a load.
 const THREADS: u32 = 4;
@@ -218,13 +220,14 @@ fn packets_that_are_left_to_the_layer_beneath_are_counted_by_device() {
     let shop = Shop::routed().unwrap();
     let neighbour = shop.world.neighbour(1).unwrap();
     let objects = cluster(&neighbour, &[1]).replace("externalTrafficPolicy: Local", "");
+    add_others_port(&shop);
     let mut agent = Agent::start(&shop.world, options(&[]), &[(FILE, &*objects)]).unwrap();
     served(&mut agent, "ext1");
     let to = SocketAddr::new(neighbour.node[0], HTTP);
     ask(&mut prober(&neighbour), "http", Transport::Tcp, to);
     assert_eq!(listed(&shop, &agent, &[]), [] as [Value; 0]);
     let text = asked(&shop, &agent, &["stats"]);
-    let counted = |line: &str| line.split_whitespace().eq(["ext1", "masquerade", "1"]);
+    let counted = |line: &str| line.split_whitespace().eq(["ext1", "no-source", "1"]);
     assert!(text.lines().any(counted), "{text}");
 }
 

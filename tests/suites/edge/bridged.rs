@@ -33,7 +33,7 @@ fn bridge(site: &Site, is_told: bool) {
 }
 
 /// As most firewalls have it.
-const STRICT: &str = "table inet strict { chain forward { \
+pub const STRICT: &str = "table inet strict { chain forward { \
     type filter hook forward priority filter; ct state invalid drop; }; }";
 
 #[test]

@@ -12,7 +12,9 @@ use proxy_tests::{
 };
 
 use super::SUITE;
-use super::rig::{DNS, FILE, HTTP, Site, can_run, cluster, options, prober, served};
+use super::rig::{
+    DNS, FILE, HTTP, Site, add_others_port, can_run, cluster, options, prober, served,
+};
 use crate::layers::tracked::{Flow, flows};
 
 /// What the node tracks of connections to these NodePorts, or to what is behind them.
@@ -153,13 +155,14 @@ fn without_programs_on_devices_the_layer_beneath_serves() {
 }
 
 #[test]
-fn what_must_be_masqueraded_is_left_to_the_layer_beneath() {
+fn what_reaches_its_pod_by_somebody_elses_device_is_left_to_the_layer_beneath() {
     if !can_run() {
         return;
     }
     let shop = Shop::routed().unwrap();
     let neighbour = shop.world.neighbour(1).unwrap();
     let objects = cluster(&neighbour, &[1]).replace("externalTrafficPolicy: Local", "");
+    add_others_port(&shop);
     let debug = options(&["--log-level=info,proxy_backend_ebpf=debug"]);
     let mut agent = Agent::start(&shop.world, debug, &[(FILE, &*objects)]).unwrap();
     served(&mut agent, "ext1");
@@ -171,7 +174,7 @@ fn what_must_be_masqueraded_is_left_to_the_layer_beneath() {
     let told = |line: &LogLine| {
         line.message() == Some("packets not translated")
             && line.text("device") == Some("ext1")
-            && line.text("reason") == Some("masquerade")
+            && line.text("reason") == Some("no-source")
     };
     agent.wait_for_line("packets are told", told).unwrap();
 }

@@ -80,15 +80,46 @@ impl Site {
         self.serve_objects(&self.objects(true))
     }
 
+    /// With both endpoints on this node, which are to see it in the place of the client.
+    pub fn serve_masqueraded(&self) -> Agent<'_> {
+        self.serve_these(&self.objects(true))
+    }
+
+    /// The same, with these objects.
+    pub fn serve_these(&self, objects: &str) -> Agent<'_> {
+        self.serve_with(&[PODS], objects)
+    }
+
+    /// Both endpoints are addresses of the node.
+    pub fn objects_in_host_network(&self) -> String {
+        let [v4, v6] = self.shop.world.node().addresses() else {
+            panic!("an address of each family");
+        };
+        let mut objects = self.objects(true);
+        for number in [1, 2] {
+            objects = objects
+                .replace(&format!("[\"10.244.0.{number}\"]"), &format!("[\"{v4}\"]"))
+                .replace(
+                    &format!("[\"fd00:10:244::{number}\"]"),
+                    &format!("[\"{v6}\"]"),
+                );
+        }
+        objects
+    }
+
     fn serve_objects(&self, objects: &str) -> Agent<'_> {
-        let options = options(&["--keep-client-address", PODS]);
+        self.serve_with(&["--keep-client-address", PODS], objects)
+    }
+
+    fn serve_with(&self, arguments: &[&str], objects: &str) -> Agent<'_> {
+        let options = options(arguments);
         let mut agent = Agent::start(&self.shop.world, options, &[(FILE, objects)]).unwrap();
         served(&mut agent, "ext1");
         agent
     }
 
     /// Everything that the client may dial.
-    fn all(&self) -> Vec<(Transport, SocketAddr)> {
+    pub fn all(&self) -> Vec<(Transport, SocketAddr)> {
         let external = EXTERNAL.map(|ip| ip.parse().unwrap());
         let own = [frontend(1, 80).ip(), frontend6(1, 80).ip()];
         let ips = [external, own, balanced(1)].concat();
@@ -171,7 +202,7 @@ fn endpoints_here_see_the_client_and_others_the_node() {
     }
     let [from, _] = site.neighbour.addresses;
     let told = explained(&agent, from, frontend(1, 80), "ext1");
-    let part = "ebpf decides: its programs are on ext1. It leads to other nodes by devices that it serves; \
+    let part = "ebpf decides: its programs are on ext1. It leads to endpoints that see this node by devices that it serves; \
                 nftables decides about the rest.";
     assert!(told.contains(part), "{told}");
 

@@ -152,7 +152,7 @@ fn connections_go_on_without_the_backend() {
 }
 
 #[test]
-fn connections_go_on_where_new_ones_are_left_to_the_layer_beneath() {
+fn connections_go_on_where_clients_keep_their_address_no_more() {
     let Some(site) = Site::build() else {
         return;
     };
@@ -161,6 +161,6 @@ fn connections_go_on_where_new_ones_are_left_to_the_layer_beneath() {
     restart(&mut agent, &["--proxy-mode=auto", "--tc=auto"]);
     both_served(&mut agent);
     kept.go_on(&site);
-    kept.is_left_by_new_ones(&site);
+    Kept::begin(&site).go_on(&site);
     kept.go_on(&site);
 }

@@ -1,0 +1,195 @@
+//! Without `--keep-client-address`, endpoints on this node see it in the place of clients outside, where Kubernetes
+//! has them masqueraded: programs on the devices of pods do that, and netfilter translates nothing.
+
+use std::net::SocketAddr;
+
+use proxy_tests::{
+    Prober, Server,
+    pod::{Attempt, Listen},
+};
+
+use super::{
+    bridged::STRICT,
+    kept::Site,
+    rig::{on_node, prober, served},
+};
+use crate::layers::tracked::flows;
+
+/// Whether netfilter is told of what bridges carry.
+fn tell(site: &Site, is_told: bool) {
+    let told = u8::from(is_told);
+    for name in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
+        let setting = format!("net.bridge.{name}={told}");
+        on_node(&site.shop, "sysctl", &["-qw", &setting]);
+    }
+}
+
+fn is_nodes(site: &Site, seen: SocketAddr) -> bool {
+    let usual = site.shop.world.node().addresses();
+    usual.contains(&seen.ip()) || site.neighbour.node.contains(&seen.ip())
+}
+
+/// The endpoint answered, and saw an address and a port of this node.
+fn saw_node(site: &Site, to: SocketAddr, attempt: &Attempt) {
+    attempt
+        .answer_as(to)
+        .unwrap_or_else(|error| panic!("{to}: {error}"));
+    let seen = attempt.client.unwrap();
+    assert!(is_nodes(site, seen), "{to}: {attempt:?}");
+    assert!(seen.port() >= 32768, "{to}: {attempt:?}");
+}
+
+/// Each connection of clients is one to an endpoint, for all that conntrack knows.
+fn netfilter_translates_nothing(site: &Site) {
+    let clients = site.neighbour.addresses;
+    let all = flows(&site.shop.world).into_iter();
+    let of_clients: Vec<_> = all
+        .filter(|flow| clients.contains(&flow.original[0].ip()))
+        .filter(|flow| flow.original[1].port() != 0)
+        .collect();
+    assert!(!of_clients.is_empty());
+    for flow in of_clients {
+        assert!([8080, 5353].contains(&flow.original[1].port()), "{flow:?}");
+        assert_eq!(flow.reply, [flow.original[1], flow.original[0]], "{flow:?}");
+    }
+}
+
+#[test]
+fn endpoints_here_see_the_node_and_netfilter_translates_nothing() {
+    for is_told in [false, true] {
+        let Some(site) = Site::build() else {
+            return;
+        };
+        tell(&site, is_told);
+        on_node(&site.shop, "nft", &[STRICT]);
+        let _agent = site.serve_masqueraded();
+        let mut client = prober(&site.neighbour);
+        for (transport, to) in site.all() {
+            for attempt in client.send(transport, to, 5).unwrap() {
+                saw_node(&site, to, &attempt);
+            }
+        }
+        netfilter_translates_nothing(&site);
+    }
+}
+
+#[test]
+fn a_pod_with_a_route_of_its_own_sees_the_node_too() {
+    let Some(site) = Site::build() else {
+        return;
+    };
+    // The pod of all endpoints, without the bridge. Of IPv6, nobody would answer it for the node's address.
+    let routes = "link set pod1 nomaster\n\
+                  route add 10.244.0.1/32 dev pod1\n\
+                  route add 10.244.0.2/32 dev pod1\n";
+    site.shop.world.node().netns().ip(routes).unwrap();
+    let _agent = site.serve_masqueraded();
+    let mut client = prober(&site.neighbour);
+    let all = site.all().into_iter();
+    for (transport, to) in all.filter(|(_, to)| to.is_ipv4()) {
+        for attempt in client.send(transport, to, 5).unwrap() {
+            saw_node(&site, to, &attempt);
+        }
+    }
+    netfilter_translates_nothing(&site);
+}
+
+/// Open connections, and whom their endpoints saw.
+struct Kept {
+    prober: Prober,
+    seen: Vec<SocketAddr>,
+}
+
+impl Kept {
+    fn begin(site: &Site) -> Self {
+        let mut kept = Self {
+            prober: prober(&site.neighbour),
+            seen: Vec::new(),
+        };
+        kept.seen = kept.ask(site);
+        kept
+    }
+
+    fn ask(&mut self, site: &Site) -> Vec<SocketAddr> {
+        let mut seen = Vec::new();
+        for (transport, to) in site.all() {
+            let name = format!("{transport:?} {to}");
+            for attempt in self.prober.send_on(&name, transport, to, 3).unwrap() {
+                attempt
+                    .answer_as(to)
+                    .unwrap_or_else(|error| panic!("{to}: {error}"));
+                seen.push(attempt.client.unwrap());
+            }
+        }
+        seen
+    }
+
+    #[track_caller]
+    fn go_on(&mut self, site: &Site) {
+        assert_eq!(self.ask(site), self.seen);
+    }
+}
+
+#[test]
+fn connections_to_pods_outlive_agents_and_what_these_are_told() {
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let mut agent = site.serve_masqueraded();
+    let mut kept = Kept::begin(&site);
+    assert!(kept.seen.iter().all(|seen| is_nodes(&site, *seen)));
+    agent.kill().unwrap();
+    kept.go_on(&site);
+    agent.launch().unwrap();
+    served(&mut agent, "ext1");
+    kept.go_on(&site);
+    // From now on, endpoints here see the client.
+    agent.terminate().unwrap();
+    agent
+        .options()
+        .arguments
+        .push("--keep-client-address".to_owned());
+    agent.launch().unwrap();
+    served(&mut agent, "ext1");
+    kept.go_on(&site);
+    let clients = site.neighbour.addresses;
+    let mut anew = Kept::begin(&site);
+    assert!(anew.seen.iter().all(|seen| clients.contains(&seen.ip())));
+    // And as before.
+    agent.terminate().unwrap();
+    agent.options().arguments.pop();
+    agent.launch().unwrap();
+    served(&mut agent, "ext1");
+    kept.go_on(&site);
+    anew.go_on(&site);
+}
+
+#[test]
+fn an_endpoint_in_the_network_of_this_host_sees_the_client() {
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let objects = site.objects_in_host_network();
+    let _agent = site.serve_these(&objects);
+    let node = site.shop.world.node();
+    let listen = node.addresses().iter().flat_map(|ip| {
+        let at = |port| SocketAddr::new(*ip, port);
+        [Listen::tcp(at(8080)), Listen::udp(at(5353))]
+    });
+    let listen: Vec<_> = listen.collect();
+    let _server = Server::start(node, &listen).unwrap();
+    let mut client = prober(&site.neighbour);
+    for (transport, to) in site.all() {
+        for attempt in client.send(transport, to, 5).unwrap() {
+            attempt
+                .answer_as(to)
+                .unwrap_or_else(|error| panic!("{to}: {error}"));
+            let seen = attempt.client.unwrap().ip();
+            assert!(
+                site.neighbour.addresses.contains(&seen),
+                "{to}: {attempt:?}"
+            );
+        }
+    }
+    netfilter_translates_nothing(&site);
+}
