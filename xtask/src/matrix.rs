@@ -77,6 +77,9 @@ const REACHING: &[(&str, &[&str])] = &[
             "kinds::",
             // Sums, errors and fragments.
             "narrow::",
+            // What netfilter meets first, and the programs of pods.
+            "bridged::",
+            "masqueraded::",
             // Runs where nftables cannot.
             "ranges::without_a_layer_beneath",
             // What stays when an agent is killed, and goes with `cleanup`.

@@ -10,8 +10,8 @@ ln -sfn /proc/self/fd /dev/fd
 mount -t cgroup2 none /sys/fs/cgroup
 mount -t bpf none /sys/fs/bpf
 ip link set lo up
-# Most modules are loaded when they are asked for; this one has a file that must be there first.
-modprobe tun
+# Most modules are loaded when they are asked for; these have files that must be there first.
+modprobe -a tun br_netfilter
 
 setsid bash /run/control/command.sh </dev/null >/dev/hvc0 2>&1
 echo $? >/run/control/exit-code.part

@@ -76,9 +76,7 @@ fn second<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     if !egress::may_answer(work) && !is_bare(work) {
         return Outcome::UNTOUCHED;
     }
-    let found = tables.find(Table::Opening, &work.key, &mut work.value);
-    if found.is_some() && work.value.holds_for(&work.key) && work.value.owner == SNAT {
-        work.to = work.value.place();
+    if in_opening(tables, work) {
         return Outcome::CLAIMED;
     }
     // Another CPU may have moved it between the two looks.
@@ -87,6 +85,16 @@ fn second<T: Connections>(tables: &T, work: &mut Work) -> Outcome {
     } else {
         Outcome::UNTOUCHED
     }
+}
+
+#[inline(never)]
+fn in_opening<T: Connections>(tables: &T, work: &mut Work) -> bool {
+    let found = tables.find(Table::Opening, &work.key, &mut work.value);
+    if found.is_none() || !work.value.holds_for(&work.key) || work.value.owner != SNAT {
+        return false;
+    }
+    work.to = work.value.place();
+    true
 }
 
 #[inline(never)]

@@ -58,6 +58,9 @@ pub enum Need {
     KubernetesValidate,
     /// A kernel with traces.
     Tracing,
+    /// Netfilter that can be told of what bridges carry: loaded, because loading it tells it of those of the
+    /// host, too.
+    BridgeNetfilter,
     /// A kernel that makes devices of this kind, as `ip` calls it.
     Device(&'static str),
     /// A program on the PATH.
@@ -84,6 +87,7 @@ impl fmt::Display for Need {
             Self::Promtool => f.pad("promtool"),
             Self::KubernetesValidate => f.pad("kubernetes-validate"),
             Self::Tracing => f.pad("tracing"),
+            Self::BridgeNetfilter => f.pad("bridge-netfilter"),
             Self::Device(name) | Self::Tool(name) => f.pad(name),
         }
     }
@@ -163,6 +167,8 @@ fn missing(need: Need) -> Option<String> {
         }
         Need::Tracing if knows_file_system("tracefs") => None,
         Need::Tracing => Some("this kernel has no tracefs".to_owned()),
+        Need::BridgeNetfilter if Path::new("/proc/sys/net/bridge").exists() => None,
+        Need::BridgeNetfilter => Some("the module br_netfilter is not loaded".to_owned()),
         Need::Device(kind) => {
             let error = makes_devices(kind).err();
             error.map(|error| format!("this kernel makes no device of the kind {kind}: {error:#}"))

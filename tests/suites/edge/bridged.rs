@@ -4,12 +4,16 @@
 use std::fmt::Write as _;
 
 use proxy_model::Protocol;
-use proxy_tests::Agent;
+use proxy_tests::{
+    Agent,
+    requires::{self, Need},
+};
 
 use super::{
+    SUITE,
     elsewhere::Site,
     journeys::{dial, tracked},
-    rig::{FILE, on_node, options, prober, served},
+    rig::{FILE, on_node, options, prober, served, tell_netfilter},
 };
 
 /// Puts ext2 in a bridge, which has its addresses then. Netfilter is told of what it carries, or not.
@@ -23,13 +27,7 @@ fn bridge(site: &Site, is_told: bool) {
         writeln!(script, "addr add {address}/{length} dev br2 {nodad}").unwrap();
     }
     node.ip(&script).unwrap();
-    let told = u8::from(is_told).to_string();
-    node.run(|| {
-        for name in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
-            std::fs::write(format!("/proc/sys/net/bridge/{name}"), &told).unwrap();
-        }
-    })
-    .unwrap();
+    tell_netfilter(&site.shop, is_told);
 }
 
 /// As most firewalls have it.
@@ -39,6 +37,9 @@ pub const STRICT: &str = "table inet strict { chain forward { \
 #[test]
 fn what_netfilter_meets_before_the_programs_is_left_to_it() {
     for is_told in [false, true] {
+        if !requires::met(SUITE, &[Need::BridgeNetfilter]) {
+            return;
+        }
         let Some(site) = Site::build() else {
             return;
         };

@@ -1,11 +1,13 @@
 //! Devices that come and go, and what the verifier makes of the programs on them.
 
 use std::{
+    collections::BTreeSet,
     thread,
     time::{Duration, Instant},
 };
 
-use proxy_tests::{Agent, Shop, agent::LIMIT, packets::Programs, pod::Transport};
+use proxy_common::names::{EDGE_PROGRAMS, SWEEP_PROGRAM};
+use proxy_tests::{Agent, Shop, agent::LIMIT, bpf::program::Program, pod::Transport};
 
 use super::rig::{FILE, HTTP, Site, can_run, cluster, on_node, options, prober, served};
 
@@ -81,16 +83,17 @@ fn programs_stay_within_what_every_kernel_allows() {
         return;
     };
     let agent = site.serve(&[1]);
-    let pinned = Programs::behind(agent.pins().path()).unwrap();
-    // Before Linux 6.6 it shows that they are served at all.
-    let Some(Programs { incoming, outgoing }) = pinned else {
-        return;
-    };
-    for program in [incoming, outgoing] {
+    let programs = Program::held_by(agent.pid().unwrap()).unwrap();
+    let mut remaining: BTreeSet<_> = EDGE_PROGRAMS.into_iter().chain([SWEEP_PROGRAM]).collect();
+    for program in programs {
         let name = program.name().unwrap();
+        if !remaining.remove(&*name) {
+            continue;
+        }
         let (stack, verified) = (program.stack().unwrap(), program.verified().unwrap());
         println!("{name}: {stack} bytes on the stack, {verified} instructions verified");
         assert!(stack <= STACK, "{name} takes {stack} bytes on the stack");
         assert!(verified <= VERIFIED, "{name}: {verified} instructions");
     }
+    assert_eq!(remaining, BTreeSet::new(), "not loaded");
 }

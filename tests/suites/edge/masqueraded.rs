@@ -6,23 +6,16 @@ use std::net::SocketAddr;
 use proxy_tests::{
     Prober, Server,
     pod::{Attempt, Listen},
+    requires::{self, Need},
 };
 
 use super::{
+    SUITE,
     bridged::STRICT,
     kept::Site,
-    rig::{on_node, prober, served},
+    rig::{on_node, prober, served, tell_netfilter},
 };
 use crate::layers::tracked::flows;
-
-/// Whether netfilter is told of what bridges carry.
-fn tell(site: &Site, is_told: bool) {
-    let told = u8::from(is_told);
-    for name in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
-        let setting = format!("net.bridge.{name}={told}");
-        on_node(&site.shop, "sysctl", &["-qw", &setting]);
-    }
-}
 
 fn is_nodes(site: &Site, seen: SocketAddr) -> bool {
     let usual = site.shop.world.node().addresses();
@@ -57,10 +50,13 @@ fn netfilter_translates_nothing(site: &Site) {
 #[test]
 fn endpoints_here_see_the_node_and_netfilter_translates_nothing() {
     for is_told in [false, true] {
+        if !requires::met(SUITE, &[Need::BridgeNetfilter]) {
+            return;
+        }
         let Some(site) = Site::build() else {
             return;
         };
-        tell(&site, is_told);
+        tell_netfilter(&site.shop, is_told);
         on_node(&site.shop, "nft", &[STRICT]);
         let _agent = site.serve_masqueraded();
         let mut client = prober(&site.neighbour);

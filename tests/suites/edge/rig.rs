@@ -145,6 +145,18 @@ pub fn on_node(shop: &Shop, program: &str, arguments: &[&str]) -> String {
     text
 }
 
+/// Whether netfilter is told of what bridges carry, which takes [`Need::BridgeNetfilter`].
+pub fn tell_netfilter(shop: &Shop, is_told: bool) {
+    let told = u8::from(is_told);
+    for name in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
+        on_node(
+            shop,
+            "sysctl",
+            &["-qw", &format!("net.bridge.{name}={told}")],
+        );
+    }
+}
+
 /// A port of the bridge that pods are behind which is another load balancer's: programs do not make pods there see
 /// this node.
 pub fn add_others_port(shop: &Shop) {

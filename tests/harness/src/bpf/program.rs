@@ -53,6 +53,26 @@ impl Program {
         Ok(Self { fd: own(fd) })
     }
 
+    /// Those that a process has open.
+    pub fn held_by(pid: i32) -> Result<Vec<Self>> {
+        let directory = format!("/proc/{pid}/fdinfo");
+        let mut held = Vec::new();
+        for file in fs::read_dir(&directory).context(directory)? {
+            // One that is closed meanwhile has no text.
+            let text = fs::read_to_string(file?.path()).unwrap_or_default();
+            let mut ids = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("prog_id:"));
+            // Links name their program, too.
+            if !text.contains("link_id:")
+                && let Some(id) = ids.next()
+            {
+                held.push(Self::of(id.trim().parse()?)?);
+            }
+        }
+        Ok(held)
+    }
+
     /// A program for devices that lets every packet pass (`TCX_NEXT`), to compare with; attached
     /// nowhere.
     pub fn passing() -> Result<Self> {
