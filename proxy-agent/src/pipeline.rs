@@ -271,11 +271,12 @@ impl Pipeline {
         }
     }
 
-    /// Has the backends do what they owe besides the state.
+    /// Has the backends do what they owe besides the state. One may find out what it can do.
     pub fn tend(&mut self) {
         for layer in self.layers.iter_mut() {
             layer.tend(self.desired.state());
         }
+        self.look_at_lacks();
     }
 
     /// How the kernel differs from the state, by layer, without mending it.

@@ -61,7 +61,7 @@ pub use entry::{
     TRANSLATED, seen,
 };
 pub use fragment::{FragmentKey, FragmentValue, Fragments};
-pub use settings::{LEAVING, PODS_V4, PODS_V6, Prefix, SWEPT_AT_ONCE, Setting, Settings};
+pub use settings::{ALONE, LEAVING, PODS_V4, PODS_V6, Prefix, SWEPT_AT_ONCE, Setting, Settings};
 pub use source::{LEAST_SOURCE_PORT, MOST_SOURCES, SourceKey, SourceValue};
 
 /// Where a flow is remembered.

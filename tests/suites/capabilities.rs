@@ -69,7 +69,7 @@ fn a_service_that_needs_more_is_told_by_log_state_and_check() {
     let chosen = with_message(&log, "backend chosen");
     assert_eq!(chosen[0].text("backend"), Some("ebpf"));
     let lacks = chosen[0].list("lacks").unwrap();
-    assert!(lacks.contains(&"external-traffic"), "{lacks:?}");
+    assert!(lacks.contains(&"foreign-clients"), "{lacks:?}");
 
     let told = state(&agent);
     assert_eq!(told["services"][0]["missing"], json!(["external-traffic"]));

@@ -1,9 +1,9 @@
 //! Dataplanes against the oracle: every scenario as real traffic and as packets, and random clusters,
-//! through each backend alone, through the layers of a node without programs on devices, and with them,
-//! behind the node API. This process is the brain. What happens must be what the file says, and what
+//! through each backend alone, through the layers of a node without programs on devices, and with them, and
+//! through these alone, behind the node API. This process is the brain. What happens must be what the file says, and what
 //! the oracle allows. Needs root.
 //!
-//! `CULVERT_BACKEND` is `layers`, or `devices` for the part of it with programs on devices, or names
+//! `CULVERT_BACKEND` is `layers`, or `devices` for the part of it with programs on devices, or `devices-alone`, or names
 //! one of the agent's own backends (`run --target … --proxy-mode`), or is the command line of another
 //! program; without it, all that are our own are tested. `CULVERT_RANDOM` is the number of random
 //! states, `CULVERT_SEED` the number of the first walk through them.
@@ -35,6 +35,9 @@ const LAYERS: &str = "layers";
 /// device has a share of the scenarios: those in which such programs take anything.
 const DEVICES: &str = "devices";
 
+/// What the upper one of them is called by itself, with programs on devices: what comes from outside.
+const ALONE: &str = "devices-alone";
+
 /// Random states of one walk: the next ones are another trial, to run at the same time.
 const WALK: usize = 10;
 
@@ -43,10 +46,13 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     let under: Vec<(String, Under)> = match words.trim() {
         "" => {
             let alone = backends::ALL.iter().copied().map(alone);
-            alone.chain([layers(), devices()]).collect()
+            alone
+                .chain([layers(), devices(), devices_alone()])
+                .collect()
         }
         LAYERS => vec![layers(), devices()],
         DEVICES => vec![devices()],
+        ALONE => vec![devices_alone()],
         words => {
             let own = BackendKind::named(words, backends::ALL).map(alone);
             match own.map_or_else(|| command(words), Ok) {
@@ -62,10 +68,10 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     under
         .into_iter()
         .flat_map(|(name, under)| {
-            let is_shared = matches!(under, Under::Devices);
+            let has_devices = under.has_devices();
             let backend = Backend::new(under);
-            if is_shared {
-                return on_devices(scenarios, random, seed, &backend);
+            if has_devices {
+                return on_devices(&name, scenarios, random, seed, &backend);
             }
             let played = |what: &str, play| {
                 let prefix = format!("conformance::{name}/{what}");
@@ -91,12 +97,18 @@ fn alone(kind: BackendKind) -> (String, Under) {
     if kind.place() == Place::Above {
         // Otherwise there is a packet backend beneath it.
         arguments.push(format!("--backend-order={name}"));
+        // By itself, and so faster: programs on devices are tested as `devices-alone`.
+        arguments.push("--tc=off".to_owned());
     }
     (name.to_owned(), Under::OurBackend(arguments))
 }
 
 fn layers() -> (String, Under) {
     (LAYERS.to_owned(), Under::Layers)
+}
+
+fn devices_alone() -> (String, Under) {
+    (ALONE.to_owned(), Under::DevicesAlone)
 }
 
 fn devices() -> (String, Under) {
@@ -109,7 +121,7 @@ fn command(line: &str) -> Result<(String, Under)> {
     if !requires::is_on_path(&words[0]) {
         let ours: Vec<_> = backends::ALL.iter().map(|kind| kind.name()).collect();
         bail!(
-            "--backend {line:?}: {} is no backend of the agent ({}), neither {LAYERS} nor {DEVICES}, and no \
+            "--backend {line:?}: {} is no backend of the agent ({}), neither {LAYERS} nor {DEVICES} nor {ALONE}, and no \
              program, as the first word of another backend's command line must be",
             words[0],
             ours.join(", ")
@@ -120,6 +132,7 @@ fn command(line: &str) -> Result<(String, Under)> {
 
 /// The packets of scenarios and random clusters, in by devices with programs.
 fn on_devices(
+    name: &str,
     scenarios: &[Arc<Scenario>],
     states: usize,
     seed: u64,
@@ -136,7 +149,7 @@ fn on_devices(
         let backend = backend.on(kind);
         let shares = taken.iter().skip(share).step_by(Kind::ALL.len());
         let shares: Vec<_> = shares.cloned().collect();
-        let prefix = format!("conformance::{DEVICES}/{kind}/");
+        let prefix = format!("conformance::{name}/{kind}/");
         all.extend(trials::of_scenarios(
             &prefix,
             &shares,
@@ -148,7 +161,7 @@ fn on_devices(
         let kind = Kind::ALL[number % Kind::ALL.len()];
         let backend = backend.on(kind);
         let length = WALK.min(states - number * WALK);
-        let name = format!("conformance::{DEVICES}/{kind}/random/{seed}");
+        let name = format!("conformance::{name}/{kind}/random/{seed}");
         all.push(trials::of(name, move || {
             trial::walk(seed, length, &backend)
         }));

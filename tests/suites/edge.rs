@@ -3,6 +3,7 @@
 //! node, and see who the client is.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod alone;
 #[path = "edge/asked.rs"]
 pub mod asked;
 mod bridged;

@@ -81,6 +81,7 @@ const REACHING: &[(&str, &[&str])] = &[
             "bridged::",
             "masqueraded::",
             // Runs where nftables cannot.
+            "alone::",
             "ranges::without_a_layer_beneath",
             // What stays when an agent is killed, and goes with `cleanup`.
             "restarted::",

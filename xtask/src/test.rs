@@ -48,7 +48,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "kernel")]
     bless: bool,
     /// With the suite `conformance`: what to test, the backend `ebpf` or `nftables` alone, `layers`
-    /// (the agent with --tc=off), `devices` (with programs on devices, as by default), or the command
+    /// (the agent with --tc=off), `devices` (with programs on devices, as by default), `devices-alone`
+    /// (these without a packet backend), or the command
     /// line of another backend behind the node API, in which {target} and {cgroup} stand for the
     /// brain's address and the cgroup of the node's processes; without it, all that are the agent's own
     #[arg(long, value_name = "BACKEND", conflicts_with = "kernel")]

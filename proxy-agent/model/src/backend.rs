@@ -82,13 +82,12 @@ pub trait Backend: Send {
     /// The default does nothing.
     fn tend(&mut self, _state: &NodeState) {}
 
-    /// Whether a packet backend beneath this one has a state in force, so that what this one passes
-    /// on is served. Told before each sync and when it changes. Returns whether what this one has in
-    /// force depends on that, and must be given the whole state: it may leave to the one beneath what
-    /// it cannot do itself.
+    /// What becomes of what this one passes on. Told before each sync and when it changes. Returns whether
+    /// what this one has in force depends on that, and must be given the whole state: it may leave to the
+    /// one beneath what it cannot do itself.
     ///
     /// The default ignores it: it is for a backend that leaves nothing to others.
-    fn lies_over(&mut self, _serves: bool) -> bool {
+    fn lies_over(&mut self, _beneath: PacketLayer) -> bool {
         false
     }
 
@@ -105,6 +104,18 @@ pub trait Backend: Send {
     fn figures(&self) -> Vec<Figure> {
         Vec::new()
     }
+}
+
+/// What there is of a packet backend beneath a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PacketLayer {
+    /// There is none: what is passed on, nobody serves.
+    #[default]
+    Absent,
+    /// There is one that has no state in force yet.
+    Waits,
+    /// It has a state in force.
+    Serves,
 }
 
 /// What a successful [`Backend::sync`] did.

@@ -66,14 +66,16 @@ impl Capability {
                  connections from elsewhere"
             }
             Self::SourceRanges => {
-                "load-balancer IPs with source ranges are not served to any client, so that none \
-                 outside the ranges passes"
+                "load-balancer IPs with source ranges are not served to every client that the ranges \
+                 admit, and to no other"
             }
             Self::Affinity => "each connection goes to a random endpoint",
             Self::ForeignClients => {
                 "virtual machines, raw sockets and kernel clients do not reach Services"
             }
-            Self::Masquerade => "endpoints see the true source of every connection",
+            Self::Masquerade => {
+                "endpoints see the true source of every connection that begins on this node"
+            }
             Self::StrayTraffic => {
                 "connections to unknown ports and unallocated ClusterIPs leave this node"
             }

@@ -39,7 +39,7 @@ mod topology;
 
 pub use backend::{
     Backend, CompareError, Device, Difference, DifferenceKind, FatalCause, Figure, FigureKind,
-    Problem, RepairReport, ServiceFailure, SyncError, SyncReport,
+    PacketLayer, Problem, RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 pub use backoff::Backoff;
 pub use capability::Capability;

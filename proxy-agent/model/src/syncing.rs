@@ -7,8 +7,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::{
-    Backend, Backoff, ChangeSet, CompareError, Difference, FatalCause, NodeState, RepairReport,
-    SyncError, SyncReport,
+    Backend, Backoff, ChangeSet, CompareError, Difference, FatalCause, NodeState, PacketLayer,
+    RepairReport, SyncError, SyncReport,
 };
 
 /// A backend, and what it holds.
@@ -37,10 +37,9 @@ impl<B: Backend> Syncing<B> {
         &self.backend
     }
 
-    /// Tells the backend whether there is a packet backend beneath it that serves
-    /// ([`Backend::lies_over`]).
-    pub fn lies_over(&mut self, serves: bool) {
-        if self.backend.lies_over(serves) {
+    /// Tells the backend what there is of a packet backend beneath it ([`Backend::lies_over`]).
+    pub fn lies_over(&mut self, beneath: PacketLayer) {
+        if self.backend.lies_over(beneath) {
             self.behind = true;
         }
     }

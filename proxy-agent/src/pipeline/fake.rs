@@ -11,8 +11,8 @@ use std::{
 };
 
 use proxy_model::{
-    Backend, Capability, Change, ChangeSet, CompareError, Difference, Model, NodeState, Problem,
-    RepairReport, SyncError, SyncReport,
+    Backend, Capability, Change, ChangeSet, CompareError, Difference, Model, NodeState,
+    PacketLayer, Problem, RepairReport, SyncError, SyncReport,
 };
 
 use super::Pipeline;
@@ -45,7 +45,7 @@ pub struct Fake {
     /// Whether somebody else was at what it wrote.
     disturbed: Arc<AtomicBool>,
     /// What it was told of what lies beneath.
-    over: Arc<Mutex<Vec<bool>>>,
+    over: Arc<Mutex<Vec<PacketLayer>>>,
     /// What its repairs cannot mend.
     problems: Arc<Mutex<Vec<Problem>>>,
 }
@@ -112,7 +112,7 @@ impl Fake {
     }
 
     /// What it was told of what lies beneath, since the last time.
-    pub fn over(&self) -> Vec<bool> {
+    pub fn over(&self) -> Vec<PacketLayer> {
         std::mem::take(&mut self.over.lock().unwrap())
     }
 
@@ -215,8 +215,8 @@ impl Backend for Fake {
         self.disturbed.swap(false, Ordering::Relaxed)
     }
 
-    fn lies_over(&mut self, serves: bool) -> bool {
-        self.over.lock().unwrap().push(serves);
+    fn lies_over(&mut self, beneath: PacketLayer) -> bool {
+        self.over.lock().unwrap().push(beneath);
         false
     }
 

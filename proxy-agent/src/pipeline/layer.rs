@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use proxy_backend::milliseconds;
 use proxy_model::{
     Attempts, Backend, Capability, ChangeSet, CompareError, Device, Difference, Fatal, Figure,
-    NodeState, Problem, RepairReport, ServiceFailure, ServicePortKey, SyncError, SyncReport,
-    Syncing,
+    NodeState, PacketLayer, Problem, RepairReport, ServiceFailure, ServicePortKey, SyncError,
+    SyncReport, Syncing,
 };
 
 use super::{log, reported::Failures, summary::Synced};
@@ -120,9 +120,9 @@ impl Layer {
         self.syncing.changed(change);
     }
 
-    /// Whether a packet backend beneath it serves.
-    pub fn lies_over(&mut self, serves: bool) {
-        self.syncing.lies_over(serves);
+    /// What there is of a packet backend beneath it.
+    pub fn lies_over(&mut self, beneath: PacketLayer) {
+        self.syncing.lies_over(beneath);
     }
 
     /// Brings `state` into force, unless it holds it or waits after a failure.

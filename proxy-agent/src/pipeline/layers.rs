@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use proxy_model::{Capability, ChangeSet, NodeState};
+use proxy_model::{Capability, ChangeSet, NodeState, PacketLayer};
 
 use super::layer::{Advanced, Layer};
 
@@ -90,7 +90,13 @@ impl Layers {
     /// Brings `state` into force in one of them. `index` counts from the top.
     pub fn advance(&mut self, index: usize, state: &NodeState, now: Instant) -> Advanced {
         let (layer, beneath) = self.0[index..].split_first_mut().expect("there is one");
-        layer.lies_over(beneath.iter().any(Layer::serves));
+        layer.lies_over(if beneath.is_empty() {
+            PacketLayer::Absent
+        } else if beneath.iter().any(Layer::serves) {
+            PacketLayer::Serves
+        } else {
+            PacketLayer::Waits
+        });
         layer.advance(state, now)
     }
 

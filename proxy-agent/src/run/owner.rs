@@ -167,6 +167,7 @@ impl Owner {
                 _ = watch.tick(), if sync_period.is_some() => {
                     heart.at("asking the kernel whether another process changed it");
                     block_in_place(|| self.pipeline.tend());
+                    self.look_at_lacks();
                     self.repair(Which::Disturbed);
                 }
                 _ = repairs.tick(), if sync_period.is_some() => self.repair(Which::All),

@@ -48,8 +48,7 @@ where
     if work.outcome == Outcome::CLAIMED {
         return Outcome::TRANSLATED;
     }
-    owner::keep(tables, work, work.outcome);
-    work.outcome
+    owner::keep(tables, work)
 }
 
 /// Passes a packet on whose endpoint is a frontend: the layer beneath would take what is sent there for another

@@ -65,8 +65,7 @@ where
         }
         attempt += 1;
     }
-    owner::keep(tables, work, work.outcome);
-    work.outcome
+    owner::keep(tables, work)
 }
 
 /// Whether another attempt may end otherwise: the Service changed meanwhile, or the endpoint is taken.

@@ -4,10 +4,10 @@
 use bytemuck::Zeroable as _;
 
 use super::{
-    BENEATH, ConnectionValue, Connections, DIRECT, Setting, Table, Work, idle,
+    ALONE, BENEATH, ConnectionValue, Connections, DIRECT, Setting, Table, Work, idle,
     reason::{Outcome, Reason},
 };
-use crate::socket::TCP;
+use crate::{frontend::OUTSIDE_TO_LOCAL, node::NodeAddressKey, socket::TCP, tables::ServiceTables};
 
 /// Remembers whose the packets of `work.key` are, if they are not translated: [`BENEATH`] or [`DIRECT`].
 #[inline(never)]
@@ -25,14 +25,47 @@ pub(super) fn note<T: Connections>(tables: &T, work: &mut Work, owner: u16) {
     tables.add(Table::Opening, &work.key, &work.value);
 }
 
-/// Remembers that the packet of `work.key` is left to the layer beneath, if that is its outcome, and would not be
-/// so again whatever else happens.
-#[inline(always)]
-pub(super) fn keep<T: Connections>(tables: &T, work: &mut Work, outcome: Outcome) {
-    let lasting = Reason::is_lasting(outcome.reason());
-    if outcome.reason() != 0 && (work.key.protocol != TCP || !lasting) {
+/// What is left of `work.outcome` where the packet of `work.key` is not translated. That it is left to the layer
+/// beneath is remembered, unless it would be so again whatever else happens.
+#[inline(never)]
+pub(super) fn keep<T: ServiceTables + Connections>(tables: &T, work: &mut Work) -> Outcome {
+    let reason = work.outcome.reason();
+    if reason == 0 {
+        return work.outcome;
+    }
+    if tables.setting(Setting::Flags) & ALONE != 0 && goes_nowhere(tables, work, reason) {
+        return work.outcome.and_dropped();
+    }
+    if work.key.protocol != TCP || !Reason::is_lasting(reason) {
         note(tables, work, BENEATH);
     }
+    work.outcome
+}
+
+/// Whether the packet of `work.key` must go no further where no layer beneath decides about it. To an address of
+/// this host, its own stack refuses it; to others, a route might lead anywhere, also back to where it
+/// came from.
+#[inline(always)]
+fn goes_nowhere<T: ServiceTables + Connections>(tables: &T, work: &Work, reason: u32) -> bool {
+    // Of these clients programs on devices do not decide at all.
+    if reason == Reason::LocalSource as u32 || reason == Reason::Leaving as u32 {
+        return false;
+    }
+    let is_hushed = reason == Reason::SourceRanges as u32
+        || (reason == Reason::NoEndpoint as u32 && is_served_elsewhere(tables, work));
+    let address = work.key.destination;
+    is_hushed || !tables.is_own(&NodeAddressKey { address })
+}
+
+/// Whether the frontend's policy is Local, and there are endpoints on other nodes alone: those who dial
+/// it hear nothing (KEP-1669).
+#[inline(never)]
+fn is_served_elsewhere<T: ServiceTables>(tables: &T, work: &Work) -> bool {
+    let all = work.frontend.cluster_set;
+    work.frontend.flags & OUTSIDE_TO_LOCAL != 0
+        && tables
+            .set(all)
+            .is_some_and(|set| set.holds_for(all) && set.count > 0)
 }
 
 /// What becomes of a flow whose place behind the translation is taken by `work.found`. One that is kept

@@ -181,6 +181,12 @@ impl Outcome {
         Self(reason as u32 | DROPPED)
     }
 
+    /// The same, but it must go no further.
+    #[inline(always)]
+    pub(super) const fn and_dropped(self) -> Self {
+        Self(self.0 | DROPPED)
+    }
+
     /// The number of the reason why it was not translated; 0 without one.
     #[inline(always)]
     pub const fn reason(self) -> u32 {

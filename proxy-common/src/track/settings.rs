@@ -88,6 +88,8 @@ pub const LEAVING: u32 = 1 << 0;
 pub const PODS_V4: u32 = 1 << 1;
 /// [`Settings::flags`]: the second of [`Settings::pods`] counts.
 pub const PODS_V6: u32 = 1 << 2;
+/// [`Settings::flags`]: no layer beneath gets what is passed on.
+pub const ALONE: u32 = 1 << 3;
 
 impl Settings {
     /// Where `which` is.

@@ -49,8 +49,8 @@ pub struct AgentOptions {
     /// Arguments that name another source of cluster objects (`--master …`). Empty for the
     /// manifests that the test writes.
     pub source: Vec<String>,
-    /// Further arguments of `run`. Without `--proxy-mode` or `--config` among them, eBPF serves: what
-    /// a test is about must not depend on what its Services need.
+    /// Further arguments of `run`. Without `--proxy-mode` or `--config` among them, socket hooks serve alone:
+    /// what a test is about must not depend on what its Services need.
     pub arguments: Vec<String>,
     /// A command that is given the agent's command line to execute, to start it in unusual
     /// surroundings: with all rights. Empty for none.
@@ -167,7 +167,7 @@ impl<'w> Agent<'w> {
         if chosen {
             &[]
         } else {
-            &["--proxy-mode=ebpf", "--backend-order=ebpf"]
+            &["--proxy-mode=ebpf", "--backend-order=ebpf", "--tc=off"]
         }
     }
 

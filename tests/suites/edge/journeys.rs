@@ -4,14 +4,12 @@ use std::net::SocketAddr;
 
 use proxy_model::Protocol;
 use proxy_tests::{
-    Agent, AgentOptions, Shop,
+    Agent, Shop,
     agent::{LIMIT, LogLine},
     pod::Transport,
     process::Process,
-    requires::{self, PRIVILEGED},
 };
 
-use super::SUITE;
 use super::rig::{
     DNS, FILE, HTTP, Site, add_others_port, can_run, cluster, options, prober, served,
 };
@@ -116,23 +114,6 @@ fn devices_are_told_and_which_layer_decides_about_a_packet() {
         let told = of_port(port, device);
         assert!(told.contains(part), "{told}");
     }
-}
-
-#[test]
-fn without_a_layer_beneath_clients_outside_are_served_if_that_is_wanted() {
-    if !requires::met(SUITE, PRIVILEGED) {
-        return;
-    }
-    let shop = Shop::routed().unwrap();
-    let neighbour = shop.world.neighbour(1).unwrap();
-    let objects = cluster(&neighbour, &[1, 2, 3]);
-    let alone = AgentOptions {
-        arguments: vec!["--tc=on".to_owned()],
-        ..AgentOptions::default()
-    };
-    let mut agent = Agent::start(&shop.world, alone, &[(FILE, &*objects)]).unwrap();
-    served(&mut agent, "ext1");
-    dial(&mut prober(&neighbour), neighbour.node);
 }
 
 #[test]

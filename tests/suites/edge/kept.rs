@@ -7,10 +7,12 @@ use proxy_model::Protocol;
 use proxy_tests::{
     Agent, Shop,
     pod::{Attempt, Transport},
+    requires::{self, PRIVILEGED},
     shop::{balanced, frontend, frontend6, service},
     world::Neighbour,
 };
 
+use super::SUITE;
 use super::journeys::explained;
 use super::rig::{DNS, FILE, HTTP, can_run, node, options, prober, served};
 use crate::layers::tracked::seen_from;
@@ -33,15 +35,22 @@ pub struct Site {
 impl Site {
     /// `None` if this cannot run here.
     pub fn build() -> Option<Self> {
-        can_run().then(|| {
-            let shop = Shop::routed().unwrap();
-            let neighbour = shop.world.neighbour(1).unwrap();
-            Self { shop, neighbour }
-        })
+        can_run().then(Self::new)
+    }
+
+    /// The same, for agents without a layer beneath.
+    pub fn build_alone() -> Option<Self> {
+        requires::met(SUITE, PRIVILEGED).then(Self::new)
+    }
+
+    fn new() -> Self {
+        let shop = Shop::routed().unwrap();
+        let neighbour = shop.world.neighbour(1).unwrap();
+        Self { shop, neighbour }
     }
 
     /// The objects: two endpoints, of which the second is on this node or not.
-    fn objects(&self, second_is_here: bool) -> String {
+    pub fn objects(&self, second_is_here: bool) -> String {
         let [v4, v6] = balanced(1);
         let [client4, client6] = self.neighbour.addresses;
         let [external4, external6] = EXTERNAL;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::SUITE;
 use super::asked::{asked, listed};
 use super::journeys::{all_are_led, explained, tracked};
-use super::rig::{FILE, can_run, node, options, prober, served};
+use super::rig::{FILE, alone, can_run, node, options, prober, served};
 
 /// What is dialled at the load balancer's addresses.
 const PORTS: [(Transport, u16); 2] = [(Transport::Tcp, 80), (Transport::Udp, 53)];
@@ -245,11 +245,7 @@ fn without_a_layer_beneath_clients_outside_the_ranges_reach_nobody() {
         return;
     }
     let site = Site::new();
-    let alone = AgentOptions {
-        arguments: vec!["--tc=on".to_owned()],
-        ..AgentOptions::default()
-    };
-    let mut agent = site.serve_by(alone, &[0]);
+    let mut agent = site.serve_by(alone(), &[0]);
     let mut clients = [0, 1].map(|index| prober(&site.neighbours[index]));
     assert_eq!(clients.each_mut().map(connects), [true, false]);
     for (admitted, expected) in [(&[0, 1][..], [true, true]), (&[1], [false, true])] {

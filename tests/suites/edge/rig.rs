@@ -66,6 +66,16 @@ pub fn options(arguments: &[&str]) -> AgentOptions {
     }
 }
 
+/// eBPF without a layer beneath, as it is by default.
+pub fn alone() -> AgentOptions {
+    AgentOptions {
+        arguments: ["--proxy-mode=ebpf", "--backend-order=ebpf"]
+            .map(str::to_owned)
+            .into(),
+        ..AgentOptions::default()
+    }
+}
+
 /// A node, and a neighbour outside on its device ext1.
 pub struct Site {
     pub shop: Shop,

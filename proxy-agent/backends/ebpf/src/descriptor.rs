@@ -20,7 +20,7 @@ impl Descriptor for Ebpf {
 
     fn programs(&self) -> &'static str {
         "programs on the socket hooks of a cgroup, which redirect a connection when a process \
-         dials; no cost per packet"
+         dials, at no cost per packet; and on devices, for connections from outside over TCP and UDP"
     }
 
     fn place(&self) -> Place {

@@ -73,6 +73,17 @@ pub enum Choice {
     Not(Not),
 }
 
+impl Choice {
+    /// Whether clients outside may come in by the device, and are to be left to others there.
+    pub const fn is_missed(&self) -> bool {
+        match self {
+            Self::Served { why, .. } => matches!(why, Why::Ending(_)),
+            Self::Pods => false,
+            Self::Not(not) => matches!(not, Not::Bypasses(_)),
+        }
+    }
+}
+
 impl Device {
     /// What its packets begin with, if it is served.
     pub fn served(&self) -> Option<LinkLayer> {

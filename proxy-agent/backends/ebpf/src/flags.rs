@@ -38,9 +38,9 @@ pub(crate) const ALL: &[Flag] = &[
     Flag {
         name: TC,
         takes: Takes::Choice(TC_WORDS),
-        help: "Whether programs on devices serve clients outside: auto does above a packet backend where \
-               they bypass no rule that counts on DNAT, on does also without one and whatever they \
-               bypass, off leaves clients outside to it [default: auto]",
+        help: "Whether programs on devices serve clients outside: auto does where they bypass no rule that \
+               counts on DNAT, on does whatever they bypass, off leaves clients outside to the packet \
+               backend, or unserved without one [default: auto]",
         check_help: Some(
             "Whether programs on devices are to serve clients outside: auto, on or off \
              [default: auto]",
@@ -99,7 +99,7 @@ const MOST_ENTRIES: u32 = 1 << 26;
 /// Whether programs on devices serve clients outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tc {
-    /// Above a packet backend that serves, where nothing would be bypassed.
+    /// Where nothing would be bypassed, once a packet backend serves, if one lies beneath.
     Auto,
     /// Always.
     On,

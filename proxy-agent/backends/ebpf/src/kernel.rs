@@ -51,7 +51,7 @@ use probe::probe;
 use proxy_common::{affinity::AffinityKey, names::MAPS};
 use proxy_model::{
     Backend, Capability, ChangeSet, CompareError, Device, Difference, FatalCause, Figure,
-    NodeState, RepairReport, ServiceFailure, SyncError, SyncReport,
+    NodeState, PacketLayer, RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 
 use proxy_backend::{Timeouts, milliseconds};
@@ -65,9 +65,10 @@ use self::{
     pins::{Generations, PinDir},
 };
 use super::{
-    LACKS, NAME,
+    NAME,
     capacity::Capacity,
     flags::Tc,
+    lacking,
     pattern::Pattern,
     programmed::Programmed,
     tables::{Outcome, Tables},
@@ -260,8 +261,13 @@ impl Backend for EbpfBackend {
         NAME
     }
 
-    fn lacks(&self) -> &'static [Capability] {
-        LACKS
+    fn lacks(&self) -> &[Capability] {
+        // What nobody tried yet is not lacking.
+        lacking(if self.opened.is_some() {
+            self.options.tc != Tc::Off
+        } else {
+            self.outside.serves_clients()
+        })
     }
 
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
@@ -301,9 +307,14 @@ impl Backend for EbpfBackend {
         self.mend(state).map_err(|error| later(&error))
     }
 
-    fn lies_over(&mut self, serves: bool) -> bool {
-        self.outside.lies_over(serves);
-        self.tables.lies_over(serves)
+    fn tend(&mut self, state: &NodeState) {
+        self.serve_outside_again(state);
+    }
+
+    fn lies_over(&mut self, beneath: PacketLayer) -> bool {
+        let outside = self.outside.lies_over(beneath);
+        let tables = self.tables.lies_over(beneath == PacketLayer::Serves);
+        outside || tables
     }
 
     fn devices(&self) -> Vec<Device> {

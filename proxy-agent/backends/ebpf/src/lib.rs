@@ -58,8 +58,22 @@ pub use render::render;
 /// The name that `--proxy-mode` takes.
 const NAME: &str = "ebpf";
 
-/// What socket hooks cannot do: they meet sockets of this node's processes, not packets.
+/// What programs cannot do, whatever devices they are on.
 pub const LACKS: &[Capability] = &[
+    Capability::Sctp,
+    Capability::SourceRanges,
+    Capability::ForeignClients,
+    Capability::Masquerade,
+    Capability::StrayTraffic,
+];
+
+/// What they lack on a host, where programs on devices serve all clients outside, or do not.
+const fn lacking(serves_clients: bool) -> &'static [Capability] {
+    if serves_clients { LACKS } else { LACKS_OUTSIDE }
+}
+
+/// What socket hooks cannot do by themselves: they meet sockets of this node's processes, not packets.
+const LACKS_OUTSIDE: &[Capability] = &[
     Capability::Sctp,
     Capability::ExternalTraffic,
     Capability::SourceRanges,

@@ -1,7 +1,8 @@
 //! A backend in a box is a backend: whoever chooses one at run time need not be generic over it.
 
 use super::{
-    Backend, CompareError, Device, Difference, Figure, RepairReport, SyncError, SyncReport,
+    Backend, CompareError, Device, Difference, Figure, PacketLayer, RepairReport, SyncError,
+    SyncReport,
 };
 use crate::{Capability, ChangeSet, NodeState};
 
@@ -35,8 +36,8 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
         (**self).tend(state);
     }
 
-    fn lies_over(&mut self, serves: bool) -> bool {
-        (**self).lies_over(serves)
+    fn lies_over(&mut self, beneath: PacketLayer) -> bool {
+        (**self).lies_over(beneath)
     }
 
     fn devices(&self) -> Vec<Device> {

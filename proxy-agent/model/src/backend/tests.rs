@@ -94,7 +94,7 @@ fn a_backend_that_cannot_compare_says_so_and_writes_nothing() {
     assert!(reason.contains("backend least cannot compare"), "{reason}");
     assert_eq!(backend.calls, []);
     assert_eq!(backend.figures(), []);
-    assert!(!backend.lies_over(true));
+    assert!(!backend.lies_over(PacketLayer::Serves));
 }
 
 /// One that answers each method in its own way.
@@ -141,8 +141,8 @@ impl Backend for Most {
         self.tended = !state.services.is_empty();
     }
 
-    fn lies_over(&mut self, serves: bool) -> bool {
-        serves
+    fn lies_over(&mut self, beneath: PacketLayer) -> bool {
+        beneath == PacketLayer::Serves
     }
 
     fn devices(&self) -> Vec<Device> {
@@ -179,7 +179,7 @@ fn is_most(mut backend: impl Backend) {
     assert!(!backend.disturbed());
     backend.tend(&state);
     assert!(backend.disturbed(), "tended");
-    assert!(backend.lies_over(true) && !backend.lies_over(false));
+    assert!(backend.lies_over(PacketLayer::Serves) && !backend.lies_over(PacketLayer::Waits));
     assert_eq!(backend.devices().len(), 1);
     assert_eq!(backend.figures().len(), 1);
 }

@@ -3,14 +3,17 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::{Capability, NodeInfo};
+use crate::{
+    Capability, NodeInfo,
+    PacketLayer::{Absent, Serves},
+};
 
 /// Remembers whether each call was about the whole state.
 #[derive(Default)]
 struct Fake {
     whole: Vec<bool>,
-    /// Whether a packet backend serves beneath it.
-    over: bool,
+    /// What lies beneath it.
+    over: PacketLayer,
     answers: VecDeque<SyncError>,
 }
 
@@ -35,8 +38,8 @@ impl Backend for Fake {
         true
     }
 
-    fn lies_over(&mut self, serves: bool) -> bool {
-        std::mem::replace(&mut self.over, serves) != serves
+    fn lies_over(&mut self, beneath: PacketLayer) -> bool {
+        std::mem::replace(&mut self.over, beneath) != beneath
     }
 }
 
@@ -111,12 +114,12 @@ fn whoever_missed_a_change_or_failed_gets_everything() {
 #[test]
 fn what_lies_beneath_is_told_and_may_ask_for_everything_again() {
     let mut syncing = Syncing::new(Fake::default());
-    syncing.lies_over(false);
+    syncing.lies_over(Absent);
     assert!(synced(&mut syncing));
-    for serves in [false, true, true, false] {
-        let changes = syncing.backend.over != serves;
-        syncing.lies_over(serves);
-        assert_eq!(syncing.in_force(), !changes, "{serves}");
+    for beneath in [Absent, Serves, Serves, Absent] {
+        let changes = syncing.backend.over != beneath;
+        syncing.lies_over(beneath);
+        assert_eq!(syncing.in_force(), !changes, "{beneath:?}");
         assert!(!changes || synced(&mut syncing));
     }
     assert_eq!(syncing.backend().whole, [true; 3]);

@@ -1,7 +1,10 @@
 //! Two layers: each by itself.
 
 use super::*;
-use proxy_model::Problem;
+use proxy_model::{
+    PacketLayer::{Absent, Serves, Waits},
+    Problem,
+};
 
 fn two() -> (Fake, Fake, Pipeline) {
     start_log();
@@ -154,13 +157,13 @@ fn a_layer_knows_whether_one_beneath_serves() {
     let (above, beneath, mut pipeline) = two();
     beneath.answer(retry(Duration::from_secs(1)));
     pipeline.take(vec![upsert("a", 1)]).unwrap();
-    assert_eq!((above.over(), beneath.over()), (vec![false], vec![false]));
+    assert_eq!((above.over(), beneath.over()), (vec![Waits], vec![Absent]));
     pipeline.take(vec![]).unwrap();
     // A failure later takes nothing out of the kernel.
     beneath.answer(retry(Duration::from_secs(1)));
     pipeline.take(vec![upsert("b", 2)]).unwrap();
-    assert_eq!(above.over(), [true, true]);
-    assert_eq!(beneath.over(), [false, false]);
+    assert_eq!(above.over(), [Serves, Serves]);
+    assert_eq!(beneath.over(), [Absent, Absent]);
 }
 
 #[test]

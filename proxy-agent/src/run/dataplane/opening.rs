@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use proxy_backend::{BackendKind, OpenError, Settings, Surroundings};
 use proxy_model::{
     Backend, Capability, ChangeSet, CompareError, Device, Difference, FatalCause, Figure,
-    NodeState, RepairReport, SyncError, SyncReport,
+    NodeState, PacketLayer, RepairReport, SyncError, SyncReport,
 };
 use tokio::{task::block_in_place, time::sleep};
 
@@ -69,7 +69,7 @@ pub(super) struct Unopened {
     /// Once it could.
     backend: Option<Box<dyn Backend>>,
     /// What it is to be told then.
-    over: bool,
+    over: PacketLayer,
     /// What an earlier run left of it leads nothing any more.
     stands_aside: bool,
 }
@@ -80,7 +80,7 @@ impl Unopened {
             kind,
             opener: opener.clone(),
             backend: None,
-            over: false,
+            over: PacketLayer::default(),
             stands_aside: false,
         }
     }
@@ -88,7 +88,7 @@ impl Unopened {
     fn opened(&mut self) -> Result<&mut dyn Backend, SyncError> {
         if self.backend.is_none() {
             let opened = self.opener.open(self.kind);
-            if self.over && matches!(opened, Err(OpenError::Later(_))) {
+            if self.over == PacketLayer::Serves && matches!(opened, Err(OpenError::Later(_))) {
                 self.stand_aside();
             }
             let mut backend = opened.map_err(|error| as_sync(&error))?;
@@ -178,10 +178,10 @@ impl Backend for Unopened {
         }
     }
 
-    fn lies_over(&mut self, serves: bool) -> bool {
-        self.over = serves;
+    fn lies_over(&mut self, beneath: PacketLayer) -> bool {
+        self.over = beneath;
         let backend = self.backend.as_mut();
-        backend.is_some_and(|backend| backend.lies_over(serves))
+        backend.is_some_and(|backend| backend.lies_over(beneath))
     }
 
     fn devices(&self) -> Vec<Device> {

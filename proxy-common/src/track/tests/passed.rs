@@ -3,18 +3,18 @@
 use std::{format, string::ToString as _, vec::Vec};
 
 use super::{
-    Client, EVERY, Family, World,
+    BOTH, Client, EVERY, Family, World,
     journey::{SET, ack, at, data, datagram, fin, syn, taken},
 };
 use crate::{
     address,
-    frontend::{FrontendValue, RANGED, SCOPE_NODE},
+    frontend::{FrontendValue, OUTSIDE_TO_CLUSTER, OUTSIDE_TO_LOCAL, RANGED, SCOPE_NODE},
     in_memory::{Build, Payload},
     node::NodeAddressKey,
     packet::parse::flags,
     socket::{TCP, UDP},
     track::{
-        LEAVING, PODS_V4, PODS_V6, Prefix, Table,
+        ALONE, LEAVING, PODS_V4, PODS_V6, Prefix, Table,
         reason::{Outcome, Reason},
     },
 };
@@ -158,6 +158,79 @@ fn flows_that_there_are_go_on_while_none_may_begin() {
             assert_eq!(client.hears(endpoint, data()), Ok(()), "{reason:?}");
             assert_eq!(client.sends(datagram()), Ok(other), "{reason:?}");
             assert_eq!(client.hears(other, datagram()), Ok(()), "{reason:?}");
+        }
+    }
+}
+
+/// What becomes of what begins, and whether something is remembered, where no layer beneath decides about it:
+/// `is_own` is the frontend's address one of this host.
+fn alone(family: &Family, (reason, refuse): (Reason, Refusal), is_own: bool) {
+    let policies = [OUTSIDE_TO_LOCAL, OUTSIDE_TO_CLUSTER];
+    for (payload, policy) in [syn(), datagram()]
+        .into_iter()
+        .flat_map(|payload| policies.map(|policy| (payload.clone(), policy)))
+    {
+        let world = family.world(1);
+        let address = address::from_ip(at(family.frontend).ip());
+        world.maps(|maps| {
+            maps.settings.flags |= ALONE;
+            if is_own {
+                maps.own_addresses.push(NodeAddressKey { address });
+            }
+        });
+        change(&world, |value| {
+            value.flags = value.flags & !(OUTSIDE_TO_LOCAL | OUTSIDE_TO_CLUSTER) | policy;
+            let set = value.local_set.max(value.cluster_set);
+            (value.cluster_set, value.local_set) = (set, set);
+        });
+        refuse(family, &world);
+        let client = family.client(&world);
+        let is_dropped = match reason {
+            Reason::LocalSource | Reason::Leaving => false,
+            Reason::SourceRanges => true,
+            Reason::NoEndpoint => !is_own,
+            _ => !is_own,
+        };
+        let said = format!("{reason:?} {is_own} {policy}");
+        let sent = client.sends(payload.clone());
+        if is_dropped {
+            assert_eq!(sent, Err(Outcome::dropped(reason)), "{said}");
+            assert_eq!(world.maps(|maps| maps.opening.keys()), [], "{said}");
+        } else {
+            assert_eq!(sent, passed(reason), "{said}");
+        }
+    }
+}
+
+#[test]
+fn without_a_layer_beneath_nothing_is_routed_on_that_was_for_a_frontend() {
+    for family in EVERY {
+        for refusal in LASTING.into_iter().chain(FOR_NOW) {
+            for is_own in [false, true] {
+                alone(&family, refusal, is_own);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_layer_beneath_nobody_answers_for_endpoints_of_other_nodes() {
+    for family in BOTH {
+        let world = family.world(1);
+        let address = address::from_ip(at(family.frontend).ip());
+        world.maps(|maps| {
+            maps.settings.flags |= ALONE;
+            maps.own_addresses.push(NodeAddressKey { address });
+        });
+        const HERE: u32 = 9;
+        world.set(HERE, &[]);
+        change(&world, |value| {
+            value.cluster_set = value.local_set;
+            value.local_set = HERE;
+        });
+        for payload in [syn(), datagram()] {
+            let sent = family.client(&world).sends(payload);
+            assert_eq!(sent, Err(Outcome::dropped(Reason::NoEndpoint)));
         }
     }
 }

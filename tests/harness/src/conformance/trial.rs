@@ -102,14 +102,15 @@ impl Backend {
     pub fn meets(&self) -> Result<Meets> {
         Ok(match &self.under {
             Under::Agent => Meets::Sockets,
-            Under::Layers | Under::Devices => Meets::Both,
+            Under::Layers | Under::Devices | Under::DevicesAlone => Meets::Both,
             _ if self.meets_packets()? => Meets::Packets,
             _ => Meets::Sockets,
         })
     }
 
     fn meets_packets(&self) -> Result<bool> {
-        Ok(!self.lacks()?.contains(&Capability::ForeignClients))
+        // What programs on devices meet is known once there are devices.
+        Ok(self.under.has_devices() || !self.lacks()?.contains(&Capability::ForeignClients))
     }
 }
 
@@ -230,13 +231,23 @@ impl<'w> Run<'w> {
     ) -> Result<Self> {
         let told_apart = packets::interfaces(&settings.model.traffic.detector);
         let interfaces = interfaces.into_iter().chain(told_apart).collect();
-        let is_shared = matches!(backend.under, Under::Devices);
-        let witness = Witness::new(world, &interfaces, backend.kind, is_shared)?;
+        let witness = Witness::new(world, &interfaces, backend.kind, &backend.under)?;
         let subject = Subject::behind_brain(&backend.under, world, &settings.model.node, state)?;
+        let lacks = if matches!(backend.under, Under::DevicesAlone) {
+            let lacks = subject.reported()?;
+            ensure!(
+                !lacks.contains(&Capability::ExternalTraffic),
+                "it has devices, and lacks {lacks:?}"
+            );
+            // The witness knows what of the others comes from outside.
+            Vec::new()
+        } else {
+            backend.lacks()?.to_vec()
+        };
         Ok(Self {
             subject,
             witness,
-            lacks: backend.lacks()?.to_vec(),
+            lacks,
             own: world.node().addresses().to_vec(),
             places: BTreeSet::new(),
         })

@@ -10,13 +10,13 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use proxy_model::{
     Capability, NodeState, Protocol,
-    oracle::{Outcome, Packet, Path, Verdict, verdict},
+    oracle::{Outcome, Packet, PassedOn, Path, Reason, Verdict, taken_on_device, verdict},
 };
 
 use super::{devices::Shared, gaps, verdict::judge};
 use crate::{
     journey::{Datagram, Entry, Kind, Rig, Shot, Sighting},
-    scenario::packets::Fate,
+    scenario::{packets::Fate, subject::Under},
     world::World,
 };
 
@@ -41,6 +41,8 @@ pub struct Witness<'w> {
     kept: HashMap<Client, SocketAddr>,
     /// What programs on its devices have, if they are there.
     shared: Option<Shared>,
+    /// No layer beneath them decides about the rest.
+    is_alone: bool,
 }
 
 /// A client, the interface that it comes by, and what it dials. Nobody comes by two interfaces, by
@@ -52,13 +54,14 @@ type Client = (Dials, bool);
 
 impl<'w> Witness<'w> {
     /// One for the node of `world`, which must be [bare](World::bare), where packets arrive on
-    /// `interfaces`, devices of this kind. `is_shared` if programs on devices are to take some.
+    /// `interfaces`, devices of this kind, of what is `under` test.
     pub fn new(
         world: &'w World,
         interfaces: &BTreeSet<Arc<str>>,
         kind: Kind,
-        is_shared: bool,
+        under: &Under,
     ) -> Result<Self> {
+        let is_shared = under.has_devices();
         let mut interfaces = interfaces.clone();
         interfaces.extend(is_shared.then(|| INSIDE.into()));
         Ok(Self {
@@ -66,6 +69,7 @@ impl<'w> Witness<'w> {
             rig: Rig::new(world, &interfaces, kind)?,
             kept: HashMap::new(),
             shared: is_shared.then(|| Shared::new(world)).transpose()?,
+            is_alone: matches!(under, Under::DevicesAlone),
         })
     }
 
@@ -84,9 +88,12 @@ impl<'w> Witness<'w> {
         lacks: &[Capability],
     ) -> Result<Option<Capability>> {
         let packet = packet.canonical();
-        let says = verdict(state, &packet, Path::Packet);
+        let mut says = verdict(state, &packet, Path::Packet);
         let entry = self.entry(state, &packet, &says);
-        let gap = gaps::of(state, &packet, &entry, &says, lacks);
+        let mut gap = gaps::of(state, &packet, &entry, &says, lacks);
+        if self.is_alone && gap.is_none() {
+            gap = self.settle(state, &packet, &entry, &mut says);
+        }
         if gap.is_none() {
             self.hold(state, &packet, entry, &says).with_context(|| {
                 let from = match &packet.interface {
@@ -100,6 +107,41 @@ impl<'w> Witness<'w> {
             })?;
         }
         Ok(gap)
+    }
+
+    /// What is different where no layer beneath decides. Says what the packet needs that programs on devices
+    /// lack.
+    fn settle(
+        &self,
+        state: &NodeState,
+        packet: &Packet,
+        entry: &Entry,
+        says: &mut Verdict,
+    ) -> Option<Capability> {
+        if matches!(says.reason, Reason::UnknownPort | Reason::Unallocated) {
+            return Some(Capability::StrayTraffic);
+        }
+        if *entry == Entry::Node || *entry == Entry::Interface(INSIDE.into()) {
+            return Some(Capability::ForeignClients);
+        }
+        match taken_on_device(state, packet, false) {
+            Ok(taken) if taken.whatever_is_chosen() => {}
+            Err(PassedOn::Protocol) => return Some(Capability::Sctp),
+            // What the node may say of itself is served by nobody, either.
+            Err(PassedOn::NoFrontend | PassedOn::SourceRanges | PassedOn::NoEndpoint)
+                if says.outcome != Outcome::Forward => {}
+            Ok(_) | Err(_) => return Some(Capability::ForeignClients),
+        }
+        if says.outcome == Outcome::Reject {
+            let own = self.world.node().addresses();
+            says.outcome = if own.contains(&packet.destination.ip()) {
+                // The node's own stack refuses it there.
+                Outcome::Pass
+            } else {
+                Outcome::Drop
+            };
+        }
+        None
     }
 
     fn hold(

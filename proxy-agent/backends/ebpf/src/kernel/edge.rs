@@ -12,8 +12,8 @@
 //! asked: the pinned maps, for `conntrack`; with or without all of that
 //! ```
 //!
-//! Without them nothing is unserved, because a packet backend lies beneath. So what fails here is told
-//! and tried again, and keeps no sync from succeeding.
+//! Above a packet backend nothing is unserved without them; alone, the backend says what it lacks then. So what
+//! fails here is told and tried again, and keeps no sync from succeeding.
 
 mod asked;
 mod bypasses;
@@ -38,7 +38,7 @@ mod written;
 use std::{net::IpAddr, sync::Arc};
 
 use imbl::OrdSet;
-use proxy_model::{Difference, Figure, NodeState};
+use proxy_model::{Difference, Figure, NodeState, PacketLayer};
 
 use self::{follower::Follower, load::Loaded, moved::Moved, timeouts::Idle};
 use super::{
@@ -75,6 +75,7 @@ impl Edge {
         place: Place,
         options: &EbpfOptions,
         state: &NodeState,
+        beneath: PacketLayer,
     ) -> Result<Self, OpenError> {
         let Loaded { ebpf, maps, chosen } = load::load(pins, place, options)?;
         let moved = match &chosen.earlier {
@@ -90,7 +91,7 @@ impl Edge {
             virtual_ones: ServiceAddresses::virtual_ones(),
             endpoints: ServiceAddresses::of_endpoints_here(),
         };
-        let wanted = wanted(state, options, &idle, &mut addresses);
+        let wanted = wanted(state, options, beneath, &idle, &mut addresses);
         let follower = Follower::start(pins.share()?, ebpf, options, wanted, moved)?;
         chosen.settle(pins)?;
         Ok(Self {
@@ -102,8 +103,8 @@ impl Edge {
     }
 
     /// Takes over what the state says about the node.
-    pub fn configure(&mut self, state: &NodeState, options: &EbpfOptions) {
-        let wanted = wanted(state, options, &self.idle, &mut self.addresses);
+    pub fn configure(&mut self, state: &NodeState, options: &EbpfOptions, beneath: PacketLayer) {
+        let wanted = wanted(state, options, beneath, &self.idle, &mut self.addresses);
         self.follower.want(wanted);
     }
 
@@ -165,6 +166,7 @@ pub struct Wanted {
 fn wanted(
     state: &NodeState,
     options: &EbpfOptions,
+    beneath: PacketLayer,
     idle: &Idle,
     addresses: &mut Addresses,
 ) -> Wanted {
@@ -179,6 +181,6 @@ fn wanted(
             endpoints
         },
         pods: settings::pod_devices(state),
-        settings: settings::settings(state, options, idle),
+        settings: settings::settings(state, options, beneath, idle),
     }
 }

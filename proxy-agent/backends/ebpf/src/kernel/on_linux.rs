@@ -14,9 +14,8 @@ use super::{
     pins::{Existing, PinDir},
     probe, programs_log, tell_of_programs,
 };
-use crate::{
-    LACKS,
-    flags::{CGROUP_PATH, KEEP_CLIENT_ADDRESS, KERNEL_LOG, devices, map_sizes, source_ports, tc},
+use crate::flags::{
+    CGROUP_PATH, KEEP_CLIENT_ADDRESS, KERNEL_LOG, devices, map_sizes, source_ports, tc,
 };
 
 /// The backend on a host that runs Linux.
@@ -25,10 +24,7 @@ pub struct OnLinux;
 
 impl Host for OnLinux {
     fn probe(&self, settings: &Settings) -> Probe {
-        Probe {
-            requirements: probe(&settings.into()),
-            lacks: LACKS.to_vec(),
-        }
+        probe(&settings.into())
     }
 
     fn open(&self, settings: &Settings, _: &Surroundings) -> Result<Box<dyn Backend>, OpenError> {

@@ -1,10 +1,15 @@
-//! When the programs on devices serve: above a packet backend that does, which gets what they pass on.
+//! When the programs on devices serve: above a packet backend that does, which gets what they pass on; or
+//! alone, where there is none.
 
 use std::time::{Duration, Instant};
 
-use proxy_model::{Device, NodeState};
+use proxy_model::{Device, NodeState, PacketLayer};
 
-use super::{EbpfBackend, edge::Edge, leave};
+use super::{
+    EbpfBackend,
+    edge::{Edge, Seen},
+    leave,
+};
 use crate::flags::Tc;
 
 /// How long to wait before they are loaded again.
@@ -14,8 +19,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub struct Outside {
     pub(super) edge: Option<Edge>,
-    /// A packet backend beneath serves.
-    beneath: bool,
+    beneath: PacketLayer,
     /// The last attempt to load them failed.
     failed: Option<Instant>,
     ending: Ending,
@@ -34,9 +38,15 @@ enum Ending {
 }
 
 impl Outside {
-    /// Whether a packet backend beneath serves.
-    pub fn lies_over(&mut self, serves: bool) {
-        self.beneath = serves;
+    /// What becomes of what they pass on. Returns whether that changes when they serve, or how.
+    pub fn lies_over(&mut self, beneath: PacketLayer) -> bool {
+        std::mem::replace(&mut self.beneath, beneath) != beneath
+    }
+
+    /// Whether clients outside are served by every device that they may come in by.
+    pub fn serves_clients(&self) -> bool {
+        let devices = self.edge.as_ref().map(Edge::devices).unwrap_or_default();
+        devices.iter().any(Seen::is_served) && !devices.iter().any(Seen::is_missed)
     }
 
     /// The devices of the node, while programs serve some. `keeps_clients`: what they are told.
@@ -44,19 +54,29 @@ impl Outside {
         let seen = self.edge.as_ref().map(Edge::devices).unwrap_or_default();
         seen.iter().map(|seen| seen.told(keeps_clients)).collect()
     }
+
+    /// What becomes of clients outside that they do not serve.
+    const fn otherwise(&self) -> &'static str {
+        match self.beneath {
+            PacketLayer::Absent => "not served",
+            PacketLayer::Waits | PacketLayer::Serves => "left to the layer beneath",
+        }
+    }
 }
 
 impl EbpfBackend {
     /// Makes the programs on devices serve `state`, if they are to. A failure is told, and tried again:
-    /// the packet backend serves meanwhile.
+    /// the packet backend serves meanwhile, if there is one.
     pub(super) fn serve_outside(&mut self, state: &NodeState) {
+        let beneath = self.outside.beneath;
         if let Some(edge) = &mut self.outside.edge {
-            edge.configure(state, &self.options);
+            edge.configure(state, &self.options, beneath);
             return;
         }
         let wanted = match self.options.tc {
             Tc::On => true,
-            Tc::Auto => self.outside.beneath,
+            // What they passed on meanwhile would stay so, and be refused by nobody.
+            Tc::Auto => beneath != PacketLayer::Waits,
             Tc::Off => {
                 self.end_outside();
                 false
@@ -69,7 +89,7 @@ impl EbpfBackend {
         if !wanted || waits {
             return;
         }
-        match Edge::start(&self.pins, self.loaded.place, &self.options, state) {
+        match Edge::start(&self.pins, self.loaded.place, &self.options, state, beneath) {
             Ok(edge) => {
                 let devices = edge.devices();
                 let served = devices.iter().filter(|device| device.is_served());
@@ -79,9 +99,12 @@ impl EbpfBackend {
                     let named = self.options.devices.iter().map(ToString::to_string);
                     tracing::warn!(
                         devices = named.collect::<Vec<_>>().join(", "),
-                        text = "those that --devices names, or culvert.devices, are not there, or \
-                                cannot be served; `proxy-agent state` says why. Clients outside are \
-                                left to the layer beneath until one comes",
+                        text = format!(
+                            "those that --devices names, or culvert.devices, are not there, or \
+                             cannot be served; `proxy-agent state` says why. Clients outside are {} \
+                             until one comes",
+                            self.outside.otherwise()
+                        ),
                         "no device is served"
                     );
                 }
@@ -96,11 +119,19 @@ impl EbpfBackend {
                 if self.outside.failed.is_none() {
                     tracing::warn!(
                         reason = error.to_string(),
-                        "clients outside are left to the layer beneath; trying again"
+                        "clients outside are {}; trying again",
+                        self.outside.otherwise()
                     );
                 }
                 self.outside.failed = Some(Instant::now());
             }
+        }
+    }
+
+    /// Tries again what failed, also if nothing changes.
+    pub(super) fn serve_outside_again(&mut self, state: &NodeState) {
+        if self.outside.failed.is_some() && self.outside.edge.is_none() {
+            self.serve_outside(state);
         }
     }
 

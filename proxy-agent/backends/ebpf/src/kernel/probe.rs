@@ -16,11 +16,12 @@ use super::{
     pins::{self, PinDir, holders},
     rights, syscalls,
 };
-use crate::flags::Tc;
-use proxy_backend::Requirement;
+use crate::{flags::Tc, lacking};
+use proxy_backend::{Probe, Requirement};
 
-/// Every requirement, the simplest first: what is wrong there explains what is wrong further on.
-pub fn probe(options: &EbpfOptions) -> Vec<Requirement> {
+/// Every requirement, the simplest first: what is wrong there explains what is wrong further on. And what the
+/// backend lacks here.
+pub fn probe(options: &EbpfOptions) -> Probe {
     let mut all = vec![
         host::kernel(),
         rights(),
@@ -42,12 +43,15 @@ pub fn probe(options: &EbpfOptions) -> Vec<Requirement> {
         all.extend(others(options, cgroup));
     }
     all.extend(programs(options));
-    if options.tc != Tc::Off {
-        all.extend(outside::outside(options));
-    }
+    let outside = (options.tc != Tc::Off).then(|| outside::outside(options));
+    let serves_clients = outside.as_ref().is_some_and(|found| found.serves_clients);
+    all.extend(outside.into_iter().flat_map(|found| found.requirements));
     all.push(host::memory());
     all.push(host::btf());
-    all
+    Probe {
+        requirements: all,
+        lacks: lacking(serves_clients).to_vec(),
+    }
 }
 
 /// Something that is needed: what was found, or what is wrong and, after the last semicolon, what

@@ -55,6 +55,11 @@ impl Seen {
         self.is_chosen() && self.problem.is_none()
     }
 
+    /// Whether clients outside may come in by it, and are not served there.
+    pub fn is_missed(&self) -> bool {
+        self.choice.is_missed() || (self.is_chosen() && self.problem.is_some())
+    }
+
     /// As others see it. `keeps_clients`: see there.
     pub fn told(&self, keeps_clients: bool) -> proxy_model::Device {
         proxy_model::Device {

@@ -6,9 +6,9 @@ use ipnet::IpNet;
 use proxy_common::{
     address,
     names::TRACKED_MAP,
-    track::{PODS_V4, PODS_V6, Prefix, Settings},
+    track::{ALONE, PODS_V4, PODS_V6, Prefix, Settings},
 };
-use proxy_model::{NodeState, oracle::Detector};
+use proxy_model::{NodeState, PacketLayer, oracle::Detector};
 
 use super::{
     super::{EbpfOptions, sizes},
@@ -50,7 +50,12 @@ pub fn pod_devices(state: &NodeState) -> Option<PodDevices> {
 }
 
 /// What SETTINGS shall hold; without a seed.
-pub fn settings(state: &NodeState, options: &EbpfOptions, idle: &Idle) -> Settings {
+pub fn settings(
+    state: &NodeState,
+    options: &EbpfOptions,
+    beneath: PacketLayer,
+    idle: &Idle,
+) -> Settings {
     let shape = proxy_common::names::EDGE_MAPS
         .iter()
         .find(|shape| shape.name == TRACKED_MAP)
@@ -68,6 +73,9 @@ pub fn settings(state: &NodeState, options: &EbpfOptions, idle: &Idle) -> Settin
         last_port: (*options.source_ports.end()).into(),
         ..Settings::default()
     };
+    if beneath == PacketLayer::Absent {
+        settings.flags |= ALONE;
+    }
     let ranges = match &state.traffic.detector {
         Detector::ClusterCidr(ranges) => ranges,
         Detector::NodeCidr => state.node.pod_cidrs(),
