@@ -108,7 +108,10 @@ fn layers() -> (String, Under) {
 }
 
 fn devices_alone() -> (String, Under) {
-    (ALONE.to_owned(), Under::DevicesAlone)
+    let mut kinds = backends::ALL.iter();
+    let above = kinds.find(|kind| kind.place() == Place::Above);
+    let name = above.expect("a backend of the agent's").name();
+    (ALONE.to_owned(), Under::DevicesAlone(name))
 }
 
 fn devices() -> (String, Under) {

@@ -37,7 +37,8 @@ pub fn backends(all: &[BackendKind]) -> String {
     }
     page.push_str(
         "\n## What they can do\n\nA node lacks what all its layers lack. The last column says what \
-         then does not work; the rest of each Service is served.\n\n",
+         then does not work; the rest of each Service is served. On one host a backend may lack more, as \
+         with a flag that switches a part of it off: `check` and `state` tell.\n\n",
     );
     let names = all.iter().map(|kind| format!("`{}`", kind.name()));
     let names: Vec<String> = names.collect();

@@ -188,7 +188,6 @@ fn alone(family: &Family, (reason, refuse): (Reason, Refusal), is_own: bool) {
         let is_dropped = match reason {
             Reason::LocalSource | Reason::Leaving => false,
             Reason::SourceRanges => true,
-            Reason::NoEndpoint => !is_own,
             _ => !is_own,
         };
         let said = format!("{reason:?} {is_own} {policy}");
@@ -213,6 +212,9 @@ fn without_a_layer_beneath_nothing_is_routed_on_that_was_for_a_frontend() {
     }
 }
 
+/// A set without endpoints.
+const NOBODY: u32 = 9;
+
 #[test]
 fn without_a_layer_beneath_nobody_answers_for_endpoints_of_other_nodes() {
     for family in BOTH {
@@ -222,11 +224,10 @@ fn without_a_layer_beneath_nobody_answers_for_endpoints_of_other_nodes() {
             maps.settings.flags |= ALONE;
             maps.own_addresses.push(NodeAddressKey { address });
         });
-        const HERE: u32 = 9;
-        world.set(HERE, &[]);
+        world.set(NOBODY, &[]);
         change(&world, |value| {
             value.cluster_set = value.local_set;
-            value.local_set = HERE;
+            value.local_set = NOBODY;
         });
         for payload in [syn(), datagram()] {
             let sent = family.client(&world).sends(payload);

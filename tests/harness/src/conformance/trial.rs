@@ -102,7 +102,7 @@ impl Backend {
     pub fn meets(&self) -> Result<Meets> {
         Ok(match &self.under {
             Under::Agent => Meets::Sockets,
-            Under::Layers | Under::Devices | Under::DevicesAlone => Meets::Both,
+            Under::Layers | Under::Devices | Under::DevicesAlone(_) => Meets::Both,
             _ if self.meets_packets()? => Meets::Packets,
             _ => Meets::Sockets,
         })
@@ -233,7 +233,7 @@ impl<'w> Run<'w> {
         let interfaces = interfaces.into_iter().chain(told_apart).collect();
         let witness = Witness::new(world, &interfaces, backend.kind, &backend.under)?;
         let subject = Subject::behind_brain(&backend.under, world, &settings.model.node, state)?;
-        let lacks = if matches!(backend.under, Under::DevicesAlone) {
+        let lacks = if matches!(backend.under, Under::DevicesAlone(_)) {
             let lacks = subject.reported()?;
             ensure!(
                 !lacks.contains(&Capability::ExternalTraffic),

@@ -69,7 +69,7 @@ impl<'w> Witness<'w> {
             rig: Rig::new(world, &interfaces, kind)?,
             kept: HashMap::new(),
             shared: is_shared.then(|| Shared::new(world)).transpose()?,
-            is_alone: matches!(under, Under::DevicesAlone),
+            is_alone: matches!(under, Under::DevicesAlone(_)),
         })
     }
 

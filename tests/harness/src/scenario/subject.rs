@@ -30,8 +30,8 @@ pub enum Under {
     /// The agent as it is by default: the same, with programs on the devices of a
     /// [`journey`](crate::journey) that clients outside come in by, whatever they bypass.
     Devices,
-    /// The same without a packet backend.
-    DevicesAlone,
+    /// The same without a packet backend: the backend of this name alone.
+    DevicesAlone(&'static str),
     /// Any program that is a backend behind the node API. Its words, in which `{target}` and
     /// `{cgroup}` stand for the brain's address and the directory of the node's cgroup.
     Command(Vec<String>),
@@ -45,7 +45,7 @@ impl Under {
 
     /// Whether there are programs on devices.
     pub fn has_devices(&self) -> bool {
-        matches!(self, Self::Devices | Self::DevicesAlone)
+        matches!(self, Self::Devices | Self::DevicesAlone(_))
     }
 }
 
@@ -100,7 +100,7 @@ impl<'w> Subject<'w> {
     ) -> Result<Self> {
         match under {
             Under::Agent => bail!("the agent on manifests is its own brain"),
-            Under::OurBackend(_) | Under::Layers | Under::Devices | Under::DevicesAlone => {
+            Under::OurBackend(_) | Under::Layers | Under::Devices | Under::DevicesAlone(_) => {
                 let brain = Brain::start()?;
                 brain.publish(state);
                 let options = AgentOptions {
@@ -111,9 +111,9 @@ impl<'w> Subject<'w> {
                         Under::Devices => ["--proxy-mode=auto", "--tc=on", OUTSIDE]
                             .map(ToOwned::to_owned)
                             .into(),
-                        Under::DevicesAlone => {
-                            let alone = "--backend-order=ebpf";
-                            ["--proxy-mode=auto", alone, "--tc=on", OUTSIDE]
+                        Under::DevicesAlone(name) => {
+                            let alone = format!("--backend-order={name}");
+                            ["--proxy-mode=auto", &alone, "--tc=on", OUTSIDE]
                                 .map(ToOwned::to_owned)
                                 .into()
                         }
