@@ -28,8 +28,8 @@ fn open_to_all() -> String {
 
 fn auto() -> AgentOptions {
     AgentOptions {
-        // Nothing else to choose.
-        arguments: ["--proxy-mode=auto", "--backend-order=ebpf"]
+        // Nothing else to choose, and nothing on devices.
+        arguments: ["--proxy-mode=auto", "--backend-order=ebpf", "--tc=off"]
             .map(str::to_owned)
             .into(),
         ..AgentOptions::default()
@@ -76,7 +76,11 @@ fn a_service_that_needs_more_is_told_by_log_state_and_check() {
     assert_eq!(told["agent"]["suffices"], false);
     let lacks = told["agent"]["lacks"].as_array().unwrap();
     let cgroup = shop.world.cgroup().path().display().to_string();
-    let check = answer(&agent, "check", &["--cgroup-path", &cgroup, "-o", "json"]);
+    let check = answer(
+        &agent,
+        "check",
+        &["--cgroup-path", &cgroup, "--tc=off", "-o", "json"],
+    );
     let check: Value = serde_json::from_str(&check).unwrap();
     assert_eq!(check["backends"][0]["lacks"].as_array().unwrap(), lacks);
     let text = answer(&agent, "state", &[]);
