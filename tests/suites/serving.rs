@@ -36,7 +36,7 @@ spec:
 ";
 
 /// Status and body of a page, asked for on the node itself.
-fn get(shop: &Shop, address: &str, path: &str) -> (u16, String) {
+pub fn get(shop: &Shop, address: &str, path: &str) -> (u16, String) {
     ask(shop, address, "GET", path, "")
 }
 

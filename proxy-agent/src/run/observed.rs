@@ -74,14 +74,20 @@ impl Observer {
             serving.settled();
         }
         // Without a sync too: a health check node port that changed is nothing for the kernel.
-        if in_force.outside
+        self.health_checks(pipeline);
+        self.counted(pipeline);
+        self.tell(pipeline);
+    }
+
+    /// Brings what health check node ports answer to what is in force, and to what is lacking.
+    pub fn health_checks(&self, pipeline: &Pipeline) {
+        if in_force(pipeline).outside
             && let Some(selection) = &self.node_ports
         {
             let lacks = pipeline.lacks();
-            serving.health_checks(HealthChecks::of(pipeline.state(), selection, &lacks));
+            let checks = HealthChecks::of(pipeline.state(), selection, &lacks);
+            self.serving.health_checks(checks);
         }
-        self.counted(pipeline);
-        self.tell(pipeline);
     }
 
     /// A comparison is over.

@@ -271,6 +271,7 @@ impl Owner {
         if lacks != self.facts.choice.lacks {
             self.facts.choice.lacks = lacks;
             self.observer.serving.metrics.lacks(&self.facts.choice);
+            self.observer.health_checks(&self.pipeline);
         }
     }
 

@@ -1,7 +1,11 @@
 //! eBPF without a layer beneath: clients outside are served as the oracle has it, what cannot be served says so,
 //! and nothing is routed on that was for a Service.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
 
 use proxy_tests::{
     Agent, Prober,
@@ -17,6 +21,7 @@ use super::{
     kept::Site,
     rig::{FILE, HTTP, alone, on_node, prober, served},
 };
+use crate::serving::get;
 
 /// How long a request may take that nobody answers.
 const UNANSWERED: Duration = Duration::from_millis(300);
@@ -55,6 +60,21 @@ fn says(agent: &mut Agent<'_>, message: &str) {
         line.message() == Some(message) && line.text("capability") == Some("external-traffic")
     };
     agent.wait_for_line(message, is_it).unwrap();
+}
+
+/// Waits until the health check node port answers so.
+fn load_balancers_hear(site: &Site, wanted: u16) {
+    let [address, _] = NODE_ADDRESSES;
+    let at = SocketAddr::new(address, 31999).to_string();
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let (status, body) = get(&site.shop, &at, "/");
+        if status == wanted {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{status} {body}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The endpoint that answers, and what it sees.
@@ -138,15 +158,23 @@ fn without_a_layer_beneath_it_is_told_when_clients_outside_are_not_served() {
     let Some(site) = Site::build() else {
         return;
     };
-    let mut agent = serve(&site, &site.objects(true), &[]);
+    let to_local =
+        "  type: LoadBalancer\n  externalTrafficPolicy: Local\n  healthCheckNodePort: 31999\n";
+    let objects = site
+        .objects(true)
+        .replace("  type: LoadBalancer\n", to_local);
+    let mut agent = serve(&site, &objects, &[]);
     served(&mut agent, "ext1");
     assert!(!is_lacking(&agent));
+    load_balancers_hear(&site, 200);
     on_node(&site.shop, "nft", &[FIREWALL]);
     says(&mut agent, "capability gap");
     assert!(is_lacking(&agent));
+    load_balancers_hear(&site, 503);
     on_node(&site.shop, "nft", &["delete", "table", "inet", "firewall"]);
     says(&mut agent, "capability gap closed");
     assert!(!is_lacking(&agent));
+    load_balancers_hear(&site, 200);
 
     agent.terminate().unwrap();
     drop(agent);
