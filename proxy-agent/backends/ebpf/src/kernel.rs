@@ -312,7 +312,7 @@ impl Backend for EbpfBackend {
     }
 
     fn lies_over(&mut self, beneath: PacketLayer) -> bool {
-        let outside = self.outside.lies_over(beneath);
+        let outside = self.outside.lies_over(beneath) && self.options.tc != Tc::Off;
         let tables = self.tables.lies_over(beneath == PacketLayer::Serves);
         outside || tables
     }
