@@ -162,7 +162,12 @@ fn on_devices(
     }
     for (number, seed) in (0..states.div_ceil(WALK)).zip(seed..) {
         let kind = Kind::ALL[number % Kind::ALL.len()];
-        let backend = backend.on(kind);
+        // Every other walk as with `--keep-client-address`.
+        let backend = if number % 2 == 1 {
+            backend.on(kind).keeping()
+        } else {
+            backend.on(kind)
+        };
         let length = WALK.min(states - number * WALK);
         let name = format!("conformance::{name}/{kind}/random/{seed}");
         all.push(trials::of(name, move || {

@@ -80,12 +80,17 @@ impl Shared {
     }
 
     /// Whether programs on the device take `packet`, by the oracle; `None` if the endpoint decides that they
-    /// choose.
-    pub fn takes(state: &NodeState, packet: &Packet, entry: &Entry) -> Option<bool> {
+    /// choose. `keeps_clients`: what they are told.
+    pub fn takes(
+        state: &NodeState,
+        packet: &Packet,
+        entry: &Entry,
+        keeps_clients: bool,
+    ) -> Option<bool> {
         if *entry == Entry::Node {
             return Some(false);
         }
-        match taken_on_device(state, packet, false) {
+        match taken_on_device(state, packet, keeps_clients) {
             Ok(taken) => taken.whatever_is_chosen().then_some(true),
             Err(_) => Some(false),
         }

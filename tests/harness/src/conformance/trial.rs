@@ -71,6 +71,19 @@ impl Backend {
         }
     }
 
+    /// The same, told to keep the addresses of clients, if it has programs on devices.
+    #[must_use]
+    pub fn keeping(&self) -> Self {
+        let under = match &self.under {
+            Under::Devices => Under::DevicesKeeping,
+            other => other.clone(),
+        };
+        Self {
+            under,
+            ..self.clone()
+        }
+    }
+
     /// How to start it.
     pub fn under(&self) -> &Under {
         &self.under
@@ -102,7 +115,9 @@ impl Backend {
     pub fn meets(&self) -> Result<Meets> {
         Ok(match &self.under {
             Under::Agent => Meets::Sockets,
-            Under::Layers | Under::Devices | Under::DevicesAlone(_) => Meets::Both,
+            Under::Layers | Under::Devices | Under::DevicesKeeping | Under::DevicesAlone(_) => {
+                Meets::Both
+            }
             _ if self.meets_packets()? => Meets::Packets,
             _ => Meets::Sockets,
         })

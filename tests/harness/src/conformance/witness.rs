@@ -43,6 +43,8 @@ pub struct Witness<'w> {
     shared: Option<Shared>,
     /// No layer beneath them decides about the rest.
     is_alone: bool,
+    /// Endpoints on the node see clients.
+    keeps_clients: bool,
 }
 
 /// A client, the interface that it comes by, and what it dials. Nobody comes by two interfaces, by
@@ -70,6 +72,7 @@ impl<'w> Witness<'w> {
             kept: HashMap::new(),
             shared: is_shared.then(|| Shared::new(world)).transpose()?,
             is_alone: matches!(under, Under::DevicesAlone(_)),
+            keeps_clients: matches!(under, Under::DevicesKeeping),
         })
     }
 
@@ -91,6 +94,14 @@ impl<'w> Witness<'w> {
         let mut says = verdict(state, &packet, Path::Packet);
         let entry = self.entry(state, &packet, &says);
         let mut gap = gaps::of(state, &packet, &entry, &says, lacks);
+        let is_by_device = entry != Entry::Node && entry != Entry::Interface(INSIDE.into());
+        if self.keeps_clients
+            && is_by_device
+            && let Ok(taken) = taken_on_device(state, &packet, true)
+        {
+            // Of others, the layer beneath decides as ever.
+            says = taken.verdict;
+        }
         if self.is_alone && gap.is_none() {
             gap = self.settle(state, &packet, &entry, &mut says);
         }
@@ -169,7 +180,7 @@ impl<'w> Witness<'w> {
         let is_taken = if is_inside {
             Some(false)
         } else {
-            Shared::takes(state, packet, &shot.entry)
+            Shared::takes(state, packet, &shot.entry, self.keeps_clients)
         };
         for (sent, seen) in self.rig.fire(&vec![shot.clone(); count])? {
             let endpoint = judge(says, own, &shot.entry, &sent, seen)?;
@@ -252,7 +263,7 @@ impl<'w> Witness<'w> {
         let mut targets = says.targets.iter();
         if self.shared.is_some()
             && targets.any(|target| target.address.ip() == packet.source)
-            && Shared::takes(state, packet, &Entry::Anywhere) != Some(false)
+            && Shared::takes(state, packet, &Entry::Anywhere, self.keeps_clients) != Some(false)
         {
             return Entry::Interface(INSIDE.into());
         }

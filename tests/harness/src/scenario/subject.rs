@@ -30,7 +30,9 @@ pub enum Under {
     /// The agent as it is by default: the same, with programs on the devices of a
     /// [`journey`](crate::journey) that clients outside come in by, whatever they bypass.
     Devices,
-    /// The same without a packet backend: the backend of this name alone.
+    /// The same, where endpoints on the node see clients (`--keep-client-address`).
+    DevicesKeeping,
+    /// As [`Under::Devices`] without a packet backend: the backend of this name alone.
     DevicesAlone(&'static str),
     /// Any program that is a backend behind the node API. Its words, in which `{target}` and
     /// `{cgroup}` stand for the brain's address and the directory of the node's cgroup.
@@ -40,12 +42,15 @@ pub enum Under {
 impl Under {
     /// Whether there are two layers.
     pub fn is_layered(&self) -> bool {
-        matches!(self, Self::Layers | Self::Devices)
+        matches!(self, Self::Layers | Self::Devices | Self::DevicesKeeping)
     }
 
     /// Whether there are programs on devices.
     pub fn has_devices(&self) -> bool {
-        matches!(self, Self::Devices | Self::DevicesAlone(_))
+        matches!(
+            self,
+            Self::Devices | Self::DevicesKeeping | Self::DevicesAlone(_)
+        )
     }
 }
 
@@ -100,7 +105,11 @@ impl<'w> Subject<'w> {
     ) -> Result<Self> {
         match under {
             Under::Agent => bail!("the agent on manifests is its own brain"),
-            Under::OurBackend(_) | Under::Layers | Under::Devices | Under::DevicesAlone(_) => {
+            Under::OurBackend(_)
+            | Under::Layers
+            | Under::Devices
+            | Under::DevicesKeeping
+            | Under::DevicesAlone(_) => {
                 let brain = Brain::start()?;
                 brain.publish(state);
                 let options = AgentOptions {
@@ -111,6 +120,12 @@ impl<'w> Subject<'w> {
                         Under::Devices => ["--proxy-mode=auto", "--tc=on", OUTSIDE]
                             .map(ToOwned::to_owned)
                             .into(),
+                        Under::DevicesKeeping => {
+                            let keeps = "--keep-client-address";
+                            ["--proxy-mode=auto", "--tc=on", OUTSIDE, keeps]
+                                .map(ToOwned::to_owned)
+                                .into()
+                        }
                         Under::DevicesAlone(name) => {
                             let alone = format!("--backend-order={name}");
                             ["--proxy-mode=auto", &alone, "--tc=on", OUTSIDE]
