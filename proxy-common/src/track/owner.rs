@@ -33,8 +33,13 @@ pub(super) fn keep<T: ServiceTables + Connections>(tables: &T, work: &mut Work) 
     if reason == 0 {
         return work.outcome;
     }
-    if tables.setting(Setting::Flags) & ALONE != 0 && goes_nowhere(tables, work, reason) {
-        return work.outcome.and_dropped();
+    if tables.setting(Setting::Flags) & ALONE != 0 {
+        // Nobody has it: what is sent again is decided anew.
+        return if goes_nowhere(tables, work, reason) {
+            work.outcome.and_dropped()
+        } else {
+            work.outcome
+        };
     }
     if work.key.protocol != TCP || !Reason::is_lasting(reason) {
         note(tables, work, BENEATH);
@@ -42,23 +47,23 @@ pub(super) fn keep<T: ServiceTables + Connections>(tables: &T, work: &mut Work) 
     work.outcome
 }
 
-/// Whether the packet of `work.key` must go no further where no layer beneath decides about it. To an address of
-/// this host, its own stack refuses it; to others, a route might lead anywhere, also back to where it
-/// came from.
+/// Whether the packet of `work.key` must go no further where no layer beneath decides about it. Without endpoints,
+/// the stack of this host refuses it, if the address is its own. To others a route might lead anywhere, also
+/// back to where it came from. What may be served when it is sent again must not be refused.
 #[inline(always)]
 fn goes_nowhere<T: ServiceTables + Connections>(tables: &T, work: &Work, reason: u32) -> bool {
     // Of these clients programs on devices do not decide at all.
     if reason == Reason::LocalSource as u32 || reason == Reason::Leaving as u32 {
         return false;
     }
-    let is_hushed = reason == Reason::SourceRanges as u32
-        || (reason == Reason::NoEndpoint as u32 && is_served_elsewhere(tables, work));
     let address = work.key.destination;
-    is_hushed || !tables.is_own(&NodeAddressKey { address })
+    reason != Reason::NoEndpoint as u32
+        || is_served_elsewhere(tables, work)
+        || !tables.is_own(&NodeAddressKey { address })
 }
 
-/// Whether the frontend's policy is Local, and there are endpoints on other nodes alone: those who dial
-/// it hear nothing (KEP-1669).
+/// Whether the frontend's policy is Local, and there are endpoints on other nodes alone: as with kube-proxy, those
+/// who dial it hear nothing.
 #[inline(never)]
 fn is_served_elsewhere<T: ServiceTables>(tables: &T, work: &Work) -> bool {
     let all = work.frontend.cluster_set;

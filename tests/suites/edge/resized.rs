@@ -221,7 +221,7 @@ fn programs_of_before_take_nothing_new_where_their_successors_do_not_fit() {
     resize(&mut agent, too_large.map(str::to_owned).to_vec());
     agent.launch().unwrap();
     agent
-        .wait_for("clients outside are left to the layer beneath; trying again")
+        .wait_for("programs on devices do not serve; trying again")
         .unwrap();
     agent
         .apply_and_sync(FILE, &cluster(neighbour, &[3]))

@@ -28,6 +28,7 @@ mod names;
 mod open_table;
 mod own;
 mod role;
+mod room;
 mod settings;
 mod sourced;
 mod standing;

@@ -99,12 +99,9 @@ impl EbpfBackend {
                     let named = self.options.devices.iter().map(ToString::to_string);
                     tracing::warn!(
                         devices = named.collect::<Vec<_>>().join(", "),
-                        text = format!(
-                            "those that --devices names, or culvert.devices, are not there, or \
-                             cannot be served; `proxy-agent state` says why. Clients outside are {} \
-                             until one comes",
-                            self.outside.otherwise()
-                        ),
+                        clients = self.outside.otherwise(),
+                        text = "those that --devices names, or culvert.devices, are not there, or \
+                                cannot be served; `proxy-agent state` says why",
                         "no device is served"
                     );
                 }
@@ -119,8 +116,8 @@ impl EbpfBackend {
                 if self.outside.failed.is_none() {
                     tracing::warn!(
                         reason = error.to_string(),
-                        "clients outside are {}; trying again",
-                        self.outside.otherwise()
+                        clients = self.outside.otherwise(),
+                        "programs on devices do not serve; trying again"
                     );
                 }
                 self.outside.failed = Some(Instant::now());

@@ -191,6 +191,13 @@ impl Devices {
         ready.map(|(device, _)| *device)
     }
 
+    /// Which of the `ways` to pods miss some.
+    pub fn unready(&self, ways: &Ways) -> BTreeSet<u32> {
+        let ready: BTreeSet<_> = self.ready(ways).collect();
+        let all = ways.keys().copied();
+        all.filter(|device| !ready.contains(device)).collect()
+    }
+
     /// Attaches what is missing on the devices that are served, and takes it off the others. A device
     /// that fails keeps none of the others from being served.
     pub fn attach(&mut self, ebpf: &Ebpf, pins: &Peek, chosen: &[Device]) -> Look {

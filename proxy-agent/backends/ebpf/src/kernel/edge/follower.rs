@@ -2,7 +2,7 @@
 //! waits for the kernel: a new device is served at once, whatever the owner of the state is at.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
@@ -21,6 +21,8 @@ use super::{
     devices::{Chosen, Devices, Look, Seen},
     flows::{Flows, Swept},
     moved::Moved,
+    room::{self, Room},
+    settings,
     sourced::{self, Sourced},
     standing, told,
     written::Written,
@@ -108,6 +110,7 @@ impl Follower {
             flows,
             sourced,
             swept: None,
+            room: Room::default(),
             failing: false,
             packets: told::Packets::default(),
             pins,
@@ -210,6 +213,7 @@ struct Work {
     pins: Peek,
     shared: Arc<Shared>,
     swept: Option<Instant>,
+    room: Room,
     /// The last attempt failed, and that was told.
     failing: bool,
     packets: told::Packets,
@@ -263,11 +267,14 @@ impl Work {
         }
         let are_new = self.devices.are_new(&chosen.devices);
         self.enter_standing(are_new);
-        self.source(&wanted, &chosen);
+        // Most get what they miss at once: the first look of an agent that starts, and one new port of a bridge,
+        // must not make new connections wait that other pods can take.
+        let pods_await = self.devices.unready(&chosen.ways);
+        self.source(&wanted, &chosen, &pods_await);
         let look = self.devices.attach(&self.ebpf, &self.pins, &chosen.devices);
-        if look.changed > 0 {
-            // A pod that has no programs yet would be reached by packets whose answers nobody turns.
-            self.source(&wanted, &chosen);
+        if look.changed > 0 || !pods_await.is_empty() {
+            // A pod that has no programs would be reached by packets whose answers nobody turns.
+            self.source(&wanted, &chosen, &BTreeSet::new());
         }
         if let Some(moved) = moved {
             moved.finish()?;
@@ -290,8 +297,9 @@ impl Work {
     }
 
     /// Tells the programs what stands for clients. Before they come to a device, so that they know it with
-    /// the first packet; of one that they leave, no flow begins with it from now on.
-    fn source(&mut self, wanted: &Wanted, chosen: &Chosen) {
+    /// the first packet; of one that they leave, no flow begins with it from now on. Devices that are `spared` keep
+    /// what they have.
+    fn source(&mut self, wanted: &Wanted, chosen: &Chosen, spared: &BTreeSet<u32>) {
         let facts = sources::Facts {
             links: &chosen.links,
             addresses: &chosen.addresses,
@@ -302,7 +310,7 @@ impl Work {
         let pods = self.devices.ready(&chosen.ways);
         let wanted = sources::choose(facts, chosen.served(), pods);
         self.sourced
-            .settle(&wanted, &sources::own(&chosen.addresses));
+            .settle(&wanted, &sources::own(&chosen.addresses), spared);
     }
 
     /// Writes what is wanted by now.
@@ -328,12 +336,22 @@ impl Work {
     }
 
     fn sweep(&mut self, settings: &Settings) {
-        if self.swept.is_some_and(|at| at.elapsed() < SWEEP) {
+        let is_crowded = self.shared.written().is_crowded();
+        let pause = if is_crowded { LOOK } else { SWEEP };
+        if self.swept.is_some_and(|at| at.elapsed() < pause) {
             return;
         }
         self.swept = Some(Instant::now());
-        match self.flows.sweep(&mut self.ebpf, settings) {
+        let settings = if is_crowded {
+            settings::crowded(settings)
+        } else {
+            *settings
+        };
+        match self.flows.sweep(&mut self.ebpf, &settings) {
             Ok(swept) => {
+                self.room.tell(swept.flows, settings.most_flows.into());
+                let crowded = room::is_crowded(is_crowded, swept.flows, settings.most_flows.into());
+                self.shared.written().set_crowded(crowded);
                 let mut shown = self.shared.lock();
                 shown.removed += swept.removed;
                 shown.swept = swept;

@@ -20,6 +20,8 @@ use super::{
 const TCP_CLOSED: u32 = 120;
 const TCP_RESET: u32 = 10;
 const TCP_BENEATH: u32 = 120;
+/// Where room is scarce: whoever sends a FIN again has done so by then.
+const TCP_CLOSED_CROWDED: u32 = 10;
 
 /// Devices that only pods are behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +92,14 @@ pub fn settings(
         settings.pods[place] = prefix(range);
     }
     settings
+}
+
+/// The same settings while connections that are over take the room of new ones.
+pub const fn crowded(settings: &Settings) -> Settings {
+    Settings {
+        tcp_closed: TCP_CLOSED_CROWDED,
+        ..*settings
+    }
 }
 
 /// A number that nobody outside can know.

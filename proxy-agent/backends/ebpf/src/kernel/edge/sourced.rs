@@ -59,12 +59,18 @@ impl Sourced {
         })
     }
 
-    /// Makes SOURCES hold what is `wanted`, OWN_ADDRS the addresses that `own` are, and PORTS what the host says. A
-    /// failure is told, and tried again: where the programs know no source, the layer beneath serves.
-    pub fn settle(&mut self, wanted: &BTreeMap<SourceKey, SourceValue>, own: &BTreeSet<IpAddr>) {
+    /// Makes SOURCES hold what is `wanted`, OWN_ADDRS the addresses that `own` are, and PORTS what the host says; of
+    /// the devices that are `spared`, nothing is removed. A failure is told, and tried again: where the programs
+    /// know no source, the layer beneath serves.
+    pub fn settle(
+        &mut self,
+        wanted: &BTreeMap<SourceKey, SourceValue>,
+        own: &BTreeSet<IpAddr>,
+        spared: &BTreeSet<u32>,
+    ) {
         // A flow goes on as long as its address is in OWN_ADDRS.
         let written = self.own.settle(own);
-        let written = written.and_then(|()| self.write_sources(wanted));
+        let written = written.and_then(|()| self.write_sources(wanted, spared));
         if let Some(error) = self.sources_fail.first(written) {
             tracing::warn!(%error, "addresses in the place of clients not known; trying again");
         }
@@ -82,12 +88,14 @@ impl Sourced {
     fn write_sources(
         &mut self,
         wanted: &BTreeMap<SourceKey, SourceValue>,
+        spared: &BTreeSet<u32>,
     ) -> Result<(), OpenError> {
         let there: Result<BTreeMap<_, _>, _> = self.sources.iter().collect();
         let there = there.map_err(|error| failed("reading map SOURCES", &error))?;
         let mut first = Ok(());
         // The last ones first: programs look for them from 0 on, without a gap.
-        for key in there.keys().rev().filter(|key| !wanted.contains_key(key)) {
+        let is_over = |key: &&SourceKey| !wanted.contains_key(key) && !spared.contains(&key.device);
+        for key in there.keys().rev().filter(is_over) {
             match self.sources.remove(key) {
                 Ok(()) | Err(MapError::KeyNotFound) => {}
                 Err(error) => first = first.and(Err(failed("removing from map SOURCES", &error))),

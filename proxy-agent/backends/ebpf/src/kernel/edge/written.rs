@@ -15,6 +15,8 @@ pub struct Written {
     seed: u32,
     /// No connection begins any more.
     leaving: bool,
+    /// Closed connections give way sooner.
+    crowded: bool,
     held: Option<Settings>,
 }
 
@@ -34,6 +36,7 @@ impl Written {
                 earlier
             },
             leaving: false,
+            crowded: false,
             held: None,
         })
     }
@@ -41,6 +44,16 @@ impl Written {
     /// Whether a connection may begin.
     pub fn set_leaving(&mut self, leaving: bool) {
         self.leaving = leaving;
+    }
+
+    /// Whether closed connections are to give way sooner, from the next write on.
+    pub fn set_crowded(&mut self, crowded: bool) {
+        self.crowded = crowded;
+    }
+
+    /// Whether they are to.
+    pub fn is_crowded(&self) -> bool {
+        self.crowded
     }
 
     /// Writes `wanted`, if that is something else than before.
@@ -51,6 +64,9 @@ impl Written {
         };
         if self.leaving {
             settings.flags |= LEAVING;
+        }
+        if self.crowded {
+            settings = settings::crowded(&settings);
         }
         if self.held == Some(settings) {
             return Ok(());
