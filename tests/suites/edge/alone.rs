@@ -8,9 +8,9 @@ use std::{
 };
 
 use proxy_tests::{
-    Agent, Prober,
+    Agent, Prober, Traffic,
     agent::{LIMIT, LogLine},
-    pod::Transport,
+    pod::{Load, Transport},
     process::Process,
     shop::{balanced, frontend, frontend6},
     world::NODE_ADDRESSES,
@@ -18,6 +18,7 @@ use proxy_tests::{
 use serde_json::{Value, json};
 
 use super::{
+    asked::asked,
     kept::Site,
     rig::{FILE, HTTP, alone, on_node, prober, served},
 };
@@ -180,4 +181,45 @@ fn without_a_layer_beneath_it_is_told_when_clients_outside_are_not_served() {
     drop(agent);
     let agent = serve(&site, &site.objects(true), &["--tc=off"]);
     assert!(is_lacking(&agent));
+}
+
+#[test]
+fn without_a_layer_beneath_no_connection_waits_for_a_new_port_of_the_bridge_or_a_new_agent() {
+    let Some(site) = Site::build_alone() else {
+        return;
+    };
+    let mut agent = serve(&site, &site.objects(true), &[]);
+    served(&mut agent, "ext1");
+    let to = SocketAddr::new(site.neighbour.node[0], HTTP);
+    let load = Load {
+        name: "all".to_owned(),
+        transport: Transport::Tcp,
+        to,
+        threads: 2,
+        pause: Duration::from_micros(500),
+        keep: false,
+    };
+    let mut traffic = Traffic::start("outside", &site.neighbour.host, vec![load]).unwrap();
+    let node = site.shop.world.node().netns();
+    for number in 0..4 {
+        // Its other end is up, and nobody is there.
+        let port = format!("more{number}");
+        node.ip(&format!(
+            "link add {port} type veth peer name {port}x\nlink set {port} master br0 up\nlink set {port}x up\n"
+        ))
+        .unwrap();
+        traffic.goes_on(&port).unwrap();
+    }
+    for round in 0..2 {
+        agent.kill().unwrap();
+        traffic.goes_on("killed").unwrap();
+        agent.launch().unwrap();
+        served(&mut agent, "ext1");
+        traffic.goes_on(&format!("started again, {round}")).unwrap();
+    }
+    traffic.stop().unwrap();
+    // Those would have been sent again, a second later.
+    let counted = asked(&site.shop, &agent, &["stats", "--output", "json"]);
+    let counted: Value = serde_json::from_str(&counted).unwrap();
+    assert_eq!(counted["packets"], json!([]));
 }
