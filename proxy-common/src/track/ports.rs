@@ -19,6 +19,9 @@ use crate::{address, frontend::FrontendKey, packet::Version, tables::ServiceTabl
 const TRIED: u32 = 12;
 /// Of these, in one go.
 const AT_ONCE: u32 = 4;
+/// From one to the next: a prime above any number of ports, so that all come up, and neighbours do not, which are
+/// used together where a smaller range is.
+const STRIDE: u32 = 104_729;
 
 /// Adds the entry of replies to the flow of `work.key`, `work.value` and `work.second.forward`, with a port
 /// that no other flow to its endpoint has, and sets the entry of requests. Sets `work.second.outcome`: what
@@ -147,7 +150,7 @@ fn look_at_some<T: Connections + Sources>(tables: &T, work: &mut Work) {
             0 => 0,
             count => *first_port + *start % count,
         } as u16;
-        *start = start.wrapping_add(1);
+        *start = start.wrapping_add(STRIDE);
         back.destination_port = port;
         forward_value.port = port;
         let is_free = !tables.is_reserved(port)

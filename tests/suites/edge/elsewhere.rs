@@ -11,6 +11,7 @@ use proxy_tests::{
     world::Neighbour,
 };
 
+mod crowd;
 mod hosts;
 mod leaving;
 mod local;

@@ -193,6 +193,23 @@ fn the_one_port_that_is_not_reserved_is_found() {
 }
 
 #[test]
+fn many_neighbours_that_are_used_keep_no_flow_from_a_free_port() {
+    for family in far() {
+        for payload in [syn(), datagram()] {
+            let world = family.world(1);
+            ports(&world, 20_000);
+            world.maps(|maps| maps.reserved.extend(40_000..50_000));
+            for number in 0..20 {
+                let client = from(&family, &world, 1_024 + number);
+                let endpoint = client.sends(payload.clone()).unwrap();
+                let port = seen(&client, endpoint, payload.is_tcp()).port();
+                assert!((50_000..60_000).contains(&port), "{port}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_flow_that_found_no_room_in_track_keeps_its_port() {
     for family in far() {
         let world = family.world(1);
