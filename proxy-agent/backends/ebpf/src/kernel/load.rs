@@ -15,7 +15,8 @@ use super::error::{of_io, of_kernel};
 use super::{
     OpenError, fit, held_maps, links,
     links::LoadFailure,
-    memory_limit, netns,
+    memory_limit::{self, REST_OF_SOCKETS},
+    netns,
     pins::{PinDir, PinPath},
     sizes::Sizes,
     task_flags, with_causes,
@@ -99,7 +100,9 @@ pub fn load(
     raise_memlock_limit();
 
     let directories = [&services, &pins.flows()];
-    memory_limit::check(&MAPS, sizes, |shape| !pin_of(shape, directories).exists())?;
+    memory_limit::check(&MAPS, sizes, REST_OF_SOCKETS, |shape| {
+        !pin_of(shape, directories).exists()
+    })?;
     let (ebpf, refusal) = load_best(Some(directories), sizes, kernel_log)?;
     Ok(Loaded {
         ebpf,
@@ -117,7 +120,7 @@ pub fn try_load(sizes: &BTreeMap<String, u32>) -> Result<&'static str, OpenError
     check_object()?;
     raise_memlock_limit();
     let sizes = Sizes::new(sizes, None)?;
-    memory_limit::check(&MAPS, &sizes, |_| true)?;
+    memory_limit::check(&MAPS, &sizes, REST_OF_SOCKETS, |_| true)?;
     load_best(None, &sizes, false).map(|(_, refusal)| refusal)
 }
 

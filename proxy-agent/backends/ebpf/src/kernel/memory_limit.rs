@@ -13,15 +13,19 @@ use super::{
     sizes::Sizes,
 };
 
-/// What all else takes while programs are loaded: the object as it is read, the verifier, the programs
-/// and the log ring. Measured as 24 MiB on Linux 6.18, where most is the verifier's, which older kernels
-/// do not charge.
-const REST: u64 = 26 << 20;
+/// What all else takes while programs on sockets are loaded: the object as it is read, the verifier, the
+/// programs and the log ring. Measured as 24 MiB on Linux 6.18, where most is the verifier's, which older
+/// kernels do not charge.
+pub const REST_OF_SOCKETS: u64 = 26 << 20;
+/// The same of those on devices: the verifier alone takes 55 MiB for the largest of them, and 89 in all were too
+/// few.
+pub const REST_OF_DEVICES: u64 = 100 << 20;
 
-/// Whether those of `shapes` that `is_made` names can be made now, with these sizes.
+/// Whether those of `shapes` that `is_made` names can be made now, with these sizes, and the `rest`.
 pub fn check(
     shapes: &[MapShape],
     sizes: &Sizes<'_>,
+    rest: u64,
     is_made: impl Fn(&MapShape) -> bool,
 ) -> Result<(), OpenError> {
     if release::running().is_none_or(|version| version < CHARGES_CGROUPS) {
@@ -30,12 +34,19 @@ pub fn check(
     let made: Vec<_> = shapes.iter().filter(|shape| is_made(shape)).collect();
     let needed: u64 = made.iter().map(|shape| bytes(shape, sizes)).sum();
     match cgroups::tightest() {
-        Some(room) if room.free < needed + REST => Err(refused(&made, needed, sizes, &room)),
+        Some(room) if room.free < needed + rest => {
+            Err(refused(&made, (needed, rest), sizes, &room))
+        }
         _ => Ok(()),
     }
 }
 
-fn refused(made: &[&MapShape], needed: u64, sizes: &Sizes<'_>, room: &Room) -> OpenError {
+fn refused(
+    made: &[&MapShape],
+    (needed, rest): (u64, u64),
+    sizes: &Sizes<'_>,
+    room: &Room,
+) -> OpenError {
     let largest = made.iter().max_by_key(|shape| bytes(shape, sizes));
     let maps = largest.map_or_else(String::new, |shape| {
         format!(
@@ -48,7 +59,7 @@ fn refused(made: &[&MapShape], needed: u64, sizes: &Sizes<'_>, room: &Room) -> O
     OpenError::Later(format!(
         "loading the BPF programs takes {}{maps}, but the memory limit of cgroup {} ({}) leaves {}; \
          raise it, or make maps smaller with --map-size",
-        mebibytes(REST),
+        mebibytes(rest),
         room.cgroup.display(),
         mebibytes(room.limit),
         mebibytes(room.free),

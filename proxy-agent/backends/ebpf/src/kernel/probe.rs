@@ -42,8 +42,11 @@ pub fn probe(options: &EbpfOptions) -> Probe {
         all.push(hooks(cgroup));
         all.extend(others(options, cgroup));
     }
-    all.extend(programs(options));
-    let outside = (options.tc != Tc::Off).then(|| outside::outside(options));
+    let programs = programs(options);
+    // Where there is no memory for those, the kernel may end whoever loads more.
+    let are_loaded = programs.iter().all(|one| one.met);
+    all.extend(programs);
+    let outside = (options.tc != Tc::Off && are_loaded).then(|| outside::outside(options));
     let serves_clients = outside.as_ref().is_some_and(|found| found.serves_clients);
     all.extend(outside.into_iter().flat_map(|found| found.requirements));
     all.push(host::memory());

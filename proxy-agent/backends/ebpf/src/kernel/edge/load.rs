@@ -15,7 +15,7 @@ use super::{
         held_maps::{self, HeldMap},
         links::{self, LoadFailure},
         load::Place,
-        memory_limit,
+        memory_limit::{self, REST_OF_DEVICES},
         pins::{PinDir, PinPath},
         sizes::{Sizes, flows_of},
         with_causes,
@@ -49,7 +49,7 @@ pub fn load<'d>(
     connections
         .make_directory()
         .map_err(|error| of_io(&error, &format!("creating {}", connections.display())))?;
-    memory_limit::check(&EDGE_MAPS, &sizes, |shape| {
+    memory_limit::check(&EDGE_MAPS, &sizes, REST_OF_DEVICES, |shape| {
         !connections.join(shape.name).exists()
     })?;
     let services = place.of(pins);
@@ -97,7 +97,7 @@ fn with_room<'a>(sizes: Sizes<'a>, pins: &PinDir) -> Result<Sizes<'a>, OpenError
 /// Loads the programs with maps of their own, pins nothing, and lets everything go again.
 pub fn try_load(sizes: &BTreeMap<String, u32>) -> Result<(), OpenError> {
     let sizes = Sizes::new(sizes, None)?;
-    memory_limit::check(&EDGE_MAPS, &sizes, |_| true)?;
+    memory_limit::check(&EDGE_MAPS, &sizes, REST_OF_DEVICES, |_| true)?;
     load_object(None, &sizes).map(drop)
 }
 
