@@ -23,6 +23,7 @@ mod leaving;
 mod masqueraded;
 #[path = "edge/narrow.rs"]
 mod narrow;
+mod objects;
 mod pair;
 #[path = "edge/ranges.rs"]
 mod ranges;

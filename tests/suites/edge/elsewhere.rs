@@ -6,7 +6,6 @@ use std::net::{IpAddr, SocketAddr};
 use proxy_model::Protocol;
 use proxy_tests::{
     Agent, Server, Shop, World,
-    agent::LogLine,
     pod::{Attempt, Listen, Transport},
     world::Neighbour,
 };
@@ -26,41 +25,12 @@ use serde_json::Value;
 
 use super::asked::listed;
 use super::journeys::{explained, tracked};
-use super::rig::{DNS, FILE, HTTP, can_run, options, prober};
+use super::objects;
+use super::rig::{DNS, FILE, HTTP, all_served, can_run, options, prober};
 
-/// Waits until both devices are served, in whichever order.
+/// Waits until both devices are served.
 pub fn both_served(agent: &mut Agent<'_>) {
-    let mut others = vec!["ext1", "ext2"];
-    while !others.is_empty() {
-        let is_other = |line: &LogLine| {
-            let device = line.text("device");
-            line.message() == Some("device served")
-                && others.iter().any(|other| Some(*other) == device)
-        };
-        let line = agent.wait_for_line("a device is served", is_other).unwrap();
-        others.retain(|other| Some(*other) != line.text("device"));
-    }
-}
-
-/// An endpoint of the Service on the other node.
-fn slice(family: &str, ip: IpAddr) -> String {
-    let name = family.to_lowercase();
-    format!(
-        "---
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata:
-  name: far-{name}
-  namespace: shop
-  labels: {{kubernetes.io/service-name: far}}
-addressType: {family}
-ports:
-- {{name: http, port: 8080, protocol: TCP}}
-- {{name: dns, port: 5353, protocol: UDP}}
-endpoints:
-- {{addresses: [\"{ip}\"], nodeName: node-b, conditions: {{ready: true}}}}
-"
-    )
+    all_served(agent, &["ext1", "ext2"]);
 }
 
 /// A node between a client outside and another node, which has endpoints in its own network.
@@ -99,36 +69,12 @@ impl Site {
     /// The node, which is known by its addresses on both wires, and a Service with a NodePort and an endpoint
     /// elsewhere.
     pub fn objects(&self) -> String {
-        let [client4, client6] = self.client.node;
-        let [other4, other6] = self.other.node;
-        let [v4, v6] = self.other.addresses;
-        let slices = [slice("IPv4", v4), slice("IPv6", v6)].concat();
-        format!(
-            "---
-apiVersion: v1
-kind: Node
-metadata: {{name: node-a}}
-status:
-  addresses:
-  - {{type: InternalIP, address: {other4}}}
-  - {{type: InternalIP, address: \"{other6}\"}}
-  - {{type: ExternalIP, address: {client4}}}
-  - {{type: ExternalIP, address: \"{client6}\"}}
----
-apiVersion: v1
-kind: Service
-metadata: {{name: far, namespace: shop}}
-spec:
-  type: NodePort
-  clusterIP: 10.96.0.200
-  clusterIPs: [10.96.0.200, \"fd00:10:96::200\"]
-  ipFamilies: [IPv4, IPv6]
-  ipFamilyPolicy: RequireDualStack
-  ports:
-  - {{name: http, port: 80, protocol: TCP, nodePort: {HTTP}}}
-  - {{name: dns, port: 53, protocol: UDP, nodePort: {DNS}}}
-{slices}"
-        )
+        let endpoints = self.other.addresses.map(|ip| [(ip, "node-b")]);
+        [
+            objects::node("node-a", self.other.node, self.client.node),
+            objects::service("far", &endpoints),
+        ]
+        .concat()
     }
 
     pub fn serve(&self, further: &[&str]) -> Agent<'_> {

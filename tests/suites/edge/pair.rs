@@ -9,12 +9,14 @@ use std::{
 
 use proxy_tests::{
     Agent, AgentOptions, Prober, Server, World,
-    agent::LogLine,
     pod::{Listen, Transport},
     world::{Host, NODE_ADDRESSES, Neighbour},
 };
 
-use super::rig::{DNS, FILE, HTTP, can_run, options, prober};
+use super::{
+    objects,
+    rig::{DNS, FILE, HTTP, all_served, can_run, options, prober},
+};
 use crate::layers::tracked::flows;
 
 /// Rounds of requests within which both endpoints must have answered. Few are needed.
@@ -65,15 +67,7 @@ impl Node {
             ..options(&[])
         };
         let mut agent = Agent::start(&self.world, options, &[(FILE, objects)]).unwrap();
-        let mut others = BTreeSet::from([&*self.client.device, "wire"]);
-        while !others.is_empty() {
-            let is_other = |line: &LogLine| {
-                let device = line.text("device").unwrap_or_default();
-                line.message() == Some("device served") && others.contains(device)
-            };
-            let line = agent.wait_for_line("a device is served", is_other).unwrap();
-            others.remove(line.text("device").unwrap());
-        }
+        all_served(&mut agent, &[&self.client.device, "wire"]);
         agent
     }
 
@@ -126,65 +120,15 @@ fn nodes() -> Option<[Node; 2]> {
     Some(nodes)
 }
 
+/// Both nodes, and a Service with an endpoint on each.
 fn objects(nodes: &[Node; 2]) -> String {
-    let service = format!(
-        "---
-apiVersion: v1
-kind: Service
-metadata: {{name: both, namespace: shop}}
-spec:
-  type: NodePort
-  clusterIP: 10.96.0.200
-  clusterIPs: [10.96.0.200, \"fd00:10:96::200\"]
-  ipFamilies: [IPv4, IPv6]
-  ipFamilyPolicy: RequireDualStack
-  ports:
-  - {{name: http, port: 80, protocol: TCP, nodePort: {HTTP}}}
-  - {{name: dns, port: 53, protocol: UDP, nodePort: {DNS}}}
-"
-    );
-    let slices = ["IPv4", "IPv6"]
-        .into_iter()
-        .enumerate()
-        .map(|(at, family)| {
-            let name = family.to_lowercase();
-            let [first, second] = [0, 1].map(|index| pod_addresses(index)[at]);
-            format!(
-                "---
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata:
-  name: both-{name}
-  namespace: shop
-  labels: {{kubernetes.io/service-name: both}}
-addressType: {family}
-ports:
-- {{name: http, port: 8080, protocol: TCP}}
-- {{name: dns, port: 5353, protocol: UDP}}
-endpoints:
-- {{addresses: [\"{first}\"], nodeName: node-a, conditions: {{ready: true}}}}
-- {{addresses: [\"{second}\"], nodeName: node-b, conditions: {{ready: true}}}}
-"
-            )
-        });
-    let known = nodes.iter().zip(WIRE).map(|(node, [v4, v6])| {
-        let [client4, client6] = node.client.node;
-        format!(
-            "---
-apiVersion: v1
-kind: Node
-metadata: {{name: {}}}
-status:
-  addresses:
-  - {{type: InternalIP, address: {v4}}}
-  - {{type: InternalIP, address: \"{v6}\"}}
-  - {{type: ExternalIP, address: {client4}}}
-  - {{type: ExternalIP, address: \"{client6}\"}}
-",
-            node.name
-        )
+    let endpoints =
+        [0, 1].map(|family| [0, 1].map(|index| (pod_addresses(index)[family], nodes[index].name)));
+    let known = nodes.iter().zip(WIRE).map(|(node, wire)| {
+        let wire = wire.map(|one| one.parse().unwrap());
+        objects::node(node.name, wire, node.client.node)
     });
-    slices.chain(known).fold(service, |all, one| all + &one)
+    known.collect::<String>() + &objects::service("both", &endpoints)
 }
 
 /// To conntrack, what passes through the node goes to whom it is for: an endpoint, or the other node.

@@ -102,6 +102,20 @@ impl Site {
     }
 }
 
+/// Waits until all of these devices are served, in whichever order.
+pub fn all_served(agent: &mut Agent<'_>, devices: &[&str]) {
+    let mut others = devices.to_vec();
+    while !others.is_empty() {
+        let is_other = |line: &LogLine| {
+            let device = line.text("device");
+            line.message() == Some("device served")
+                && others.iter().any(|other| Some(*other) == device)
+        };
+        let line = agent.wait_for_line("a device is served", is_other).unwrap();
+        others.retain(|other| Some(*other) != line.text("device"));
+    }
+}
+
 /// Waits until the device is served.
 pub fn served(agent: &mut Agent<'_>, device: &str) -> LogLine {
     let what = format!("{device} is served");

@@ -75,7 +75,7 @@ impl EbpfBackend {
         }
         let wanted = match self.options.tc {
             Tc::On => true,
-            // What they passed on meanwhile would stay so, and be refused by nobody.
+            // What they pass on meanwhile would stay with a layer that has nothing in force.
             Tc::Auto => beneath != PacketLayer::Waits,
             Tc::Off => {
                 self.end_outside();
