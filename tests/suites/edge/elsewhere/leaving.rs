@@ -125,6 +125,10 @@ fn connections_go_on_without_programs_on_devices() {
     let mut agent = site.serve(&[]);
     let mut kept = Kept::begin(&site);
     restart(&mut agent, &["--proxy-mode=auto", "--tc=off"]);
+    // It serves a moment before those of its predecessor take nothing new.
+    agent
+        .wait_for("programs on devices stay until their connections end")
+        .unwrap();
     kept.go_on(&site);
     kept.is_left_by_new_ones(&site);
     kept.go_on(&site);
