@@ -101,9 +101,11 @@ impl World {
             .collect();
         let world = Self::unwired(own, extra)?;
         let node = &world.node;
+        // With an address of its own, as CNI plugins give it one. Otherwise it has the lowest one of its ports,
+        // and with a new port the kernel drops what pods send to the one before, whoever serves.
         let mut script = String::from(
             "link set lo up\n\
-             link add br0 type bridge forward_delay 0 mcast_snooping 0\n\
+             link add br0 address 02:00:00:00:00:01 type bridge forward_delay 0 mcast_snooping 0\n\
              link set br0 up\n",
         );
         configure(&mut script, "br0", &node.addresses, &world.extra);
