@@ -124,6 +124,10 @@ enum Name {
     Backends,
     /// A NodePort for a host outside: programs on devices, nftables, DNAT by hand, plain forwarding
     Outside,
+    /// The same to endpoints that see the node: in a pod here, and on another node
+    OutsideMasqueraded,
+    /// How soon a new NodePort answers a host outside
+    NewNodePort,
     /// How soon a NodePort answers on a device that has just come, and on an address
     Additions,
     /// Time of the programs on devices for one packet, of a flow that is open, and of none
@@ -174,6 +178,8 @@ enum Part {
         udp: Vec<SocketAddr>,
         #[arg(long)]
         sink: Vec<SocketAddr>,
+        #[arg(long)]
+        hold: Vec<SocketAddr>,
     },
 }
 
@@ -200,10 +206,16 @@ pub fn main(options: &Options) -> ExitCode {
         Some(Part::NameYourselves { at }) => api::dial::name_yourselves(at),
         Some(Part::Brain { socket }) => node_api::brain::brain(socket),
         Some(Part::Clients { socket }) => node_api::clients::clients(socket.clone()),
-        Some(Part::Answer { tcp, udp, sink }) => worker::answer(Listening {
+        Some(Part::Answer {
+            tcp,
+            udp,
+            sink,
+            hold,
+        }) => worker::answer(Listening {
             tcp,
             udp,
             sinks: sink,
+            holding: hold,
         }),
         None => match (&options.from, &options.plot) {
             (Some(file), Some(folder)) => plots::from_file(file, folder),
@@ -393,7 +405,15 @@ fn measure(session: &Session, options: &Options) -> Result<Vec<Figure>> {
         figures.extend(backends::measure(session)?.figures("backends"));
     }
     if wanted(Name::Outside) {
-        figures.extend(outside::measure(session)?.figures("outside"));
+        let places = [outside::Place::Here];
+        figures.extend(outside::measure(session, &places)?.figures("outside"));
+    }
+    if wanted(Name::OutsideMasqueraded) {
+        let places = [outside::Place::SeesTheNode, outside::Place::Elsewhere];
+        figures.extend(outside::measure(session, &places)?.figures("outside-masqueraded"));
+    }
+    if wanted(Name::NewNodePort) {
+        figures.extend(outside::created::measure(session)?.figures("new-node-port"));
     }
     if wanted(Name::Additions) {
         figures.extend(outside::additions::measure(session)?.figures("additions"));

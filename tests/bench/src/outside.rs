@@ -1,11 +1,15 @@
-//! `outside`: what a host outside meets behind a NodePort whose endpoint is on this node, one way
-//! beside the other: plain forwarding without a proxy, which is the ceiling; programs on the device
-//! alone, and above nftables; the nftables backend; and rules for DNAT written by hand.
+//! `outside`, `outside-masqueraded`: what a host outside meets behind a NodePort, one way beside the other: plain
+//! forwarding without a proxy, which is the ceiling; programs on devices alone, and above nftables; the
+//! nftables backend; and rules written by hand.
 //!
-//! Each way has a world of its own, with a host outside, a node and a pod.
+//! Each way has a world of its own, with a host outside, a node and endpoints.
 
 pub(super) mod additions;
+mod cluster;
+pub(super) mod created;
+mod memory;
 pub(super) mod packets;
+mod place;
 mod way;
 
 use std::time::Duration;
@@ -16,22 +20,23 @@ use super::{
     Session,
     figures::{Collected, Goal},
     kernel_time::{Program, Statistics},
-    sizes::{SMALL, Size},
+    sizes::SMALL,
     task::{BLOCK, Task},
 };
-use way::{Kind, Way};
+pub(super) use place::Place;
+use way::{Case, Kind, Way};
 
 /// How long something is done at a time.
 const MOMENT: Duration = Duration::from_millis(100);
 /// Connections that are open meanwhile.
-const LIVE: [u32; 2] = [10, 50_000];
+const LIVE: [u32; 2] = [10, 200_000];
 /// With `--quick`.
 const QUICK_LIVE: [u32; 2] = [10, 1_000];
 /// Programs alone against plain forwarding.
 const NEAR_THE_CEILING: Goal = Goal::AtLeast(0.9);
 /// Programs above nftables against nftables.
 const NO_SLOWER: Goal = Goal::AtLeast(1.0);
-/// Both programs for a request and its response.
+/// The programs for a request and its response, where two of them do.
 const BOTH_PROGRAMS: Goal = Goal::AtMost(250.0);
 
 /// What is done, and what it is called.
@@ -41,30 +46,40 @@ const TASKS: [(Task, &str); 3] = [
     (Task::Stream, "TCP stream"),
 ];
 
-/// Measures all ways for a small and a large cluster, with few and many open connections.
-pub(super) fn measure(session: &Session) -> Result<Collected> {
+/// Measures all ways to endpoints in these places, for a small and a large cluster, with few and many open
+/// connections.
+pub(super) fn measure(session: &Session, places: &[Place]) -> Result<Collected> {
     let mut collected = Collected::default();
-    let live = if session.quick { QUICK_LIVE } else { LIVE };
-    for size in [SMALL, session.large()] {
-        for live in live {
-            session.progress(&format!("outside: {size} services, {live} connections"));
-            one_case(session, size, live, &mut collected)
-                .with_context(|| format!("{size} services, {live} connections"))?;
+    let lives = if session.quick { QUICK_LIVE } else { LIVE };
+    for place in places {
+        for size in [SMALL, session.large()] {
+            for live in lives {
+                let case = Case {
+                    place: *place,
+                    size,
+                    live,
+                };
+                session.progress(&format!("outside: {case}"));
+                one_case(session, case, &mut collected).with_context(|| case.to_string())?;
+            }
         }
     }
     Ok(collected)
 }
 
-fn one_case(session: &Session, size: Size, live: u32, collected: &mut Collected) -> Result<()> {
+fn one_case(session: &Session, case: Case, collected: &mut Collected) -> Result<()> {
     let worlds = way::worlds()?;
     let mut ways = Vec::new();
     for (kind, world) in &worlds {
         session.still_wanted()?;
-        let mut way = Way::start(*kind, world, size)?;
-        way.hold(live)?;
+        let mut way = Way::start(*kind, world, case)?;
+        for (of, bytes) in way.hold(case.live)? {
+            let metric = format!("memory of a flow: {of}");
+            collected.add(&format!("{case}, {kind}"), &metric, "B", bytes);
+        }
         ways.push(way);
     }
-    let case = format!("{size} services, {live} connections");
+    let (place, case) = (case.place, case.to_string());
     for _ in 0..session.runs {
         for (task, name) in TASKS {
             let mut rates = Vec::new();
@@ -78,7 +93,8 @@ fn one_case(session: &Session, size: Size, live: u32, collected: &mut Collected)
             }
             compare(&case, name, &rates, collected);
         }
-        program_time(&case, &mut ways, collected)?;
+        let goal = (!place.is_masqueraded()).then_some(BOTH_PROGRAMS);
+        program_time(&case, goal, &mut ways, collected)?;
     }
     Ok(())
 }
@@ -113,8 +129,13 @@ fn compare(case: &str, name: &str, rates: &[(Kind, f64)], collected: &mut Collec
     }
 }
 
-/// Adds the time of both programs for a request and its response of one flow.
-fn program_time(case: &str, ways: &mut [Way<'_>], collected: &mut Collected) -> Result<()> {
+/// Adds the time of all programs for a request and its response of one flow.
+fn program_time(
+    case: &str,
+    goal: Option<Goal>,
+    ways: &mut [Way<'_>],
+    collected: &mut Collected,
+) -> Result<()> {
     let Some(way) = ways.iter_mut().find(|way| way.kind == Kind::Alone) else {
         return Ok(());
     };
@@ -133,7 +154,7 @@ fn program_time(case: &str, ways: &mut [Way<'_>], collected: &mut Collected) -> 
     for (program, before) in programs.iter().zip(before) {
         sum += program.spent()?.since(before).per(slice.sent);
     }
-    let metric = "both programs, for a request and its response";
-    collected.add_with_goal(case, metric, "ns", Some(BOTH_PROGRAMS), sum);
+    let metric = "programs, for a request and its response";
+    collected.add_with_goal(case, metric, "ns", goal, sum);
     Ok(())
 }

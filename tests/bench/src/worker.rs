@@ -149,12 +149,23 @@ pub(super) struct Listening<'a> {
     pub(super) udp: &'a [SocketAddr],
     /// What connections bring is read, one connection after the other, and forgotten.
     pub(super) sinks: &'a [SocketAddr],
+    /// Connections are established, and stay: nobody accepts them.
+    pub(super) holding: &'a [SocketAddr],
 }
 
 /// The answering process, until it is killed.
 pub(super) fn answer(at: Listening<'_>) -> Result<()> {
-    let Listening { tcp, udp, sinks } = at;
+    let Listening {
+        tcp,
+        udp,
+        sinks,
+        holding,
+    } = at;
     pin(Cpu::Last)?;
+    let _holding = holding
+        .iter()
+        .map(|address| listen(*address))
+        .collect::<Result<Vec<_>>>()?;
     let mut threads = Vec::new();
     let listeners = tcp
         .iter()

@@ -5,7 +5,7 @@ pub mod program;
 
 use std::{
     ffi::CString,
-    fs::File,
+    fs::{self, File},
     io,
     os::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
@@ -89,6 +89,18 @@ impl Pinned {
         // struct bpf_map_info: type, id, key_size, value_size, max_entries, map_flags, name.
         let [kind, _, rest @ ..] = self.info()?;
         Ok([kind, rest[0], rest[1], rest[2], rest[3]])
+    }
+
+    /// Bytes of memory that a map takes.
+    pub fn memory(&self) -> Result<usize> {
+        let path = format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd());
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let field = text.lines().find_map(|line| line.strip_prefix("memlock:"));
+        let bytes = field.with_context(|| format!("{path} tells no memlock"))?;
+        bytes
+            .trim()
+            .parse()
+            .with_context(|| format!("{path}: {bytes:?}"))
     }
 
     /// Id of the program that a link leads to.

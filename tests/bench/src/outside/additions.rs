@@ -13,9 +13,10 @@ use super::{
     super::{
         Session,
         figures::{Collected, Goal},
-        sizes::SMALL,
     },
-    way::{self, Kind, NODE_PORTS, Way},
+    cluster::NODE_PORTS,
+    place::Place,
+    way::{self, Case, Kind, Way},
 };
 
 /// Additions of each kind; few with `--quick`.
@@ -41,7 +42,7 @@ pub(in super::super) fn measure(session: &Session) -> Result<Collected> {
         if !matches!(kind, Kind::Alone | Kind::Layers) {
             continue;
         }
-        let way = Way::start(*kind, world, SMALL)?;
+        let way = Way::start(*kind, world, Case::small(Place::Here))?;
         let node = world.node().netns();
         let case = format!("{kind}, {times} additions");
         for number in 1..=times {

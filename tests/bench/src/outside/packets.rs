@@ -15,10 +15,10 @@ use super::{
     super::{
         Session,
         figures::{Collected, Goal},
-        sizes::SMALL,
         task::Task,
     },
-    way::{self, Kind, Way},
+    place::Place,
+    way::{self, Case, Kind, Way},
 };
 
 /// Packets of one measurement.
@@ -35,7 +35,7 @@ pub(in super::super) fn measure(session: &Session) -> Result<Collected> {
         .iter()
         .find(|(kind, _)| *kind == Kind::Alone)
         .context("there is no world for the programs alone")?;
-    let mut way = Way::start(*kind, world, SMALL)?;
+    let mut way = Way::start(*kind, world, Case::small(Place::Here))?;
     // Leaves an open flow of the Service, whose endpoint the measured ones have.
     way.slice(Task::Connected, Duration::from_millis(20))?;
     let pins = way.pins().context("there is no agent")?;

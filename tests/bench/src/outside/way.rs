@@ -1,25 +1,23 @@
-//! One way from a host outside to a pod, in a world of its own.
+//! One way from a host outside to endpoints, in a world of its own.
 
-use std::{
-    fmt, fs,
-    io::Write as _,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{fmt, fs, net::SocketAddr, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::json;
 
-use super::super::{
-    clusters,
-    kernel_time::Program,
-    rig::{self, Sender},
-    sizes::Size,
-    task::{Slice, Task},
-    worker::{Order, Report},
+use super::{
+    super::{
+        clusters,
+        kernel_time::Program,
+        rig::{self, Sender},
+        sizes::{SMALL, Size},
+        task::{Slice, Task},
+        worker::{Order, Report},
+    },
+    cluster::{self, HELD, HOLDS, NODE_PORTS, SERVERS},
+    memory,
+    place::{Endpoints, Place},
 };
+use proxy_common::names::TRACKED_FLOWS;
 use proxy_harness::{
     Agent, AgentOptions, World,
     agent::LogLine,
@@ -29,11 +27,6 @@ use proxy_harness::{
     world::{Host, Neighbour},
 };
 
-/// The pod's address.
-const POD: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 244, 0, 1));
-/// Where it listens: TCP, UDP, and TCP that only reads; and the NodePorts that lead there.
-const SERVERS: [u16; 3] = [9003, 9004, 9005];
-pub(super) const NODE_PORTS: [u16; 3] = [30_080, 30_053, 30_090];
 /// The wires of hosts outside, one that carries no address of the Node object too.
 const DEVICES: &str = "--devices=ext*";
 /// Connections that one process holds: many may not open more files.
@@ -42,7 +35,7 @@ const EACH: u32 = 10_000;
 /// Who translates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nobody: the pod itself is dialled.
+    /// Nobody: the endpoints themselves are dialled.
     Plain,
     /// Programs on the device, with nothing beneath.
     Alone,
@@ -66,6 +59,28 @@ impl fmt::Display for Kind {
     }
 }
 
+impl Kind {
+    /// Those of an agent, if there is one.
+    pub(super) fn arguments(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Plain | Self::ByHand => None,
+            Self::Alone => Some(&["--tc=on", DEVICES]),
+            Self::Layers => Some(&["--proxy-mode=auto", DEVICES]),
+            Self::Nftables => Some(&["--proxy-mode=nftables"]),
+        }
+    }
+
+    /// Whether programs are on devices.
+    pub(super) fn has_programs(self) -> bool {
+        matches!(self, Self::Alone | Self::Layers)
+    }
+
+    /// Whether conntrack follows each flow.
+    fn has_conntrack(self) -> bool {
+        !matches!(self, Self::Plain | Self::Alone)
+    }
+}
+
 /// A world for each way that this kernel has.
 pub(super) fn worlds() -> Result<Vec<(Kind, World)>> {
     let mut kinds = vec![Kind::Plain, Kind::Alone];
@@ -78,70 +93,96 @@ pub(super) fn worlds() -> Result<Vec<(Kind, World)>> {
         .collect()
 }
 
+/// What the ways are compared in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Case {
+    /// Where the endpoints are.
+    pub(super) place: Place,
+    /// How many other Services there are.
+    pub(super) size: Size,
+    /// How many connections are open meanwhile.
+    pub(super) live: u32,
+}
+
+impl Case {
+    /// A small cluster, and no connection but those that are measured.
+    pub(super) fn small(place: Place) -> Self {
+        Self {
+            place,
+            size: SMALL,
+            live: 0,
+        }
+    }
+
+    /// Room for twice as many flows, so that closed ones stay as long as they would otherwise.
+    fn room(self) -> String {
+        let entries = u32::try_from(self.place.entries()).unwrap_or(u32::MAX);
+        let flows = self.live.saturating_mul(entries);
+        format!("--map-size=TRACK={}", flows.max(TRACKED_FLOWS))
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, size, live } = self;
+        write!(f, "{place}, {size} services, {live} connections")
+    }
+}
+
 /// A way. Dropped in the order of its fields.
 pub(super) struct Way<'w> {
     pub(super) kind: Kind,
+    place: Place,
     holders: Vec<Sender>,
     sender: Sender,
     agent: Option<Agent<'w>>,
     _answering: Process,
-    _pod: Host,
+    _endpoints: Endpoints,
     neighbour: Neighbour,
+    node: &'w Host,
 }
 
 impl<'w> Way<'w> {
-    /// Builds it in `world`, which is empty; an agent serves `size` other Services beside.
-    pub(super) fn start(kind: Kind, world: &'w World, size: Size) -> Result<Self> {
+    /// Builds it in `world`, which is empty. No connection is held yet.
+    pub(super) fn start(kind: Kind, world: &'w World, case: Case) -> Result<Self> {
+        let place = case.place;
         let neighbour = world.neighbour(1)?;
-        let pod = world.pod("endpoint", &[POD])?;
-        pod.netns()
-            .run(|| fs::write("/proc/sys/net/core/somaxconn", "65535"))??;
+        let endpoints = Endpoints::start(place, world)?;
         neighbour.host.netns().run(|| {
             fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535")
                 .context("cannot widen the range of local ports")
         })??;
-        let mut command = rig::own_program("answer")?;
-        let servers = ["--tcp", "--udp", "--sink"].iter().zip(SERVERS);
-        command
-            .args(servers.map(|(flag, port)| format!("{flag}={}", SocketAddr::new(POD, port))))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        let mut answering = pod.spawn(command)?;
-        rig::wait_until_ready(&mut answering)?;
-        let mut agent = match kind {
-            Kind::Plain => None,
-            Kind::ByHand => {
-                world.node().netns().run(by_hand)??;
-                None
-            }
-            Kind::Alone => Some(agent(world, &neighbour, size, &["--tc=on", DEVICES])?),
-            Kind::Layers => Some(agent(
-                world,
-                &neighbour,
-                size,
-                &["--proxy-mode=auto", DEVICES],
-            )?),
-            Kind::Nftables => Some(agent(world, &neighbour, size, &["--proxy-mode=nftables"])?),
+        let answering = answer(place, endpoints.host())?;
+        let mut agent = match kind.arguments() {
+            None => None,
+            Some(arguments) => Some(agent(world, &neighbour, case, arguments)?),
         };
-        if let (Kind::Alone | Kind::Layers, Some(agent)) = (kind, &mut agent) {
-            served(agent, &neighbour.device)?;
+        if kind == Kind::ByHand {
+            let node = world.node().netns();
+            node.run(|| cluster::by_hand(place))??;
+        }
+        if let (true, Some(agent)) = (kind.has_programs(), &mut agent) {
+            let devices = [&*neighbour.device].into_iter().chain(endpoints.device());
+            served(agent, devices.collect())?;
         }
         let sender = Sender::start(&neighbour.host)?;
         let mut way = Self {
             kind,
+            place,
             holders: Vec::new(),
             sender,
             agent,
             _answering: answering,
-            _pod: pod,
+            _endpoints: endpoints,
             neighbour,
+            node: world.node(),
         };
         for (index, task) in [Task::Connect, Task::Connected, Task::Stream]
             .into_iter()
             .enumerate()
         {
             let to = way.target(index);
-            introduce(&mut way.sender, task, to)?;
+            introduce(&mut way.sender, &task.to_string(), vec![to])?;
         }
         Ok(way)
     }
@@ -149,20 +190,35 @@ impl<'w> Way<'w> {
     /// What is dialled to reach the server with this number.
     fn target(&self, index: usize) -> SocketAddr {
         match self.kind {
-            Kind::Plain => (POD, SERVERS[index]).into(),
+            Kind::Plain => (self.place.addresses()[0], SERVERS[index]).into(),
             _ => (self.neighbour.node[0], NODE_PORTS[index]).into(),
         }
     }
 
-    /// Opens so many connections, for as long as it lives.
-    pub(super) fn hold(&mut self, count: u32) -> Result<()> {
+    /// What is dialled for connections that are held.
+    fn holding(&self) -> Vec<SocketAddr> {
+        match self.kind {
+            Kind::Plain => {
+                let all = self.place.addresses().into_iter();
+                all.map(|address| (address, HOLDS).into()).collect()
+            }
+            _ => HELD
+                .map(|port| (self.neighbour.node[0], port).into())
+                .collect(),
+        }
+    }
+
+    /// Opens so many connections, for as long as it lives. Gives the bytes of kernel memory that whoever
+    /// translates takes for each, and what they are.
+    pub(super) fn hold(&mut self, count: u32) -> Result<Vec<(&'static str, f64)>> {
+        const NAME: &str = "held";
         let mut left = count;
         while left > 0 {
             let now = left.min(EACH);
             let mut sender = Sender::start(&self.neighbour.host)?;
-            introduce(&mut sender, Task::Connect, self.target(0))?;
+            introduce(&mut sender, NAME, self.holding())?;
             let report = sender.order(&Order::Hold {
-                targets: Task::Connect.to_string(),
+                targets: NAME.to_owned(),
                 count: now,
             })?;
             ensure!(
@@ -173,7 +229,29 @@ impl<'w> Way<'w> {
             self.holders.push(sender);
             left -= now;
         }
-        Ok(())
+        self.held(count)
+            .with_context(|| format!("{}: {count} connections", self.kind))
+    }
+
+    /// What is held for so many connections. An error if that is less than it must be: somebody else serves.
+    fn held(&self, count: u32) -> Result<Vec<(&'static str, f64)>> {
+        let mut held = Vec::new();
+        if let (true, Some(pins)) = (self.kind.has_programs(), self.pins()) {
+            let track = memory::Track::of(pins)?;
+            let entries = self.place.entries();
+            ensure!(
+                track.entries >= entries * count as usize,
+                "TRACK has {} entries",
+                track.entries
+            );
+            held.push(("TRACK", track.each * memory::number(entries)));
+        }
+        if self.kind.has_conntrack() {
+            let there = self.node.netns().run(memory::conntrack_entries)??;
+            ensure!(there >= count, "conntrack has {there} entries");
+            held.push(("conntrack, without extensions", memory::conntrack_entry()?));
+        }
+        Ok(held)
     }
 
     /// Sends for about `length`.
@@ -208,10 +286,10 @@ impl<'w> Way<'w> {
     }
 }
 
-fn introduce(sender: &mut Sender, task: Task, to: SocketAddr) -> Result<()> {
+fn introduce(sender: &mut Sender, name: &str, to: Vec<SocketAddr>) -> Result<()> {
     let order = Order::Targets {
-        name: task.to_string(),
-        to: vec![to],
+        name: name.to_owned(),
+        to,
     };
     match sender.order(&order)? {
         Report::Known => Ok(()),
@@ -219,86 +297,54 @@ fn introduce(sender: &mut Sender, task: Task, to: SocketAddr) -> Result<()> {
     }
 }
 
+/// Starts what answers at the endpoints.
+pub(super) fn answer(place: Place, host: &Host) -> Result<Process> {
+    let addresses = place.addresses();
+    let mut command = rig::own_program("answer")?;
+    let servers = ["--tcp", "--udp", "--sink"].iter().zip(SERVERS);
+    let measured = servers.map(|(flag, port)| (*flag, SocketAddr::new(addresses[0], port)));
+    let holding = addresses.map(|address| ("--hold", SocketAddr::new(address, HOLDS)));
+    let all = measured.chain(holding);
+    command
+        .args(all.map(|(flag, address)| format!("{flag}={address}")))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut answering = host.spawn(command)?;
+    rig::wait_until_ready(&mut answering)?;
+    Ok(answering)
+}
+
 /// An agent whose Node object has the address that the neighbour dials.
 fn agent<'w>(
     world: &'w World,
     neighbour: &Neighbour,
-    size: Size,
+    case: Case,
     arguments: &[&str],
 ) -> Result<Agent<'w>> {
+    let arguments = arguments.iter().map(|one| (*one).to_owned());
     let options = AgentOptions {
-        arguments: arguments.iter().map(|one| (*one).to_owned()).collect(),
+        arguments: arguments.chain([case.room()]).collect(),
         ..AgentOptions::default()
     };
     let files = [
-        ("others.json", &*clusters::manifest(0..size.0)),
-        ("outside.json", &*objects(neighbour.node[0])),
+        ("others.json", &*clusters::manifest(0..case.size.0)),
+        (
+            "outside.json",
+            &*cluster::objects(neighbour.node[0], case.place),
+        ),
     ];
     Agent::start(world, options, &files)
 }
 
-/// Waits until programs are on the device.
-fn served(agent: &mut Agent<'_>, device: &str) -> Result<()> {
-    let is_it = |line: &LogLine| {
-        line.message() == Some("device served") && line.text("device") == Some(device)
-    };
-    agent.wait_for_line(&format!("{device} is served"), is_it)?;
-    Ok(())
-}
-
-/// The node, and the Service whose NodePorts are dialled.
-fn objects(node: IpAddr) -> String {
-    let names = ["tcp", "udp", "sink"];
-    let protocols = ["TCP", "UDP", "TCP"];
-    let ports = |of_service: bool| -> Vec<_> {
-        let each = (0..3).map(|at| {
-            let (name, protocol) = (names[at], protocols[at]);
-            let (server, node_port) = (SERVERS[at], NODE_PORTS[at]);
-            if of_service {
-                json!({"name": name, "protocol": protocol, "port": server, "nodePort": node_port})
-            } else {
-                json!({"name": name, "protocol": protocol, "port": server})
-            }
-        });
-        each.collect()
-    };
-    json!({ "apiVersion": "v1", "kind": "List", "items": [
-        { "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-a" },
-          "status": { "addresses": [{ "type": "InternalIP", "address": node }] } },
-        { "apiVersion": "v1", "kind": "Service",
-          "metadata": { "name": "outside", "namespace": "bench" },
-          "spec": { "type": "NodePort", "externalTrafficPolicy": "Local",
-            "clusterIP": "10.96.240.1", "clusterIPs": ["10.96.240.1"],
-            "ipFamilies": ["IPv4"], "ports": ports(true) } },
-        { "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-          "metadata": { "name": "outside-a", "namespace": "bench",
-            "labels": { "kubernetes.io/service-name": "outside" } },
-          "addressType": "IPv4", "ports": ports(false),
-          "endpoints": [{ "addresses": [POD], "conditions": { "ready": true },
-            "nodeName": "node-a" }] }
-    ] })
-    .to_string()
-}
-
-/// As an administrator would write it for three ports.
-fn by_hand() -> Result<()> {
-    let [tcp, udp, sink] = NODE_PORTS;
-    let [to_tcp, to_udp, to_sink] = SERVERS;
-    let rules = format!(
-        "table ip by_hand {{\n chain pre {{\n  type nat hook prerouting priority dstnat;\n  \
-         tcp dport {tcp} dnat to {POD}:{to_tcp}\n  udp dport {udp} dnat to {POD}:{to_udp}\n  \
-         tcp dport {sink} dnat to {POD}:{to_sink}\n }}\n}}\n"
-    );
-    let mut child = Command::new("nft")
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .context("cannot start nft")?;
-    let mut stdin = child.stdin.take().context("nft has no stdin")?;
-    stdin
-        .write_all(rules.as_bytes())
-        .context("nft does not read")?;
-    drop(stdin);
-    ensure!(child.wait()?.success(), "nft refused:\n{rules}");
+/// Waits until programs are on these devices.
+pub(super) fn served(agent: &mut Agent<'_>, mut devices: Vec<&str>) -> Result<()> {
+    while !devices.is_empty() {
+        let is_it = |line: &LogLine| {
+            line.message() == Some("device served")
+                && line.text("device").is_some_and(|it| devices.contains(&it))
+        };
+        let line = agent.wait_for_line(&format!("{devices:?} are served"), is_it)?;
+        devices.retain(|device| Some(*device) != line.text("device"));
+    }
     Ok(())
 }
