@@ -83,8 +83,23 @@ const FIGURES: &[(&str, &str, &str)] = &[
     ),
     (
         "outside",
-        "1,000 services, 1000 connections",
+        "a pod here, 1,000 services, 1000 connections",
         "connects: layers / nftables",
+    ),
+    (
+        "outside-masqueraded",
+        "another node, 1,000 services, 1000 connections",
+        "connects: layers / nftables",
+    ),
+    (
+        "outside-masqueraded",
+        "a pod here that sees the node, 1,000 services, 1000 connections, ebpf alone",
+        "memory of a flow: TRACK",
+    ),
+    (
+        "new-node-port",
+        "another node, 1,000 services, layers",
+        "creation to first connection, p99",
     ),
     (
         "additions",
@@ -127,8 +142,10 @@ fn its_json_holds_every_figure() {
         "api-server",
         "backends",
         "connections-held",
+        "new-node-port",
         "node-api",
         "outside",
+        "outside-masqueraded",
         "packet-time",
         "program-time",
         "sync",
