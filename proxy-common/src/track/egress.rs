@@ -34,6 +34,9 @@ where
     let mut end = frontend(tables, work);
     if end == Outcome::UNTOUCHED && may_collide(work) {
         end = foreign::moves(packet, tables, work);
+        if end == Outcome::UNTOUCHED {
+            foreign::spares(tables, work);
+        }
     }
     if end != Outcome::TRANSLATED {
         return end;

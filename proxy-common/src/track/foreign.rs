@@ -6,16 +6,25 @@
 //! The other way round, whoever opens a flow from such a port asks for a socket first ([`ports`]); and where a
 //! connection there is none of a socket, its endpoint objects to another SYN from the same port
 //! ([`returns`](super::egress)).
+//!
+//! Netfilter also masquerades from ports that clients dial ([`spares`]).
 
 use super::{
-    Connections, FOREIGN, LEAST_SOURCE_PORT, Network, Sources, Table, Work, ports,
+    BENEATH, Connections, FOREIGN, LEAST_SOURCE_PORT, Network, Sources, Table, Work, owner, ports,
     reason::{Outcome, Reason},
     second::Second,
     seen,
     segment::opens,
     snat,
 };
-use crate::{packet::parse::flags, socket::TCP, tables::ServiceTables};
+use crate::{
+    address,
+    frontend::FrontendKey,
+    node::NodeAddressKey,
+    packet::parse::flags,
+    socket::{TCP, UDP},
+    tables::ServiceTables,
+};
 
 /// Whether a packet that leaves begins something, and its answers would be taken for those to a client.
 #[inline(never)]
@@ -61,6 +70,29 @@ where
     }
     work.to = work.second.forward_value.place();
     Outcome::TRANSLATED
+}
+
+/// Remembers that what answers a datagram dials no frontend, though it comes to one: it was sent from there, by a
+/// socket of this node, or by what is masqueraded beneath, to which any port is as good as another. An answer of
+/// TCP is no SYN, and begins nothing.
+#[inline(never)]
+pub(super) fn spares<T: ServiceTables + Connections>(tables: &T, work: &mut Work) {
+    let address = work.key.source;
+    if work.key.protocol != UDP || !tables.is_own(&NodeAddressKey { address }) {
+        return;
+    }
+    let dialled = FrontendKey::new(address::to_words(&address), work.key.source_port, UDP);
+    if tables.frontend(&dialled).is_none() && tables.frontend(&dialled.of_node_port()).is_none() {
+        return;
+    }
+    let Work { key, second, .. } = work;
+    snat::turn_around(key, &mut second.back);
+    second.back.role = super::DIALLED;
+    *key = second.back;
+    match tables.find(Table::Opening, key, &mut second.found) {
+        Some(at) => tables.set_last(at, tables.seconds()),
+        None => owner::note(tables, work, BENEATH),
+    }
 }
 
 /// Whether another packet of the flow was faster. Sets `work.second.forward_value` to what it got.

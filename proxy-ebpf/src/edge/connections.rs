@@ -61,7 +61,12 @@ impl Connections for Tables<Packets> {
         let flags = u64::from(BPF_NOEXIST);
         let added = match table {
             Table::Track => maps::TRACK.insert(key, value, flags),
-            Table::Opening => maps::OPENING.insert(key, value, flags),
+            Table::Opening => {
+                let added = maps::OPENING.insert(key, value, flags);
+                // One that nobody has looked up yet is among the first that give way, however new it is.
+                let _ = maps::OPENING.get_ptr(key);
+                added
+            }
         };
         match added {
             Ok(()) => Added::Added,

@@ -4,11 +4,16 @@ use std::net::SocketAddr;
 
 use super::{
     Client, Family, World,
-    journey::{ack, at, data, datagram, fin, key, receiver, rst, sender, syn, taken, tcp},
+    journey::{
+        EVERY, SET, ack, at, data, datagram, fin, key, receiver, rst, sender, syn, taken, tcp,
+    },
     ports::far,
 };
 use crate::{
+    address,
+    frontend::SCOPE_NODE,
     in_memory::{Build, Payload, programs::sweeps},
+    node::NodeAddressKey,
     packet::parse::flags,
     socket::{TCP, UDP},
     track::{
@@ -332,5 +337,64 @@ fn an_error_about_such_a_flow_is_about_what_was_sent() {
             owners.filter(|owner| *owner == FOREIGN).count()
         });
         assert_eq!(owners, 2);
+    }
+}
+
+/// From where datagrams leave that are no client's, where clients dial a NodePort.
+#[test]
+fn what_answers_a_datagram_from_a_node_port_dials_nobody() {
+    for family in EVERY {
+        let world = family.world(1);
+        let any = if at(family.node).is_ipv4() {
+            "0.0.0.0:30080"
+        } else {
+            "[::]:30080"
+        };
+        let mut node_port = world.serve(any, UDP, SET);
+        world.maps(|maps| maps.frontends.remove(&node_port));
+        node_port.scope = SCOPE_NODE;
+        world.put(node_port, |value| value.local_set = SET);
+        if family.far {
+            family.masquerade(&world);
+        }
+        let address = address::from_ip(at(family.node).ip());
+        let own = NodeAddressKey { address };
+        world.maps(|maps| maps.node_addresses.push(own));
+        let asked = Client::new(&world, family.client, family.node);
+        let asks = |port: u16, payload| {
+            let build = Build {
+                from: SocketAddr::new(asked.to.ip(), port),
+                to: asked.from,
+                options: 0,
+                payload,
+            };
+            let (outcome, after) = world.leaves(&build.bytes());
+            assert_eq!((outcome, after), (Outcome::UNTOUCHED, build.bytes()));
+        };
+        // An answer of TCP begins nothing, other ports are dialled by nobody, and this is not the node yet.
+        asks(30_080, syn());
+        asks(30_081, datagram());
+        world.maps(|maps| maps.own_addresses.retain(|one| *one != own));
+        asks(30_080, datagram());
+        world.maps(|maps| assert_eq!(maps.opening.keys(), []));
+
+        world.maps(|maps| maps.own_addresses.push(own));
+        let wait = world.maps(|maps| maps.settings.udp_answered);
+        for _ in 0..3 {
+            asks(30_080, datagram());
+            world.pass(wait - 1);
+        }
+        assert_eq!(
+            asked.sends(datagram()),
+            Err(Outcome::passed(Reason::Beneath))
+        );
+        let mut other = Client::new(&world, family.client, family.node);
+        other.from.set_port(other.from.port() + 1);
+        assert_eq!(other.sends(datagram()), Ok(at(family.endpoints[0])));
+        world.pass(wait + 1);
+        assert_eq!(asked.sends(datagram()), Ok(at(family.endpoints[0])));
+        // A client's flow stays one.
+        asks(30_080, datagram());
+        assert_eq!(asked.sends(datagram()), Ok(at(family.endpoints[0])));
     }
 }

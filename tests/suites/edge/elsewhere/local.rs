@@ -17,7 +17,11 @@ use nix::sys::{
 use proxy_tests::pod::Transport;
 
 use super::{
-    super::{asked::asked, narrow::PATIENCE, rig::prober},
+    super::{
+        asked::asked,
+        narrow::PATIENCE,
+        rig::{DNS, prober},
+    },
     Site,
 };
 
@@ -113,6 +117,30 @@ fn a_socket_of_the_node_and_a_client_seen_at_the_same_port_hear_their_own_answer
     }
     // Only clients are listed.
     assert_eq!(site.sources(&agent).len(), site.all().len());
+}
+
+/// To netfilter, that port is as good as any other for what it masquerades.
+#[test]
+fn a_socket_at_a_port_that_clients_dial_hears_the_answers_to_its_own_datagrams() {
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let _agent = site.serve(&[]);
+    let mut client = prober(&site.client);
+    let node = site.shop.world.node().netns();
+    for (own, endpoint) in site.other.node.into_iter().zip(site.other.addresses) {
+        let ends = [SocketAddr::new(own, DNS), SocketAddr::new(endpoint, 5353)];
+        let seen = || -> std::io::Result<_> {
+            let mut socket = Own::connect(Transport::Udp, ends)?;
+            Ok([socket.echo("mine")?, socket.echo("again")?])
+        };
+        assert_eq!(node.run(seen).unwrap().unwrap(), [ends[0]; 2]);
+    }
+    for (transport, to) in site.all() {
+        for attempt in client.send(transport, to, 5).unwrap() {
+            site.is_answered(to, &attempt);
+        }
+    }
 }
 
 #[test]
