@@ -26,6 +26,13 @@ impl Default for World {
     }
 }
 
+/// The key of a frontend at this address.
+fn dialled(at: &str, protocol: u8) -> FrontendKey {
+    let at: SocketAddr = at.parse().unwrap();
+    let address = address::to_words(&address::from_ip(at.ip()));
+    FrontendKey::new(address, at.port(), protocol)
+}
+
 impl World {
     /// These maps.
     pub fn of(maps: Maps) -> Self {
@@ -54,9 +61,14 @@ impl World {
 
     /// A frontend of this protocol that leads to `set`. `flags` are changed in those of a usual one.
     pub fn serve(&self, at: &str, protocol: u8, set: u32) -> FrontendKey {
-        let at: SocketAddr = at.parse().unwrap();
-        let address = address::to_words(&address::from_ip(at.ip()));
-        let key = FrontendKey::new(address, at.port(), protocol);
+        let key = dialled(at, protocol);
+        self.put(key, |value| value.local_set = set);
+        key
+    }
+
+    /// The same of a NodePort, dialled at one of the node's addresses.
+    pub fn serve_node_port(&self, at: &str, protocol: u8, set: u32) -> FrontendKey {
+        let key = dialled(at, protocol).of_node_port();
         self.put(key, |value| value.local_set = set);
         key
     }

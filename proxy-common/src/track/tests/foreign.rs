@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     address,
-    frontend::SCOPE_NODE,
     in_memory::{Build, Payload, programs::sweeps},
     node::NodeAddressKey,
     packet::parse::flags,
@@ -345,15 +344,7 @@ fn an_error_about_such_a_flow_is_about_what_was_sent() {
 fn what_answers_a_datagram_from_a_node_port_dials_nobody() {
     for family in EVERY {
         let world = family.world(1);
-        let any = if at(family.node).is_ipv4() {
-            "0.0.0.0:30080"
-        } else {
-            "[::]:30080"
-        };
-        let mut node_port = world.serve(any, UDP, SET);
-        world.maps(|maps| maps.frontends.remove(&node_port));
-        node_port.scope = SCOPE_NODE;
-        world.put(node_port, |value| value.local_set = SET);
+        world.serve_node_port(family.node, UDP, SET);
         if family.far {
             family.masquerade(&world);
         }

@@ -327,15 +327,7 @@ fn a_node_port_is_served_on_the_addresses_of_the_node_only() {
     for family in EVERY {
         for protocol in [TCP, UDP] {
             let world = family.world(1);
-            let any = if family.node.starts_with('[') {
-                "[::]:30080"
-            } else {
-                "0.0.0.0:30080"
-            };
-            let mut key = world.serve(any, protocol, SET);
-            world.maps(|maps| maps.frontends.remove(&key));
-            key.scope = SCOPE_NODE;
-            world.put(key, |value| value.local_set = SET);
+            world.serve_node_port(family.node, protocol, SET);
             if family.far {
                 family.masquerade(&world);
             }

@@ -8,7 +8,6 @@ use super::{
     journey::{SET, ack, acked_last, at, data, datagram, fin, fin_too, key, rst, syn, taken},
 };
 use crate::{
-    frontend::SCOPE_NODE,
     socket::{TCP, UDP},
     track::{
         DIALLED,
@@ -153,15 +152,7 @@ fn every_port_of_the_range_is_used_but_those_that_something_else_has() {
             // By the operator's will; dialled at this address, or at any; a socket's.
             world.maps(|maps| maps.reserved.push(40_003));
             world.serve(&port(40_005).to_string(), protocol, SET);
-            let any = if node.is_ipv4() {
-                "0.0.0.0:40007"
-            } else {
-                "[::]:40007"
-            };
-            let mut node_port = world.serve(any, protocol, SET);
-            world.maps(|maps| maps.frontends.remove(&node_port));
-            node_port.scope = SCOPE_NODE;
-            world.put(node_port, |_| {});
+            world.serve_node_port(&port(40_007).to_string(), protocol, SET);
             let socket = key(endpoint, port(40_009), protocol, DIALLED);
             world.maps(|maps| maps.sockets.push(socket));
             let mut used = BTreeSet::new();
