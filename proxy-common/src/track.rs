@@ -49,7 +49,7 @@ use crate::{
     frontend::FrontendValue,
     node::NodeAddressKey,
     packet::{
-        Version, Words,
+        Words,
         parse::{Header, Transport},
         quoted::Quoted,
         rewrite::Place,
@@ -155,8 +155,9 @@ pub trait Network {
     /// for its endpoint, or 0 if none leads there; and `work.second.hop`, the next hop, or else the endpoint.
     fn find_way(&self, work: &mut Work);
 
-    /// Whether a socket of this node would get the packets of `key`.
-    fn has_socket(&self, key: &ConnectionKey, version: Version) -> bool;
+    /// Whether a socket of this node would get the packets of `work.second.back`. One that only waits until all
+    /// of its connection is forgotten (TIME-WAIT, RFC 9293) would not mind to miss them.
+    fn has_socket(&self, work: &mut Work) -> bool;
 }
 
 /// What endpoints may see in the place of clients.

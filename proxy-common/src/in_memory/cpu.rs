@@ -14,7 +14,7 @@ use crate::{
     endpoint::{Endpoint, SetValue, SlotKey, SlotValue},
     frontend::{FrontendKey, FrontendValue},
     node::NodeAddressKey,
-    packet::{Covers, Packet, Pod, Sum, Version, Words},
+    packet::{Covers, Packet, Pod, Sum, Words},
     ranges::{RangeKey, RangeValue},
     tables::{Admitting, ServiceTables},
     track::{
@@ -68,6 +68,22 @@ impl<'a> Cpu<'a> {
         // What is given to other keys may be anybody's.
         let what = hash(&(table as u8, (!recycles).then_some(key)));
         self.reach(what, changes, |maps| act(maps.table(table)))
+    }
+
+    /// A socket of this node opens, that gets what `key` says.
+    pub fn opens(&self, key: ConnectionKey) {
+        self.socket(&key, true, |sockets| sockets.push(key));
+    }
+
+    fn socket<R>(
+        &self,
+        key: &ConnectionKey,
+        changes: bool,
+        act: impl FnOnce(&mut Vec<ConnectionKey>) -> R,
+    ) -> R {
+        self.reach(hash(&("socket", key)), changes, |maps| {
+            act(&mut maps.sockets)
+        })
     }
 
     fn write(&self, at: &At, act: impl FnOnce(&mut ConnectionValue)) {
@@ -279,7 +295,9 @@ impl Network for Met<'_> {
     fn find_way(&self, work: &mut Work) {
         (work.second.device, work.second.hop) = self.cpu.maps.now(|maps| maps.way);
     }
-    fn has_socket(&self, key: &ConnectionKey, _version: Version) -> bool {
-        self.cpu.maps.now(|maps| maps.sockets.contains(key))
+    fn has_socket(&self, work: &mut Work) -> bool {
+        let key = work.second.back;
+        self.cpu
+            .socket(&key, false, |sockets| sockets.contains(&key))
     }
 }

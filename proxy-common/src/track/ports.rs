@@ -55,10 +55,14 @@ where
     P: Network,
     T: ServiceTables + Connections + Sources,
 {
-    choose(tables, work);
-    if work.second.is_used != 0 && !freed::frees(tables, work) {
-        work.second.outcome = Outcome::passed(Reason::NoPort);
-        return;
+    begin(tables, work);
+    let mut tried = 0;
+    while tried < TRIED && work.second.is_used != 0 {
+        look_at_some(tables, work);
+        tried += AT_ONCE;
+        if work.second.is_used == 0 || tried == TRIED && freed::frees(tables, work) {
+            look_beyond_flows(packet, tables, work);
+        }
     }
     take(packet, tables, work, table);
 }
@@ -106,9 +110,9 @@ fn consider<T: Sources>(tables: &T, work: &mut Work, index: u16) -> bool {
     true
 }
 
-/// Sets the port of `work.second.forward_value`: one that no flow has, if it is soon found.
+/// Any port may be the first one that is looked at.
 #[inline(never)]
-fn choose<T: ServiceTables + Connections + Sources>(tables: &T, work: &mut Work) {
+fn begin<T: ServiceTables>(tables: &T, work: &mut Work) {
     let Second {
         forward,
         forward_value,
@@ -124,11 +128,6 @@ fn choose<T: ServiceTables + Connections + Sources>(tables: &T, work: &mut Work)
     (back.protocol, back.role, back.padding) = (forward.protocol, DIALLED, 0);
     *start = tables.random();
     *is_used = 1;
-    let mut tried = 0;
-    while tried < TRIED && work.second.is_used != 0 {
-        look_at_some(tables, work);
-        tried += AT_ONCE;
-    }
 }
 
 /// Looks at the next ports, up to one that no flow has. Sets `work.second.is_used`.
@@ -164,12 +163,23 @@ fn look_at_some<T: Connections + Sources>(tables: &T, work: &mut Work) {
     }
 }
 
-/// Takes the port of `work.second.forward_value`.
+/// Who else may have the port: sets `work.second.is_used`.
+#[inline(never)]
+fn look_beyond_flows<P, T>(packet: &P, tables: &T, work: &mut Work)
+where
+    P: Network,
+    T: ServiceTables + Sources,
+{
+    let is_used = is_reserved(tables, work) || packet.has_socket(work);
+    work.second.is_used = is_used.into();
+}
+
+/// Takes the port of `work.second.forward_value`, if it is free.
 #[inline(never)]
 fn take<P, T>(packet: &P, tables: &T, work: &mut Work, table: Table)
 where
     P: Network,
-    T: ServiceTables + Connections + Sources,
+    T: Connections,
 {
     work.second.outcome = taken(packet, tables, work, table);
 }
@@ -178,20 +188,17 @@ where
 fn taken<P, T>(packet: &P, tables: &T, work: &mut Work, table: Table) -> Outcome
 where
     P: Network,
-    T: ServiceTables + Connections + Sources,
+    T: Connections,
 {
     const NO: Outcome = Outcome::passed(Reason::NoPort);
-    work.second.forward_value.seal(&work.second.forward);
-    snat::set_back(work);
-    if is_reserved(tables, work) {
+    if work.second.is_used != 0 {
         return NO;
     }
+    work.second.forward_value.seal(&work.second.forward);
+    snat::set_back(work);
     let Second {
         back, back_value, ..
     } = &mut work.second;
-    if packet.has_socket(back, work.header.version) {
-        return NO;
-    }
     let other = match table {
         Table::Track => Table::Opening,
         Table::Opening => Table::Track,
@@ -201,9 +208,10 @@ where
         Added::Exists => return NO,
         Added::Full => return Outcome::passed(Reason::TableFull),
     }
-    // A flow that is answered leaves OPENING once it is in TRACK.
-    if tables.has(other, back) {
-        tables.remove(table, back);
+    // A flow that is answered leaves OPENING once it is in TRACK. A socket that came meanwhile may have sent
+    // before the entry was there to tell (`foreign`).
+    if tables.has(other, back) || packet.has_socket(work) {
+        tables.remove(table, &work.second.back);
         return NO;
     }
     Outcome::TRANSLATED

@@ -1,11 +1,9 @@
 //! Ways and sockets of this node, asked for with a packet at hand, behind `proxy_common`'s trait.
 
-use core::mem::MaybeUninit;
-
 use aya_ebpf::{
     bindings::{
         __sk_buff, BPF_F_CURRENT_NETNS, BPF_FIB_LKUP_RET_FRAG_NEEDED, BPF_FIB_LKUP_RET_NO_NEIGH,
-        BPF_FIB_LKUP_RET_SUCCESS, bpf_fib_lookup as FibLookup, bpf_sock_tuple,
+        BPF_FIB_LKUP_RET_SUCCESS, BPF_TCP_TIME_WAIT, bpf_fib_lookup as FibLookup, bpf_sock_tuple,
         bpf_sock_tuple__bindgen_ty_1__bindgen_ty_1 as OfV4,
         bpf_sock_tuple__bindgen_ty_1__bindgen_ty_2 as OfV6,
     },
@@ -13,9 +11,9 @@ use aya_ebpf::{
 };
 use proxy_common::{
     address,
-    packet::Version,
+    packet::{Version, Words},
     socket::UDP,
-    track::{ConnectionKey, Network, SourceKey, SourceValue, Sources, Work},
+    track::{Network, SourceKey, SourceValue, Sources, Work, second::Second},
 };
 
 use crate::{
@@ -35,8 +33,8 @@ impl<const DIRECT: bool> Network for Skb<DIRECT> {
     }
 
     #[inline(always)]
-    fn has_socket(&self, key: &ConnectionKey, version: Version) -> bool {
-        has_socket(self.context(), key, version)
+    fn has_socket(&self, work: &mut Work) -> bool {
+        has_socket(self.context(), work)
     }
 }
 
@@ -60,6 +58,19 @@ impl Sources for Tables<Packets> {
     }
 }
 
+/// 1 if the packet is one of IPv6, otherwise 0: by arithmetic with it both families go one way through the verifier,
+/// which would go through all that follows twice.
+#[inline(always)]
+fn is_v6(work: &Work) -> u32 {
+    // SAFETY: a version is a byte. Of one that is only read nothing is known, and the verifier sees its bounds.
+    let version = unsafe {
+        (&raw const work.header.version)
+            .cast::<u8>()
+            .read_volatile()
+    };
+    u32::from(version & Version::V6 as u8)
+}
+
 /// Asks for the route of a packet that is forwarded, as it is between both translations. Whether its
 /// neighbour is known yet, and whether it would have to be taken apart, does not matter.
 // Functions of their own: what they keep on the stack would stand there for every packet.
@@ -72,23 +83,19 @@ fn find_way(skb: *mut __sk_buff, work: &mut Work) {
     work.second.asked = [0; 8];
     work.second.device = 0;
     let asked = (&raw mut work.second.asked).cast::<FibLookup>();
-    let is_v4 = matches!(work.header.version, Version::V4);
+    let is_v6 = is_v6(work);
+    // An address of IPv4 is the last word here, and the first one there.
+    let first = |words: Words| words[0] * is_v6 + words[3] * (1 - is_v6);
     // SAFETY: the memory is this packet's alone and of the same size; the context is the kernel's, with this
     // readable field.
     let answer = unsafe {
+        (*asked).family = AF_INET + (AF_INET6 - AF_INET) * is_v6 as u8;
         (*asked).l4_protocol = work.key.protocol;
         (*asked).sport = work.key.source_port.to_be();
         (*asked).dport = work.value.port.to_be();
         (*asked).ifindex = (&raw const (*skb).ifindex).read_volatile();
-        if is_v4 {
-            (*asked).family = AF_INET;
-            (*asked).__bindgen_anon_3.ipv4_src = from[3];
-            (*asked).__bindgen_anon_4.ipv4_dst = to[3];
-        } else {
-            (*asked).family = AF_INET6;
-            (*asked).__bindgen_anon_3.ipv6_src = from;
-            (*asked).__bindgen_anon_4.ipv6_dst = to;
-        }
+        (*asked).__bindgen_anon_3.ipv6_src = [first(from), from[1], from[2], from[3]];
+        (*asked).__bindgen_anon_4.ipv6_dst = [first(to), to[1], to[2], to[3]];
         bpf_fib_lookup(skb.cast(), asked, SIZE, 0)
     };
     let Ok(answer) = u32::try_from(answer) else {
@@ -103,53 +110,77 @@ fn find_way(skb: *mut __sk_buff, work: &mut Work) {
     work.second.hop = to;
     // SAFETY: as above; the kernel wrote the next hop, or left the endpoint there.
     unsafe {
-        if is_v4 && (*asked).family == AF_INET {
+        if (*asked).family == AF_INET {
             work.second.hop[3] = (*asked).__bindgen_anon_4.ipv4_dst;
         }
         work.second.device = (*asked).ifindex;
     }
 }
 
-/// Whether a socket gets what comes from the key's sender for its receiver: a connection, or one that waits
-/// for any.
+/// What the kernel is asked about sockets: of each family all that it takes, one behind the other.
+#[repr(C)]
+struct Asked {
+    v4: OfV4,
+    v6: OfV6,
+}
+
+/// Whether a socket gets what comes from the sender of `work.second.back` for its receiver: a connection, or one
+/// that waits for any.
+// Both families are written, and one is pointed to: the verifier goes through all once, not once for each.
 #[inline(never)]
-fn has_socket(skb: *mut __sk_buff, key: &ConnectionKey, version: Version) -> bool {
-    // SAFETY: plain numbers, of which zeros are values.
-    let mut asked: bpf_sock_tuple = unsafe { MaybeUninit::zeroed().assume_init() };
+fn has_socket(skb: *mut __sk_buff, work: &mut Work) -> bool {
+    const V4: u32 = size_of::<OfV4>() as u32;
+    const V6: u32 = size_of::<OfV6>() as u32;
+    const { assert!(size_of::<Asked>() <= size_of::<[u64; 8]>()) };
+    // SAFETY: the version is a byte. Of one that is only read, the verifier is not shown that it is 0 or 1.
+    let is_v6 = unsafe {
+        (&raw const work.header.version)
+            .cast::<u8>()
+            .read_volatile()
+    };
+    let is_v6 = u32::from(is_v6 & Version::V6 as u8);
+    let Second { back, asked, .. } = &mut work.second;
     let (from, to) = (
-        address::to_words(&key.source),
-        address::to_words(&key.destination),
+        address::to_words(&back.source),
+        address::to_words(&back.destination),
     );
-    let (sport, dport) = (key.source_port.to_be(), key.destination_port.to_be());
-    let size = if matches!(version, Version::V4) {
-        asked.__bindgen_anon_1.ipv4 = OfV4 {
+    let (sport, dport) = (back.source_port.to_be(), back.destination_port.to_be());
+    let asked = (&raw mut *asked).cast::<Asked>();
+    let netns = i64::from(BPF_F_CURRENT_NETNS).cast_unsigned();
+    // SAFETY: the memory is this packet's alone, and has room; the context is the kernel's, and what it is pointed
+    // to has this size. What is found is let go at once.
+    unsafe {
+        (*asked).v4 = OfV4 {
             saddr: from[3],
             daddr: to[3],
             sport,
             dport,
         };
-        size_of::<OfV4>()
-    } else {
-        asked.__bindgen_anon_1.ipv6 = OfV6 {
+        (*asked).v6 = OfV6 {
             saddr: from,
             daddr: to,
             sport,
             dport,
         };
-        size_of::<OfV6>()
-    } as u32;
-    let netns = i64::from(BPF_F_CURRENT_NETNS).cast_unsigned();
-    // SAFETY: the context is the kernel's, and the tuple has this size. What is found is let go at once.
-    unsafe {
-        let socket = if key.protocol == UDP {
-            bpf_sk_lookup_udp(skb.cast(), &raw mut asked, size, netns, 0)
-        } else {
-            bpf_skc_lookup_tcp(skb.cast(), &raw mut asked, size, netns, 0)
-        };
+        let tuple = asked
+            .byte_add((V4 * is_v6) as usize)
+            .cast::<bpf_sock_tuple>();
+        let size = V4 + (V6 - V4) * is_v6;
+        // What each finds is of another kind, for the verifier.
+        if back.protocol == UDP {
+            let socket = bpf_sk_lookup_udp(skb.cast(), tuple, size, netns, 0);
+            if socket.is_null() {
+                return false;
+            }
+            bpf_sk_release(socket.cast());
+            return true;
+        }
+        let socket = bpf_skc_lookup_tcp(skb.cast(), tuple, size, netns, 0);
         if socket.is_null() {
             return false;
         }
+        let state = (&raw const (*socket).state).read_volatile();
         bpf_sk_release(socket.cast());
+        state != BPF_TCP_TIME_WAIT
     }
-    true
 }

@@ -28,6 +28,8 @@ pub(super) enum Act {
     Comes(Bytes),
     Leaves(Bytes),
     Sweeps(ConnectionKey),
+    /// A socket of this node opens, that gets what the key says.
+    Opens(ConnectionKey),
     /// The kernel needs the room of an entry of OPENING.
     Evicts(ConnectionKey),
     /// One after the other; what became of the last one counts.
@@ -47,6 +49,10 @@ fn reached(tables: &Cpu<'_>, act: &Act) -> Became {
         Act::Leaves(packet) => meets(Hook::Egress, tables, packet),
         Act::Sweeps(key) => {
             sweeps(tables, *key);
+            (Outcome::UNTOUCHED, None)
+        }
+        Act::Opens(key) => {
+            tables.opens(*key);
             (Outcome::UNTOUCHED, None)
         }
         Act::Evicts(key) => {

@@ -5,12 +5,12 @@ use std::{net::SocketAddr, vec::Vec};
 
 use super::{
     Client, EVERY, Family, World,
-    journey::{ack, acked_last, at, data, fin, fin_too, key, syn, taken},
+    journey::{ack, acked_last, at, data, datagram, fin, fin_too, key, syn, taken},
     orders::{Act, Became, comes, in_every_order, leaves, settles, went},
 };
 use crate::{
     in_memory::Build,
-    socket::TCP,
+    socket::{TCP, UDP},
     track::{
         DIALLED, INSIDE, SNAT,
         reason::{Outcome, Reason},
@@ -277,5 +277,37 @@ fn two_first_packets_of_a_flow_of_this_node_get_the_same_port() {
             assert_eq!(one, other);
             assert_ne!(one, from);
         });
+    }
+}
+
+#[test]
+fn a_socket_that_opens_while_its_port_is_taken_hears_its_own_answers() {
+    for family in [EVERY[2], EVERY[3]] {
+        for (payload, protocol) in [(syn(), TCP), (datagram(), UDP)] {
+            let world = world(&family, 1);
+            let (endpoint, from) = (
+                at(family.endpoints[0]),
+                SocketAddr::new(at(family.node).ip(), 40_000),
+            );
+            let packet = Build {
+                from,
+                to: endpoint,
+                options: 0,
+                payload: payload.clone(),
+            };
+            let answers = key(endpoint, from, protocol, DIALLED);
+            let opens = [Act::Opens(answers), Act::Leaves(packet.bytes())];
+            let acts = [
+                comes(&family.client(&world), payload),
+                Act::Each(opens.into()),
+            ];
+            let orders = in_every_order(world, &acts, |world, became| {
+                let moved = became[1].0 == Outcome::TRANSLATED;
+                let taken = world.maps(|maps| maps.opening.get(&answers).is_some());
+                assert_eq!(went(&became[0]).is_ok(), taken);
+                assert!(moved || !taken, "both have the port");
+            });
+            assert!(orders >= 5, "{orders}");
+        }
     }
 }

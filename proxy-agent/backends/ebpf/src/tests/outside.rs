@@ -186,7 +186,7 @@ impl Network for Syn {
     fn find_way(&self, work: &mut Work) {
         work.second.device = 1;
     }
-    fn has_socket(&self, _: &ConnectionKey, _: Version) -> bool {
+    fn has_socket(&self, _: &mut Work) -> bool {
         false
     }
 }
