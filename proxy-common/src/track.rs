@@ -155,8 +155,8 @@ pub trait Network {
     /// for its endpoint, or 0 if none leads there; and `work.second.hop`, the next hop, or else the endpoint.
     fn find_way(&self, work: &mut Work);
 
-    /// Whether a socket of this node would get the packets of `work.second.back`. One that only waits until all
-    /// of its connection is forgotten (TIME-WAIT, RFC 9293) would not mind to miss them.
+    /// Whether a socket of this node would get the packets of `work.second.back`. One in TIME-WAIT (RFC 9293)
+    /// does not count: nobody waits for what comes for it.
     fn has_socket(&self, work: &mut Work) -> bool;
 }
 

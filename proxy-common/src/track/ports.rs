@@ -14,11 +14,12 @@ use super::{
 };
 use crate::{address, frontend::FrontendKey, packet::Version, tables::ServiceTables};
 
-/// Ports that are looked at for one that is free, at a time: a range of as many is used up to the last free one.
-/// If there is none, the flow of one may be over.
+/// Ports that are looked at for one that no flow has: a range of as many is used up to the last free one. If there
+/// is none, the flow of one may be over.
 const TRIED: u32 = 12;
-/// Of these, in one go.
+/// Of these, in one go, of which the first one that no flow has may be somebody else's.
 const AT_ONCE: u32 = 4;
+const _: () = assert!(TRIED.is_multiple_of(AT_ONCE));
 /// From one to the next: a prime above any number of ports, so that all come up, and neighbours do not, which are
 /// used together where a smaller range is.
 const STRIDE: u32 = 104_729;
@@ -55,13 +56,13 @@ where
     P: Network,
     T: ServiceTables + Connections + Sources,
 {
-    begin(tables, work);
+    set_start(tables, work);
     let mut tried = 0;
     while tried < TRIED && work.second.is_used != 0 {
         look_at_some(tables, work);
         tried += AT_ONCE;
         if work.second.is_used == 0 || tried == TRIED && freed::frees(tables, work) {
-            look_beyond_flows(packet, tables, work);
+            look_at_others(packet, tables, work);
         }
     }
     take(packet, tables, work, table);
@@ -110,9 +111,9 @@ fn consider<T: Sources>(tables: &T, work: &mut Work, index: u16) -> bool {
     true
 }
 
-/// Any port may be the first one that is looked at.
+/// Sets which port is looked at first: any.
 #[inline(never)]
-fn begin<T: ServiceTables>(tables: &T, work: &mut Work) {
+fn set_start<T: ServiceTables>(tables: &T, work: &mut Work) {
     let Second {
         forward,
         forward_value,
@@ -163,9 +164,9 @@ fn look_at_some<T: Connections + Sources>(tables: &T, work: &mut Work) {
     }
 }
 
-/// Who else may have the port: sets `work.second.is_used`.
+/// Sets `work.second.is_used`: whether anything but a flow has the port of `work.second.forward_value`.
 #[inline(never)]
-fn look_beyond_flows<P, T>(packet: &P, tables: &T, work: &mut Work)
+fn look_at_others<P, T>(packet: &P, tables: &T, work: &mut Work)
 where
     P: Network,
     T: ServiceTables + Sources,

@@ -39,7 +39,7 @@ pub struct Second {
     pub ports: u32,
     /// and which one is looked at next.
     pub start: u32,
-    /// A flow has the port that was chosen, or not: 1 or 0.
+    /// Something has the port that was looked at last, or not: 1 or 0.
     pub is_used: u32,
     /// What became of the attempt to take a port.
     pub outcome: Outcome,

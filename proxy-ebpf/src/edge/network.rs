@@ -58,11 +58,12 @@ impl Sources for Tables<Packets> {
     }
 }
 
-/// 1 if the packet is one of IPv6, otherwise 0: by arithmetic with it both families go one way through the verifier,
-/// which would go through all that follows twice.
+/// 1 if the packet is one of IPv6, otherwise 0.
+// Arithmetic with it has no branches: the verifier would go through all that follows a branch once for each family.
 #[inline(always)]
 fn is_v6(work: &Work) -> u32 {
-    // SAFETY: a version is a byte. Of one that is only read nothing is known, and the verifier sees its bounds.
+    // SAFETY: a version is a byte. The compiler, which knows that it is 0 or 1, would leave out the bound by which
+    // the verifier knows that, too.
     let version = unsafe {
         (&raw const work.header.version)
             .cast::<u8>()
@@ -117,7 +118,7 @@ fn find_way(skb: *mut __sk_buff, work: &mut Work) {
     }
 }
 
-/// What the kernel is asked about sockets: of each family all that it takes, one behind the other.
+/// What the kernel is asked about sockets, in each family.
 #[repr(C)]
 struct Asked {
     v4: OfV4,
@@ -126,19 +127,13 @@ struct Asked {
 
 /// Whether a socket gets what comes from the sender of `work.second.back` for its receiver: a connection, or one
 /// that waits for any.
-// Both families are written, and one is pointed to: the verifier goes through all once, not once for each.
+// Both families are written, and one is pointed to, without a branch.
 #[inline(never)]
 fn has_socket(skb: *mut __sk_buff, work: &mut Work) -> bool {
     const V4: u32 = size_of::<OfV4>() as u32;
     const V6: u32 = size_of::<OfV6>() as u32;
     const { assert!(size_of::<Asked>() <= size_of::<[u64; 8]>()) };
-    // SAFETY: the version is a byte. Of one that is only read, the verifier is not shown that it is 0 or 1.
-    let is_v6 = unsafe {
-        (&raw const work.header.version)
-            .cast::<u8>()
-            .read_volatile()
-    };
-    let is_v6 = u32::from(is_v6 & Version::V6 as u8);
+    let is_v6 = is_v6(work);
     let Second { back, asked, .. } = &mut work.second;
     let (from, to) = (
         address::to_words(&back.source),
@@ -166,7 +161,7 @@ fn has_socket(skb: *mut __sk_buff, work: &mut Work) -> bool {
             .byte_add((V4 * is_v6) as usize)
             .cast::<bpf_sock_tuple>();
         let size = V4 + (V6 - V4) * is_v6;
-        // What each finds is of another kind, for the verifier.
+        // Two ends, because what they find is of different types to the verifier.
         if back.protocol == UDP {
             let socket = bpf_sk_lookup_udp(skb.cast(), tuple, size, netns, 0);
             if socket.is_null() {

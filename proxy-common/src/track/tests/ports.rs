@@ -176,18 +176,17 @@ fn a_port_that_something_else_has_costs_no_flow_its_beginning() {
     for family in far() {
         for is_tcp in [true, false] {
             let protocol = if is_tcp { TCP } else { UDP };
-            for first in 0..100 {
+            for drawn in 0..100 {
                 let world = family.world(1);
+                world.maps(|maps| maps.random = drawn);
                 ports(&world, 12);
                 let [node, endpoint] = [family.node, family.endpoints[0]].map(at);
                 let port = |port| SocketAddr::new(node.ip(), port);
                 world.serve_node_port(&port(40_007).to_string(), protocol, SET);
                 let socket = key(endpoint, port(40_009), protocol, DIALLED);
                 world.maps(|maps| maps.sockets.push(socket));
-                let client = from(&family, &world, 1 + first);
-                client
-                    .sends(if is_tcp { syn() } else { datagram() })
-                    .unwrap();
+                let payload = if is_tcp { syn() } else { datagram() };
+                family.client(&world).sends(payload).unwrap();
             }
         }
     }
