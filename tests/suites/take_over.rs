@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::{
-    fs,
     io::Write as _,
     net::{IpAddr, SocketAddr},
     process::{Command, Stdio},
@@ -329,13 +328,10 @@ fn what_keeps_connections_goes_with_the_last_of_them() {
     );
     assert!(is_kept(&node));
     // From its next packet on, the kernel forgets it when none comes for a second.
-    let soon = || {
-        for timeout in ["udp_timeout", "udp_timeout_stream"] {
-            let path = format!("/proc/sys/net/netfilter/nf_conntrack_{timeout}");
-            fs::write(path, "1").unwrap();
-        }
-    };
-    node.world.node().netns().run(soon).unwrap();
+    let timeouts = ["udp_timeout", "udp_timeout_stream"];
+    let soon = timeouts.map(|name| format!("netfilter/nf_conntrack_{name}"));
+    let soon = soon.each_ref().map(|name| (&**name, "1"));
+    node.world.node().netns().sysctls(&soon).unwrap();
     stays(&mut outside);
     agent
         .wait_for("tables for connections that others translated are no longer needed")

@@ -5,7 +5,7 @@
 //! A connection that finds its place taken is remembered in storage of its socket, which costs
 //! more. A larger map costs memory, and the CPU's cache.
 
-use std::{fs, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -49,10 +49,7 @@ pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
     let pod = endpoints(world)?;
     let _answering = start_answering(&pod)?;
     // So many connections need more ports than usual.
-    world.node().netns().run(|| {
-        fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535")
-            .context("cannot widen the range of local ports")
-    })??;
+    world.node().netns().sends_from([1024, 65_535])?;
     let candidates: Vec<Candidate<'_>> = PLACES
         .into_iter()
         .map(|places| Candidate::start(world, places))

@@ -234,8 +234,7 @@ pub(super) fn endpoints(world: &World) -> Result<Host> {
         .flat_map(|number| [false, true].map(|ipv6| clusters::pod_address(number, ipv6)))
         .collect();
     let pod = world.pod("endpoints", &addresses)?;
-    pod.netns()
-        .run(|| fs::write("/proc/sys/net/core/somaxconn", "65535"))??;
+    pod.netns().sysctls(&[("core/somaxconn", "65535")])?;
     Ok(pod)
 }
 

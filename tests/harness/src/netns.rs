@@ -49,10 +49,7 @@ impl NetNs {
                 .spawn(|| -> Result<OwnedFd> {
                     unshare(CloneFlags::CLONE_NEWNET)
                         .context("cannot make a network namespace (root is needed)")?;
-                    for (name, value) in SYSCTLS {
-                        let path = format!("/proc/sys/net/{name}");
-                        fs::write(&path, value).with_context(|| format!("cannot set {path}"))?;
-                    }
+                    set(SYSCTLS)?;
                     let path = "/proc/thread-self/ns/net";
                     Ok(File::open(path)
                         .with_context(|| format!("cannot open {path}"))?
@@ -89,6 +86,17 @@ impl NetNs {
         }
     }
 
+    /// Sets sysctls of the namespace: names below `net/`, and values.
+    pub fn sysctls(&self, settings: &[(&str, &str)]) -> Result<()> {
+        self.run(|| set(settings))?
+    }
+
+    /// What is sent from the namespace has one of these ports, the first and the last one, unless it asks for
+    /// another.
+    pub fn sends_from(&self, [first, last]: [u16; 2]) -> Result<()> {
+        self.sysctls(&[("ipv4/ip_local_port_range", &format!("{first} {last}"))])
+    }
+
     /// Runs the lines of `script` as `ip` commands inside the namespace, in one process.
     pub fn ip(&self, script: &str) -> Result<()> {
         let mut command = Command::new("ip");
@@ -118,4 +126,13 @@ impl AsFd for NetNs {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Sets sysctls of the network namespace that the thread is in.
+fn set(settings: &[(&str, &str)]) -> Result<()> {
+    for (name, value) in settings {
+        let path = format!("/proc/sys/net/{name}");
+        fs::write(&path, value).with_context(|| format!("cannot set {path}"))?;
+    }
+    Ok(())
 }

@@ -131,11 +131,8 @@ impl World {
     /// other. It has a way out, where nobody answers. `own` are addresses besides its usual ones.
     pub fn routed(own: &[IpAddr], extra: &[IpAddr]) -> Result<Self> {
         let mut world = Self::of(own, extra)?;
+        world.node.netns.sysctls(FORWARDING)?;
         let uplink = world.node.netns.run(|| -> Result<Tun> {
-            for (name, value) in FORWARDING {
-                let path = format!("/proc/sys/net/{name}");
-                fs::write(&path, value).with_context(|| format!("cannot set {path}"))?;
-            }
             for name in BRIDGED {
                 let path = format!("/proc/sys/net/bridge/{name}");
                 // Absent where the kernel cannot do it at all.

@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
     net::{IpAddr, SocketAddr},
 };
 
@@ -24,7 +23,7 @@ use super::{
 use crate::layers::tracked::flows;
 
 /// Rounds of requests within which both endpoints must have answered. Few are needed.
-const ROUNDS: usize = 40;
+const ROUNDS: u16 = 40;
 
 /// The ends of the wire between the nodes, or of what is in its place.
 const WIRE: [[&str; 2]; 2] = [["172.30.0.1", "fd30::1"], ["172.30.0.2", "fd30::2"]];
@@ -248,13 +247,7 @@ fn a_client_that_dials_both_nodes_from_one_port_hears_whom_it_asked() {
     for round in 0..ROUNDS {
         // One port for all, and another than before, which the client remembers.
         let port = 40_000 + round;
-        let only = || {
-            fs::write(
-                "/proc/sys/net/ipv4/ip_local_port_range",
-                format!("{port} {port}"),
-            )
-        };
-        client.host.netns().run(only).unwrap().unwrap();
+        client.host.netns().sends_from([port, port]).unwrap();
         let mut kept = Vec::new();
         for node in &nodes {
             for (transport, to) in node.frontends() {

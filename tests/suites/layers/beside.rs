@@ -1,15 +1,12 @@
 //! The layers beside each other, and beside another agent: what one has no room for the other serves,
 //! and nobody else takes anything from either.
 
-use std::fs;
-
 use proxy_model::Protocol;
 use proxy_tests::{
     Agent, Prober, Shop,
     journey::Datagram,
     pod::Transport,
     shop::{answers, frontend, frontend6, http, small_service},
-    world::Host,
 };
 
 use super::{
@@ -138,16 +135,6 @@ fn from_port(shop: &Shop, protocol: Protocol, token: u32) -> Datagram {
     Datagram::first(source, frontend(1, port), protocol, token)
 }
 
-fn only_port(pod: &Host) {
-    let write = || {
-        fs::write(
-            "/proc/sys/net/ipv4/ip_local_port_range",
-            format!("{PORT} {PORT}"),
-        )
-    };
-    pod.netns().run(write).unwrap().unwrap();
-}
-
 /// To the kernel they are one connection at the endpoint, unless it gives one of them another port.
 #[test]
 fn two_connections_from_one_port_through_both_layers_do_not_meet() {
@@ -158,7 +145,7 @@ fn two_connections_from_one_port_through_both_layers_do_not_meet() {
         let shop = Shop::routed().unwrap();
         let one = proxy_tests::shop::service(1, &[1]);
         let agent = Agent::start(&shop.world, options(&[]), &[(FILE, &*one)]).unwrap();
-        only_port(&shop.client);
+        shop.client.netns().sends_from([PORT, PORT]).unwrap();
         let ears = Ears::at(&shop.client);
         let mut pod = Prober::start(&shop.client).unwrap();
         let by_packet = |pod: &mut Prober| {

@@ -1,11 +1,11 @@
 //! Where the endpoints are that a host outside is led to, and whom they see.
 
 use std::{
-    fmt, fs,
+    fmt,
     net::{IpAddr, Ipv4Addr},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use proxy_harness::{
     World,
     world::{Host, Neighbour},
@@ -95,9 +95,8 @@ impl Endpoints {
             Self::Pod(world.pod("endpoints", &addresses)?)
         };
         // As many connections as come at once, and those that nobody accepts.
-        endpoints.host().netns().run(|| {
-            fs::write("/proc/sys/net/core/somaxconn", "65535").context("cannot lengthen queues")
-        })??;
+        let queue = [("core/somaxconn", "65535")];
+        endpoints.host().netns().sysctls(&queue)?;
         Ok(endpoints)
     }
 

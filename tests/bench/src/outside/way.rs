@@ -1,6 +1,6 @@
 //! One way from a host outside to endpoints, in a world of its own.
 
-use std::{fmt, fs, net::SocketAddr, path::Path, process::Stdio, time::Duration};
+use std::{fmt, net::SocketAddr, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -148,10 +148,7 @@ impl<'w> Way<'w> {
         let place = case.place;
         let neighbour = world.neighbour(1)?;
         let endpoints = Endpoints::start(place, world)?;
-        neighbour.host.netns().run(|| {
-            fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535")
-                .context("cannot widen the range of local ports")
-        })??;
+        neighbour.host.netns().sends_from([1024, 65_535])?;
         let answering = answer(place, endpoints.host())?;
         let mut agent = match kind.arguments() {
             None => None,

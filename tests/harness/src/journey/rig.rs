@@ -7,7 +7,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Write as _,
-    fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::AsFd,
     sync::Arc,
@@ -128,13 +127,7 @@ impl Rig {
     /// which packets can arrive, and one by which all leaves that it knows no better way for.
     pub fn new(world: &World, interfaces: &BTreeSet<Arc<str>>, kind: Kind) -> Result<Self> {
         let node = world.node();
-        node.netns().run(|| -> Result<()> {
-            for (name, value) in SETTINGS {
-                let path = format!("/proc/sys/net/{name}");
-                fs::write(&path, value).with_context(|| format!("cannot set {path}"))?;
-            }
-            Ok(())
-        })??;
+        node.netns().sysctls(SETTINGS)?;
         let device = |name| Device::new(node.netns(), name, kind);
         let names = interfaces.iter().map(AsRef::as_ref).chain([ANYWHERE]);
         let rig = Self {

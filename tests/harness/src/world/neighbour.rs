@@ -74,13 +74,8 @@ impl World {
             cgroup: self.cgroup.sibling()?,
         };
         let peer = host.netns.path();
-        router.netns.run(|| -> Result<()> {
-            for name in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                let path = format!("/proc/sys/net/{name}");
-                std::fs::write(&path, "1").with_context(|| format!("cannot set {path}"))?;
-            }
-            Ok(())
-        })??;
+        let forwarding = ["ipv4/ip_forward", "ipv6/conf/all/forwarding"];
+        router.netns.sysctls(&forwarding.map(|name| (name, "1")))?;
         router.netns.ip(&format!(
             "link add far mtu {mtu} type veth peer name eth0 netns {peer}\n"
         ))?;

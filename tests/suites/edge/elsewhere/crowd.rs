@@ -3,7 +3,7 @@
 //!
 //! `CULVERT_FLOWS` is how many of each kind at least: a thousand without it.
 
-use std::{env, fs, net::SocketAddr, time::Duration};
+use std::{env, net::SocketAddr, time::Duration};
 
 use proxy_tests::{
     Prober,
@@ -29,17 +29,9 @@ fn count() -> u64 {
 }
 
 /// What is sent from there has one of these ports.
-fn narrow(netns: &NetNs, [first, last]: [u16; 2]) {
-    let set = || {
-        let all = [
-            ("ip_local_port_range", format!("{first} {last}")),
-            ("tcp_tw_reuse", "1".to_owned()),
-        ];
-        for (name, value) in all {
-            fs::write(format!("/proc/sys/net/ipv4/{name}"), value).unwrap();
-        }
-    };
-    netns.run(set).unwrap();
+fn narrow(netns: &NetNs, ports: [u16; 2]) {
+    netns.sends_from(ports).unwrap();
+    netns.sysctls(&[("ipv4/tcp_tw_reuse", "1")]).unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Few ports: who gets none is served beneath, and a port is used again.
 
 use std::{
+    fs,
     net::SocketAddr,
     thread,
     time::{Duration, Instant},
@@ -31,17 +32,11 @@ const TRIES: usize = 100;
 
 /// A prober at the client. For one who uses low ports, netfilter takes low ones, and so none of these.
 fn client(site: &Site) -> Prober {
-    let set = || -> std::io::Result<()> {
-        let low = [
-            ("ip_unprivileged_port_start", "512"),
-            ("ip_local_port_range", "512 1023"),
-        ];
-        for (name, value) in low {
-            std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value)?;
-        }
-        Ok(())
-    };
-    site.client.host.netns().run(set).unwrap().unwrap();
+    let netns = site.client.host.netns();
+    netns
+        .sysctls(&[("ipv4/ip_unprivileged_port_start", "512")])
+        .unwrap();
+    netns.sends_from([512, 1023]).unwrap();
     prober(&site.client)
 }
 
@@ -117,6 +112,48 @@ fn a_connection_that_gets_no_port_is_served_beneath_and_one_that_ends_leaves_its
     until(&sample, || {
         metrics(&site.shop).lines().any(|line| line == sample)
     });
+}
+
+/// Whether a connection of this node to that place is in this state of `/proc/net/tcp`.
+fn is_in(site: &Site, to: SocketAddr, state: &str) -> bool {
+    let read = || {
+        let name = if to.is_ipv4() { "tcp" } else { "tcp6" };
+        fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap()
+    };
+    let table = site.shop.world.node().netns().run(read).unwrap();
+    let port = format!(":{:04X}", to.port());
+    table.lines().any(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        fields[2].ends_with(&port) && fields[3] == state
+    })
+}
+
+#[test]
+fn a_connection_of_this_node_has_its_port_until_it_is_over() {
+    const PORT: u16 = 40_000;
+    const ESTABLISHED: &str = "01";
+    const TIME_WAIT: &str = "06";
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let _agent = site.serve(&[&format!("--source-ports={PORT}-{PORT}")]);
+    let node = site.shop.world.node();
+    node.netns().sends_from([PORT, PORT]).unwrap();
+    let mut own = Prober::start(node).unwrap();
+    let mut client = client(&site);
+    for (ip, endpoint) in site.client.node.into_iter().zip(site.other.addresses) {
+        let (to, endpoint) = (SocketAddr::new(ip, HTTP), SocketAddr::new(endpoint, 8080));
+        let mut seen = || taken(to, &client.send(Transport::Tcp, to, 1).unwrap()[0]);
+        let attempts = own.send_on("own", Transport::Tcp, endpoint, 1).unwrap();
+        assert_eq!(taken(endpoint, &attempts[0]), Some(PORT));
+        assert!(is_in(&site, endpoint, ESTABLISHED));
+        assert_eq!(seen(), None);
+
+        own.close("own").unwrap();
+        until("TIME-WAIT", || is_in(&site, endpoint, TIME_WAIT));
+        assert_eq!(seen(), Some(PORT));
+        assert!(is_in(&site, endpoint, TIME_WAIT));
+    }
 }
 
 #[test]
