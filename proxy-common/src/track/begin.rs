@@ -2,15 +2,23 @@
 //! would look the same behind the translation, one is first.
 
 use super::{
-    Added, Connections, MASQUERADED, Network, Sources, Table, Work, answer,
+    ALONE, Added, Connections, MASQUERADED, Network, Setting, Sources, Table, Work, answer, ended,
     hooks::moved,
-    owner, pair,
+    idle, owner, pair,
     reason::{Outcome, Reason},
     seen, snat,
 };
 use crate::{
-    address, frontend::FrontendKey, node::NodeAddressKey, packet::is_same, tables::ServiceTables,
+    address,
+    frontend::FrontendKey,
+    node::NodeAddressKey,
+    packet::is_same,
+    socket::{TCP, UDP},
+    tables::ServiceTables,
 };
+
+/// Seconds after which nobody waits for the answer to a datagram (the timeout of `resolv.conf(5)`).
+const ANSWERED_WITHIN: u32 = 5;
 
 /// Adds the first entry of the flow of `work.key` and `work.value`. Behind the translation no other flow may
 /// look the same, so that its entry there comes first; of two packets of one flow, one succeeds, and the other
@@ -20,6 +28,57 @@ pub(super) fn claim<T: Connections>(tables: &T, work: &mut Work) {
     work.outcome = claimed(tables, work);
     if work.outcome == Outcome::passed(Reason::Collision) {
         work.collisions += 1;
+    }
+}
+
+/// Ends the flow from the client's port to another frontend that has the place of this one behind the translation,
+/// if it is over: another attempt finds it free then (`work.outcome`).
+///
+/// The layer beneath gives what it gets another port of the client, for the endpoint may know that port still.
+/// So it is asked for that, where there is one, and the endpoint is to see the client.
+#[inline(never)]
+pub(super) fn make_way<T: Connections>(tables: &T, work: &mut Work) {
+    let is_alone = tables.setting(Setting::Flags) & ALONE != 0;
+    let is_masqueraded = work.value.owner == MASQUERADED;
+    // What is left of a second translation, the later flow makes its own.
+    if work.found.owner != work.value.owner
+        || !(is_alone || is_masqueraded)
+        || !work.found.holds_for(&work.other_key)
+    {
+        return;
+    }
+    let limit = match (is_alone && work.key.protocol == UDP, is_masqueraded) {
+        // What the endpoint still answers goes to the port that this node had for the other flow.
+        (true, true) => 0,
+        (true, false) => ANSWERED_WITHIN,
+        _ => tables.setting(Setting::UdpAnswered),
+    };
+    work.second.others[0].0 = work.key;
+    pair::turn_found(work);
+    gives_way(tables, Table::Track, work, limit);
+    gives_way(tables, Table::Opening, work, limit);
+    work.key = work.second.others[0].0;
+}
+
+/// Removes the flow of `work.key`, and of `work.other_key` and `work.found` behind the translation, from `table` if it
+/// is there and closed; where that is not to be seen, if it was silent for `limit` seconds.
+#[inline(never)]
+fn gives_way<T: Connections>(tables: &T, table: Table, work: &mut Work, limit: u32) {
+    let serial = work.found.serial;
+    if tables.find(table, &work.key, &mut work.value).is_none() || work.value.serial != serial {
+        return;
+    }
+    let is_over = if table == Table::Track && work.key.protocol == TCP {
+        ended::is_closed(&work.value, &work.found)
+    } else {
+        let now = tables.seconds();
+        idle(now, work.value.last).min(idle(now, work.found.last)) >= limit
+    };
+    if is_over {
+        pair::remove(tables, table, &work.key, serial);
+        pair::remove(tables, table, &work.other_key, serial);
+        work.outcome = Outcome::passed(Reason::Changed);
+        work.collisions = 0;
     }
 }
 

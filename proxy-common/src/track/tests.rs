@@ -20,6 +20,7 @@ mod orders_of_answers;
 mod orders_of_ends;
 mod orders_of_frontends;
 mod passed;
+mod places;
 mod ports;
 mod random;
 mod ranges;

@@ -17,6 +17,7 @@ mod local;
 mod masqueraded;
 mod narrow;
 mod removed;
+mod switched;
 mod told;
 mod unserved;
 mod used_up;
