@@ -6,6 +6,7 @@
 mod alone;
 #[path = "edge/asked.rs"]
 pub mod asked;
+mod asymmetric;
 mod bridged;
 #[path = "edge/detached.rs"]
 mod detached;

@@ -21,7 +21,7 @@ use crate::layers::tracked::seen_from;
 const EXTERNAL: [&str; 2] = ["203.0.113.201", "2001:db8:aa::c9"];
 
 /// Pods, so that clients outside are masqueraded on their way to ClusterIPs too.
-const PODS: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/64";
+pub const PODS: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/64";
 
 /// Rounds of requests within which both endpoints must have answered. Few are needed.
 const ROUNDS: usize = 40;

@@ -189,3 +189,51 @@ fn an_endpoint_in_the_network_of_this_host_sees_the_client() {
     }
     netfilter_translates_nothing(&site);
 }
+
+/// As a virtual machine: no hook sees what it dials, and packets that it sends itself come from its device.
+#[test]
+fn a_machine_reaches_itself_by_each_address_of_its_service() {
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let machine = &site.shop.client;
+    let mut objects = site.objects(true);
+    let ranges = |line: &&str| line.contains("loadBalancerSourceRanges");
+    let ranges = objects.lines().find(ranges).unwrap().to_owned();
+    objects = objects.replace(&format!("{ranges}\n"), "");
+    for (number, ip) in [1, 2]
+        .into_iter()
+        .flat_map(|one| machine.addresses().iter().map(move |ip| (one, ip)))
+    {
+        let pod = if ip.is_ipv4() {
+            "10.244.0."
+        } else {
+            "fd00:10:244::"
+        };
+        let (pod, own) = (format!("[\"{pod}{number}\"]"), format!("[\"{ip}\"]"));
+        assert!(objects.contains(&pod), "{objects}");
+        objects = objects.replace(&pod, &own);
+    }
+    let _agent = site.serve_these(&objects);
+    let listen = machine.addresses().iter().flat_map(|ip| {
+        let at = |port| SocketAddr::new(*ip, port);
+        [Listen::tcp(at(8080)), Listen::udp(at(5353))]
+    });
+    let listen: Vec<_> = listen.collect();
+    let _server = Server::start(machine, &listen).unwrap();
+    let place = site.shop.world.unseen(machine).unwrap();
+    let mut own = Prober::start_with(|command| place.spawn(command)).unwrap();
+    let mut outside = prober(&site.neighbour);
+    for (transport, to) in site.all() {
+        for attempt in own.send(transport, to, 5).unwrap() {
+            attempt
+                .answer_as(to)
+                .unwrap_or_else(|error| panic!("{to}: {error}"));
+            let seen = attempt.client.unwrap().ip();
+            assert!(!machine.addresses().contains(&seen), "{to}: {attempt:?}");
+        }
+        for attempt in outside.send(transport, to, 5).unwrap() {
+            saw_node(&site, to, &attempt);
+        }
+    }
+}
