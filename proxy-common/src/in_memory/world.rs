@@ -98,12 +98,15 @@ impl World {
         self.maps(|maps| {
             maps.way = (device, address::to_words(&form(hop)));
             maps.sources.clear();
-            for (index, (source, length)) in (0..).zip(sources) {
+            for (source, length) in sources {
                 let (version, before) = match ip(source) {
                     IpAddr::V4(_) => (Version::V4, 96),
                     IpAddr::V6(_) => (Version::V6, 0),
                 };
                 let mask = u128::MAX << (128 - before - length);
+                let family = SourceKey::new(device, version, 0).family;
+                let others = maps.sources.keys().filter(|key| key.family == family);
+                let index = u16::try_from(others.count()).unwrap();
                 let key = SourceKey::new(device, version, index);
                 let value = SourceValue::new(&key, form(source), mask.to_be_bytes());
                 maps.sources.insert(key, value);

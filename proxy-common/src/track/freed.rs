@@ -100,10 +100,15 @@ fn is_over<T: Connections>(
     ended::is_closed(found, &inside.1)
 }
 
-/// Whether there is no flow with an entry of this key and serial, since a while.
+/// Whether there is no answered flow with an entry of this key and serial, since a while; longer, if there is one that
+/// is not answered: it may still find room in TRACK.
 #[inline(always)]
 fn is_orphan<T: Connections>(tables: &T, inside: &ConnectionKey, serial: u32, last: u32) -> bool {
-    !tables.has_serial(Table::Track, inside, serial)
-        && !tables.has_serial(Table::Opening, inside, serial)
-        && idle(tables.seconds(), last) > tables.setting(Setting::TcpReset)
+    let is_opening = tables.has_serial(Table::Opening, inside, serial);
+    let stays = tables.setting(if is_opening {
+        Setting::UdpUnanswered
+    } else {
+        Setting::TcpReset
+    });
+    !tables.has_serial(Table::Track, inside, serial) && idle(tables.seconds(), last) > stays
 }

@@ -77,6 +77,13 @@ impl Play {
                     self.meets(hook, version, answer(version, packet, said));
                 }
             }
+            Step::On { to_pod } => {
+                if let Some((Hook::Ingress | Hook::FromPod, version, packet)) = &self.translated {
+                    let hook = if to_pod { Hook::ToPod } else { Hook::Egress };
+                    let (version, packet) = (*version, packet.clone());
+                    self.meets(hook, version, packet);
+                }
+            }
             Step::Pass(seconds) => self.site.pass(seconds.into()),
             Step::Sweep => self.site.sweep(),
             Step::Lead(mask) => self.site.lead(mask),

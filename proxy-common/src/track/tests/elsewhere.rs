@@ -73,6 +73,31 @@ fn what_is_left_of_a_flow_that_is_gone_is_swept_and_its_port_is_free() {
     }
 }
 
+#[test]
+fn a_flow_for_which_there_is_no_room_goes_on_for_a_while_and_leaves_nothing() {
+    for family in far() {
+        let begun = || {
+            let world = family.world(1);
+            world.maps(|maps| maps.track.room = 3);
+            let client = family.client(&world);
+            let endpoint = client.sends(syn()).unwrap();
+            client.hears(endpoint, taken()).unwrap();
+            let full = Err(Outcome::dropped(Reason::TableFull));
+            assert_eq!(client.sends(ack()), full);
+            world.pass(world.maps(|maps| maps.settings.udp_unanswered));
+            world.sweep();
+            (world, endpoint)
+        };
+        let (world, endpoint) = begun();
+        world.maps(|maps| maps.track.room = 4);
+        assert_eq!(family.client(&world).sends(ack()), Ok(endpoint));
+        let (world, _) = begun();
+        world.pass(1);
+        world.sweep();
+        world.maps(|maps| assert_eq!((maps.track.keys().len(), maps.flows), (0, 0)));
+    }
+}
+
 /// The keys of the entries by which an endpoint sees this node.
 fn second(
     client: &Client<'_>,

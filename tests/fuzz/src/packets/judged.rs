@@ -10,16 +10,18 @@ use proxy_common::{
 };
 
 use super::{
-    fields::{Header, Layout},
+    fields::{Header, Layout, Side},
     opens,
     site::{Site, other},
 };
 
 /// Why a packet may be dropped.
-const DROPPED: [Reason; 5] = [
+const DROPPED: [Reason; 7] = [
     Reason::TableFull,
     Reason::NotChanged,
     Reason::Superseded,
+    Reason::Unanswered,
+    Reason::NoPort,
     Reason::Redirect,
     Reason::Fragment,
 ];
@@ -86,6 +88,14 @@ impl Met<'_> {
         }
     }
 
+    /// What the end is outside of the translation, the frontend or this node; and inside, the endpoint or the client.
+    const fn ordered(&self, from: Side, to: Side) -> (Side, Side) {
+        match self.hook {
+            Hook::Ingress | Hook::FromPod => (from, to),
+            Hook::Egress | Hook::ToPod => (to, from),
+        }
+    }
+
     fn changes_ends_alone(&self, layout: &Layout) {
         let (header, end, outer_end) = self.translated(layout);
         let mut may_change = vec![header.address(end)];
@@ -106,12 +116,12 @@ impl Met<'_> {
         let (header, end, outer_end) = self.translated(layout);
         let from = header.side(&self.before.0, end);
         let to = header.side(&self.after.0, end);
-        let (frontend, endpoint) = match self.hook {
-            Hook::Ingress | Hook::FromPod => (from, to),
-            Hook::Egress | Hook::ToPod => (to, from),
-        };
-        assert!(Site::is_frontend(frontend), "{self:?}");
-        assert!(Site::is_endpoint(endpoint), "{self:?}");
+        let (outer, inner) = self.ordered(from, to);
+        let is_second =
+            Site::is_own(outer) && Site::is_endpoint(header.side(&self.before.0, opposite(end)));
+        let is_first = Site::is_frontend(outer) && Site::is_endpoint(inner);
+        let at_pod = matches!(self.hook, Hook::FromPod | Hook::ToPod);
+        assert!(is_second || is_first && !at_pod, "{self:?}");
         assert!(
             header.is_later() || from.1.is_some() && to.1.is_some(),
             "{self:?}"
@@ -164,16 +174,19 @@ impl Met<'_> {
         let mirrored = Bytes(layout.mirrored(&self.after.0));
         let (outcome, back) = copy.meets(other(self.hook), self.version, &mirrored);
         copy.is_whole();
+        if outcome == Outcome::dropped(Reason::Fragment) {
+            // A later one with its number came from there before.
+            return;
+        }
         let begins = self.hook == Hook::Egress
             && layout.quoted.is_none()
             && header.protocol == TCP
             && opens(self.before.0[header.body + 13]);
-        let (frontend, endpoint) = match self.hook {
-            Hook::Ingress | Hook::FromPod => (from, to),
-            Hook::Egress | Hook::ToPod => (to, from),
-        };
-        let client = header.side(&self.before.0, far);
-        let stays = !begins && site.is_tracked(client, frontend, endpoint, header.protocol);
+        let (outer, inner) = self.ordered(from, to);
+        let other_end = header.side(&self.before.0, far);
+        let stays = !begins
+            && (site.is_tracked(other_end, outer, inner, header.protocol)
+                || site.is_seen_as(inner, outer, other_end, header.protocol));
         // What is not answered yet may begin anew, and with another endpoint.
         let is_same = outcome == Outcome::TRANSLATED && header.side(&back.0, far) == from;
         if stays || is_same {

@@ -10,7 +10,7 @@ use proxy_common::{
 
 use super::{
     fields::Layout,
-    site::{FAMILIES, at},
+    site::{FAMILIES, SOURCE_PORTS, at},
     step::Step,
 };
 use journey::{ACK, DONE, Journey, SYN, UNTOUCHED, taken, tcp, udp};
@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<Seed> {
 }
 
 /// What they are called, and what happens.
-const JOURNEYS: [(&str, Played); 22] = [
+const JOURNEYS: [(&str, Played); 25] = [
     ("connection", connection),
     ("datagrams", datagrams),
     ("datagrams-without-sum", datagrams_without_sum),
@@ -60,6 +60,9 @@ const JOURNEYS: [(&str, Played); 22] = [
     ("room-runs-out", room_runs_out),
     ("direct-datagrams", direct_datagrams),
     ("direct-connection", direct_connection),
+    ("masqueraded", masqueraded),
+    ("masqueraded-in-a-pod", masqueraded_in_a_pod),
+    ("ports-run-out", ports_run_out),
 ];
 
 fn connection(journey: &mut Journey) {
@@ -385,4 +388,61 @@ fn direct_connection(journey: &mut Journey) {
     journey.does(Step::Pass(1));
     journey.hears(tcp(ACK, ""), Outcome::passed(Reason::Direct));
     journey.sends(tcp(SYN, ""), Outcome::passed(Reason::Beneath));
+}
+
+/// There and back, and on, with what each side sends.
+fn goes_around(journey: &mut Journey, to_pod: bool) {
+    journey.frontend = at(journey.family.masqueraded);
+    for (begins, answers) in [(tcp(SYN, ""), [0x12, 0x10]), (udp("question"), [0, 0])] {
+        journey.sends(begins, DONE);
+        for said in answers {
+            journey.becomes(Step::On { to_pod }, DONE);
+            journey.becomes(Step::Answer(said), DONE);
+            journey.becomes(Step::On { to_pod: false }, DONE);
+            journey.becomes(Step::Answer(0x10), DONE);
+        }
+        journey.becomes(Step::On { to_pod }, DONE);
+        // Room for the next one.
+        journey.does(Step::Pass(10_000));
+        journey.does(Step::Sweep);
+    }
+    journey.sends(udp("question"), DONE);
+    journey.becomes(Step::On { to_pod }, DONE);
+    // By another frontend, and directly.
+    journey.frontend = at(journey.family.frontend);
+    let packet = journey.request(udp("question")).bytes();
+    journey.does(Step::Packet(Hook::Ingress, journey.version(), packet.0));
+    let direct = journey.inside(udp("direct")).bytes();
+    journey.does(Step::Packet(Hook::Ingress, journey.version(), direct.0));
+    journey.does(Step::On { to_pod });
+}
+
+fn masqueraded(journey: &mut Journey) {
+    goes_around(journey, false);
+}
+
+fn masqueraded_in_a_pod(journey: &mut Journey) {
+    goes_around(journey, true);
+}
+
+/// Clients have all ports; then this node itself sends from each.
+fn ports_run_out(journey: &mut Journey) {
+    journey.frontend = at(journey.family.masqueraded);
+    journey.does(Step::Lead(1));
+    for port in 41_000..41_006 {
+        journey.client.set_port(port);
+        let packet = journey.request(udp("question")).bytes();
+        journey.does(Step::Packet(Hook::Ingress, journey.version(), packet.0));
+        journey.does(Step::On { to_pod: false });
+        journey.does(Step::Answer(0));
+    }
+    for hook in [Hook::Egress, Hook::ToPod] {
+        for port in SOURCE_PORTS[0]..=SOURCE_PORTS[1] {
+            journey.client = at(journey.family.own);
+            journey.client.set_port(port);
+            let own = journey.inside(udp("own")).bytes();
+            journey.does(Step::Packet(hook, journey.version(), own.0));
+            journey.does(Step::Answer(0));
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use proxy_common::{
     address,
-    frontend::SCOPE_NODE,
+    frontend::{MASQUERADED, OUTSIDE_TO_CLUSTER, SCOPE_NODE},
     in_memory::{Bytes, Hook, World},
     node::NodeAddressKey,
     packet::{Version, rewrite::Place},
@@ -21,6 +21,10 @@ pub(super) struct Family {
     pub(super) frontend: &'static str,
     /// Leads a client where it led it before.
     pub(super) sticky: &'static str,
+    /// Leads anywhere; endpoints see this node.
+    pub(super) masqueraded: &'static str,
+    /// The address that they see.
+    pub(super) own: &'static str,
     /// A port of the node.
     pub(super) node: &'static str,
     /// The same on any address, as the map has it.
@@ -35,6 +39,8 @@ pub(super) const FAMILIES: [Family; 2] = [
     Family {
         frontend: "192.0.2.10:80",
         sticky: "192.0.2.11:80",
+        masqueraded: "192.0.2.12:80",
+        own: "192.0.2.1:0",
         node: "192.0.2.8:81",
         any: "0.0.0.0:81",
         endpoints: ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8080"],
@@ -43,6 +49,8 @@ pub(super) const FAMILIES: [Family; 2] = [
     Family {
         frontend: "[2001:db8::10]:80",
         sticky: "[2001:db8::11]:80",
+        masqueraded: "[2001:db8::12]:80",
+        own: "[2001:db8::1]:0",
         node: "[2001:db8::18]:81",
         any: "[::]:81",
         endpoints: ["[fd00::1]:8080", "[fd00::2]:8080", "[fd00::3]:8080"],
@@ -54,6 +62,10 @@ pub(super) const FAMILIES: [Family; 2] = [
 const OPENING: usize = 9;
 const TRACK: usize = 7;
 const MOST_FLOWS: u32 = 3;
+/// From which endpoints are reached in the place of clients.
+pub(super) const SOURCE_PORTS: [u16; 2] = [40_000, 40_003];
+/// By which everything is sent to endpoints that see this node.
+const WIRE: u32 = 3;
 
 /// Longer than any flow is remembered, in seconds.
 const FOREVER: u32 = 10_000;
@@ -64,8 +76,10 @@ const ALL: u8 = 7;
 /// The programs' other hook.
 pub(super) fn other(hook: Hook) -> Hook {
     match hook {
-        Hook::Ingress | Hook::FromPod => Hook::Egress,
-        Hook::Egress | Hook::ToPod => Hook::Ingress,
+        Hook::Ingress => Hook::Egress,
+        Hook::Egress => Hook::Ingress,
+        Hook::FromPod => Hook::ToPod,
+        Hook::ToPod => Hook::FromPod,
     }
 }
 
@@ -81,6 +95,13 @@ impl Default for Site {
                 for at in [family.sticky, family.any] {
                     site.serve_others(at, protocol, family.set + 1);
                 }
+                let key = site.0.serve(family.masqueraded, protocol, family.set);
+                site.0.put(key, |value| {
+                    value.flags = OUTSIDE_TO_CLUSTER | MASQUERADED;
+                    value.cluster_set = family.set;
+                    value.local_set = 0;
+                    value.service = 3;
+                });
             }
             let address = address::from_ip(at(family.node).ip());
             site.0
@@ -90,7 +111,10 @@ impl Default for Site {
             maps.opening.room = OPENING;
             maps.track.room = TRACK;
             maps.settings.most_flows = MOST_FLOWS;
+            [maps.settings.first_port, maps.settings.last_port] = SOURCE_PORTS.map(u32::from);
         });
+        let sources = FAMILIES.each_ref().map(|family| (family.own, 24));
+        site.0.leave_by(WIRE, "203.0.113.1:0", &sources);
         site.lead(ALL);
         site
     }
@@ -148,9 +172,15 @@ impl Site {
 
     /// Whether this is dialled at a frontend; of any port, where there is none.
     pub(super) fn is_frontend((address, port): Side) -> bool {
-        let mut all = FAMILIES
-            .iter()
-            .flat_map(|family| [family.frontend, family.sticky, family.node].map(at));
+        let mut all = FAMILIES.iter().flat_map(|family| {
+            [
+                family.frontend,
+                family.sticky,
+                family.masqueraded,
+                family.node,
+            ]
+            .map(at)
+        });
         all.any(|one| is_at(one, address, port))
     }
 
@@ -158,6 +188,25 @@ impl Site {
     pub(super) fn is_endpoint((address, port): Side) -> bool {
         let mut all = FAMILIES.iter().flat_map(|family| family.endpoints.map(at));
         all.any(|one| is_at(one, address, port))
+    }
+
+    /// Whether endpoints see this address in the place of clients.
+    pub(super) fn is_own((address, _): Side) -> bool {
+        FAMILIES.iter().any(|family| at(family.own).ip() == address)
+    }
+
+    /// Whether the endpoint of an answered flow sees `own` in the place of the client, and both entries that say so
+    /// are there.
+    pub(super) fn is_seen_as(&self, client: Side, own: Side, endpoint: Side, protocol: u8) -> bool {
+        let [client, own, endpoint] = [client, own, endpoint].map(place);
+        let forward = ConnectionKey::new(&client, &endpoint, protocol, INSIDE);
+        let back = ConnectionKey::new(&endpoint, &own, protocol, DIALLED);
+        self.has(&forward, own) && self.has(&back, client)
+    }
+
+    fn has(&self, key: &ConnectionKey, to: Place) -> bool {
+        self.0
+            .maps(|maps| maps.track.get(key).is_some_and(|value| value.place() == to))
     }
 
     /// Whether a flow is answered, and both of its entries are there.
@@ -171,10 +220,7 @@ impl Site {
         let [client, frontend, endpoint] = [client, frontend, endpoint].map(place);
         let dialled = ConnectionKey::new(&client, &frontend, protocol, DIALLED);
         let inside = ConnectionKey::new(&endpoint, &client, protocol, INSIDE);
-        self.0.maps(|maps| {
-            let put = |key, to| maps.track.get(key).is_some_and(|value| value.place() == to);
-            put(&dialled, endpoint) && put(&inside, frontend)
-        })
+        self.has(&dialled, endpoint) && self.has(&inside, frontend)
     }
 
     /// Asserts that no flow is half, and that each is counted once.
@@ -190,6 +236,8 @@ impl Site {
     /// Asserts that nothing stays of what nobody uses.
     pub(super) fn ends(&self) {
         self.pass(FOREVER);
+        self.sweep();
+        // What was left of the second translation of another flow.
         self.sweep();
         self.is_whole();
         self.0

@@ -16,6 +16,11 @@ pub(super) enum Step {
     },
     /// The receiver of the last packet that was translated answers, with these flags of TCP.
     Answer(u8),
+    /// That packet leaves, by the device of a pod or by another one.
+    On {
+        /// Whether it is a pod's.
+        to_pod: bool,
+    },
     /// Seconds pass.
     Pass(u16),
     /// The agent has flows looked at.
@@ -28,6 +33,8 @@ pub(super) enum Step {
 
 /// In a byte that begins a packet: it is of IPv6.
 const V6: u8 = 1 << 3;
+/// There: the device is a pod's. In one that begins an answer: no answer, but the packet goes on.
+const OTHER: u8 = 1 << 4;
 
 /// The next step; none if what is left is too short for one. A packet may be cut off.
 pub(super) fn read(data: &mut &[u8]) -> Option<Step> {
@@ -37,7 +44,12 @@ pub(super) fn read(data: &mut &[u8]) -> Option<Step> {
     *data = rest;
     Some(match kind & 7 {
         hook @ (0 | 1) => {
-            let hook = [Hook::Ingress, Hook::Egress][usize::from(hook)];
+            let hooks = if kind & OTHER == 0 {
+                [Hook::Ingress, Hook::Egress]
+            } else {
+                [Hook::FromPod, Hook::ToPod]
+            };
+            let hook = hooks[usize::from(hook)];
             let version = if kind & V6 == 0 {
                 Version::V4
             } else {
@@ -55,6 +67,9 @@ pub(super) fn read(data: &mut &[u8]) -> Option<Step> {
                 change: *change,
             }
         }
+        3 if kind & OTHER != 0 => Step::On {
+            to_pod: first & 1 != 0,
+        },
         3 => Step::Answer(*first),
         4 => {
             let (low, rest) = rest.split_first()?;
@@ -73,13 +88,19 @@ impl Step {
     pub(super) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Packet(hook, version, packet) => {
-                let hook = u8::from(*hook == Hook::Egress);
+                let hook = match hook {
+                    Hook::Ingress => 0,
+                    Hook::Egress => 1,
+                    Hook::FromPod => OTHER,
+                    Hook::ToPod => OTHER | 1,
+                };
                 let version = if *version == Version::V4 { 0 } else { V6 };
                 let length = u8::try_from(packet.len()).expect("packets here are short");
                 [&[hook | version, length], &packet[..]].concat()
             }
             Self::Again { at, change } => vec![2, *at, *change],
             Self::Answer(said) => vec![3, *said],
+            Self::On { to_pod } => vec![3 | OTHER, u8::from(*to_pod)],
             Self::Pass(seconds) => [&[4], &seconds.to_be_bytes()[..]].concat(),
             Self::Lead(mask) => vec![5, *mask],
             Self::Sweep => vec![6, 0],
@@ -100,8 +121,12 @@ mod tests {
         let steps = [
             packet(Hook::Ingress, Version::V4),
             packet(Hook::Egress, Version::V6),
+            packet(Hook::FromPod, Version::V6),
+            packet(Hook::ToPod, Version::V4),
             Step::Again { at: 7, change: 9 },
             Step::Answer(0x12),
+            Step::On { to_pod: true },
+            Step::On { to_pod: false },
             Step::Pass(300),
             Step::Lead(5),
             Step::Sweep,

@@ -65,6 +65,13 @@ impl Journey {
         self.steps.push(step);
     }
 
+    /// What becomes of the packet of such a step.
+    #[track_caller]
+    pub(super) fn becomes(&mut self, step: Step, expected: Outcome) {
+        self.does(step);
+        assert_eq!(self.play.outcomes.last(), Some(&expected));
+    }
+
     /// A packet that this becomes of.
     #[track_caller]
     pub(super) fn meets(&mut self, hook: Hook, packet: Bytes, expected: Outcome) {
