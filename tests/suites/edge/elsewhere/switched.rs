@@ -76,7 +76,9 @@ impl Kept {
 
     fn ask(&self, prober: &mut Prober, site: &Site) -> Vec<SocketAddr> {
         let mut seen = Vec::new();
-        for (transport, to) in site.all() {
+        // Where the traffic goes, too: alone, an open connection keeps its client's port from another address.
+        let all = site.all().into_iter();
+        for (transport, to) in all.filter(|(_, to)| site.client.node.contains(&to.ip())) {
             let name = format!("{} {transport} {to}", self.name);
             for attempt in prober.send_on(&name, transport, to, 2).unwrap() {
                 attempt
