@@ -13,7 +13,7 @@ use proxy_tests::{
 mod crowd;
 mod hosts;
 mod leaving;
-mod local;
+pub mod local;
 mod masqueraded;
 mod narrow;
 mod removed;
