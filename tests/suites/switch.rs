@@ -51,7 +51,7 @@ fn excused(load: &Load, what: &str, _count: u64) -> bool {
 
 /// What serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stack {
+pub enum Stack {
     Layers,
     Nftables,
     Ebpf,
@@ -60,7 +60,7 @@ enum Stack {
 use Stack::{Ebpf, Layers, Nftables};
 
 impl Stack {
-    fn arguments(self) -> Vec<String> {
+    pub fn arguments(self) -> Vec<String> {
         let arguments: &[&str] = match self {
             Layers => &["--proxy-mode=auto"],
             Nftables => &["--proxy-mode=nftables"],

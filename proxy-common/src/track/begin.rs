@@ -53,6 +53,7 @@ pub(super) fn make_way<T: Connections>(tables: &T, work: &mut Work) {
         (true, false) => ANSWERED_WITHIN,
         _ => tables.setting(Setting::UdpAnswered),
     };
+    // There, as the stack has no room for it.
     work.second.others[0].0 = work.key;
     pair::turn_found(work);
     gives_way(tables, Table::Track, work, limit);

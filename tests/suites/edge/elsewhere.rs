@@ -109,14 +109,20 @@ impl Site {
         nodes.into_iter().flat_map(of).collect()
     }
 
-    /// The endpoint answered, and saw this node.
+    /// The endpoint answered, and saw this node at a port of `--source-ports`.
     pub fn is_answered(&self, to: SocketAddr, attempt: &Attempt) {
+        let seen = self.seen(to, attempt);
+        assert!(seen.port() >= 32768, "{to}: {attempt:?}");
+    }
+
+    /// Whom the endpoint saw, which answered: this node.
+    pub fn seen(&self, to: SocketAddr, attempt: &Attempt) -> SocketAddr {
         attempt
             .answer_as(to)
             .unwrap_or_else(|error| panic!("{to}: {error}"));
         let seen = attempt.client.unwrap();
         assert!(self.other.node.contains(&seen.ip()), "{to}: {attempt:?}");
-        assert!(seen.port() >= 32768, "{to}: {attempt:?}");
+        seen
     }
 }
 

@@ -9,7 +9,7 @@ use proxy_tests::{
     pod::{Attempt, Transport},
     requires::{self, PRIVILEGED},
     shop::{balanced, frontend, frontend6, service},
-    world::Neighbour,
+    world::{Host, Neighbour},
 };
 
 use super::SUITE;
@@ -99,9 +99,9 @@ impl Site {
         self.serve_with(&[PODS], objects)
     }
 
-    /// Both endpoints are addresses of the node.
-    pub fn objects_in_host_network(&self) -> String {
-        let [v4, v6] = self.shop.world.node().addresses() else {
+    /// Both endpoints are at the addresses of this host.
+    pub fn objects_at(&self, host: &Host) -> String {
+        let [v4, v6] = host.addresses() else {
             panic!("an address of each family");
         };
         let mut objects = self.objects(true);

@@ -7,6 +7,7 @@ use proxy_tests::{
     Prober, Server,
     pod::{Listen, Transport},
     requires::{self, Need},
+    world::Host,
 };
 
 use super::{
@@ -44,6 +45,15 @@ fn asked(site: &Site, all: &[(Transport, SocketAddr)]) -> Vec<(SocketAddr, Socke
         each.collect()
     };
     site.neighbour.host.netns().run(ask).unwrap()
+}
+
+/// The endpoints at the addresses of a host.
+fn serves(host: &Host) -> Server {
+    let listen = host.addresses().iter().flat_map(|ip| {
+        let [http, dns] = [8080, 5353].map(|port| SocketAddr::new(*ip, port));
+        [Listen::tcp(http), Listen::udp(dns)]
+    });
+    Server::start(host, &listen.collect::<Vec<_>>()).unwrap()
 }
 
 /// Each connection of clients is one to an endpoint, for all that conntrack knows.
@@ -174,15 +184,10 @@ fn an_endpoint_in_the_network_of_this_host_sees_the_client() {
     let Some(site) = Site::build() else {
         return;
     };
-    let objects = site.objects_in_host_network();
+    let objects = site.objects_at(site.shop.world.node());
     let _agent = site.serve_these(&objects);
     let node = site.shop.world.node();
-    let listen = node.addresses().iter().flat_map(|ip| {
-        let at = |port| SocketAddr::new(*ip, port);
-        [Listen::tcp(at(8080)), Listen::udp(at(5353))]
-    });
-    let listen: Vec<_> = listen.collect();
-    let _server = Server::start(node, &listen).unwrap();
+    let _server = serves(node);
     let clients = site.neighbour.addresses;
     for (to, seen) in asked(&site, &site.all()) {
         assert!(clients.contains(&seen.ip()), "{to}: {seen}");
@@ -197,30 +202,12 @@ fn a_machine_reaches_itself_by_each_address_of_its_service() {
         return;
     };
     let machine = &site.shop.client;
-    let mut objects = site.objects(true);
+    let objects = site.objects_at(machine);
     let ranges = |line: &&str| line.contains("loadBalancerSourceRanges");
-    let ranges = objects.lines().find(ranges).unwrap().to_owned();
-    objects = objects.replace(&format!("{ranges}\n"), "");
-    for (number, ip) in [1, 2]
-        .into_iter()
-        .flat_map(|one| machine.addresses().iter().map(move |ip| (one, ip)))
-    {
-        let pod = if ip.is_ipv4() {
-            "10.244.0."
-        } else {
-            "fd00:10:244::"
-        };
-        let (pod, own) = (format!("[\"{pod}{number}\"]"), format!("[\"{ip}\"]"));
-        assert!(objects.contains(&pod), "{objects}");
-        objects = objects.replace(&pod, &own);
-    }
+    let ranges = objects.lines().find(ranges).unwrap();
+    let objects = objects.replace(&format!("{ranges}\n"), "");
     let _agent = site.serve_these(&objects);
-    let listen = machine.addresses().iter().flat_map(|ip| {
-        let at = |port| SocketAddr::new(*ip, port);
-        [Listen::tcp(at(8080)), Listen::udp(at(5353))]
-    });
-    let listen: Vec<_> = listen.collect();
-    let _server = Server::start(machine, &listen).unwrap();
+    let _server = serves(machine);
     let place = site.shop.world.unseen(machine).unwrap();
     let mut own = Prober::start_with(|command| place.spawn(command)).unwrap();
     for (transport, to) in site.all() {

@@ -10,7 +10,7 @@ use proxy_common::{
     node::NodeAddressKey,
     packet::{Version, rewrite::Place},
     socket::{TCP, UDP},
-    track::{ConnectionKey, DIALLED, INSIDE, LEAVING, reason::Outcome},
+    track::{ConnectionKey, DIALLED, INSIDE, LEAVING, SNAT, reason::Outcome},
 };
 
 use super::fields::Side;
@@ -237,7 +237,12 @@ impl Site {
     pub(super) fn ends(&self) {
         self.pass(FOREVER);
         self.sweep();
-        // What was left of the second translation of another flow.
+        // What is left now is the second translation of a flow that just ended.
+        self.0.maps(|maps| {
+            let owners = maps.track.keys().into_iter();
+            let mut owners = owners.map(|key| maps.track.get(&key).map(|value| value.owner));
+            assert!(owners.all(|owner| owner == Some(SNAT)));
+        });
         self.sweep();
         self.is_whole();
         self.0

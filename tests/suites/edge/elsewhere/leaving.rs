@@ -13,7 +13,7 @@ use super::{
 use crate::layers::tracked::seen_from;
 
 /// One open connection of each kind.
-struct Kept {
+pub struct Kept {
     prober: Prober,
     all: Vec<(Transport, SocketAddr)>,
     seen: Vec<SocketAddr>,
@@ -21,9 +21,16 @@ struct Kept {
 
 impl Kept {
     fn begin(site: &Site) -> Self {
+        let kept = Self::to(site, site.all());
+        assert!(kept.seen.iter().all(|seen| seen.port() >= 32768));
+        kept
+    }
+
+    /// To these, whoever translates.
+    pub fn to(site: &Site, all: Vec<(Transport, SocketAddr)>) -> Self {
         let mut kept = Self {
             prober: prober(&site.client),
-            all: site.all(),
+            all,
             seen: Vec::new(),
         };
         kept.seen = kept.ask(site);
@@ -36,15 +43,15 @@ impl Kept {
         for (transport, to) in &self.all {
             let name = format!("{transport} {to}");
             for attempt in self.prober.send_on(&name, *transport, *to, 3).unwrap() {
-                site.is_answered(*to, &attempt);
-                seen.push(attempt.client.unwrap());
+                seen.push(site.seen(*to, &attempt));
             }
         }
         seen
     }
 
     /// All of them go on.
-    fn go_on(&mut self, site: &Site) {
+    #[track_caller]
+    pub fn go_on(&mut self, site: &Site) {
         assert_eq!(self.ask(site), self.seen);
     }
 

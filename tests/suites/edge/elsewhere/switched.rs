@@ -1,96 +1,43 @@
 //! A node that goes from one backend to another, in every direction, while endpoints on other nodes have
 //! connections: these go on, and their endpoints go on seeing the same.
 
-use std::net::SocketAddr;
-
-use proxy_tests::{Agent, AgentOptions, Prober, agent::Rights};
+use proxy_tests::{Agent, AgentOptions, agent::Rights};
 
 use super::{
-    super::rig::{FILE, prober, traffic},
+    super::rig::{FILE, traffic},
     Site, both_served,
+    leaving::Kept,
 };
+use crate::switch::Stack::{self, Ebpf, Layers, Nftables};
 
-/// What serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stack {
-    Layers,
-    Nftables,
-    Alone,
+/// Otherwise only the first address of the node has NodePorts in the mode nftables.
+const EVERYWHERE: &str = "--nodeport-addresses=0.0.0.0/0,::/0";
+
+fn arguments(stack: Stack) -> Vec<String> {
+    let mut arguments = stack.arguments();
+    arguments.push(EVERYWHERE.to_owned());
+    arguments
 }
 
-use Stack::{Alone, Layers, Nftables};
-
-impl Stack {
-    fn arguments(self) -> Vec<String> {
-        let arguments: &[&str] = match self {
-            Layers => &["--proxy-mode=auto", "--tc=auto"],
-            // By default, only the first address of the node has NodePorts in this mode.
-            Nftables => &[
-                "--proxy-mode=nftables",
-                "--nodeport-addresses=0.0.0.0/0,::/0",
-            ],
-            Alone => &["--proxy-mode=ebpf", "--backend-order=ebpf"],
-        };
-        arguments.iter().map(|one| (*one).to_owned()).collect()
+/// Ends the agent, and starts it with this stack.
+fn follow(stack: Stack, agent: &mut Agent<'_>, kill: bool) {
+    if kill {
+        agent.kill().unwrap();
+    } else {
+        agent.terminate().unwrap();
     }
-
-    fn options(self) -> AgentOptions {
-        AgentOptions {
-            arguments: self.arguments(),
-            // To ask about programs takes rights that some modes do not.
-            rights: Rights::Root,
-            ..AgentOptions::default()
-        }
-    }
-
-    /// Ends the agent, and starts it as this one.
-    fn follow(self, agent: &mut Agent<'_>, kill: bool) {
-        if kill {
-            agent.kill().unwrap();
-        } else {
-            agent.terminate().unwrap();
-        }
-        agent.options().arguments = self.arguments();
-        agent.launch().unwrap();
-        if self != Nftables {
-            both_served(agent);
-        }
+    agent.options().arguments = arguments(stack);
+    agent.launch().unwrap();
+    if stack != Nftables {
+        both_served(agent);
     }
 }
 
-/// One open connection of each kind, and whom its endpoint sees.
-struct Kept {
-    name: String,
-    seen: Vec<SocketAddr>,
-}
-
-impl Kept {
-    fn begin(name: String, prober: &mut Prober, site: &Site) -> Self {
-        let mut kept = Self {
-            name,
-            seen: Vec::new(),
-        };
-        kept.seen = kept.ask(prober, site);
-        kept
-    }
-
-    fn ask(&self, prober: &mut Prober, site: &Site) -> Vec<SocketAddr> {
-        let mut seen = Vec::new();
-        // Where the traffic goes, too: alone, an open connection keeps its client's port from another address.
-        let all = site.all().into_iter();
-        for (transport, to) in all.filter(|(_, to)| site.client.node.contains(&to.ip())) {
-            let name = format!("{} {transport} {to}", self.name);
-            for attempt in prober.send_on(&name, transport, to, 2).unwrap() {
-                attempt
-                    .answer_as(to)
-                    .unwrap_or_else(|error| panic!("{name}: {error}"));
-                let source = attempt.client.unwrap();
-                assert!(site.other.node.contains(&source.ip()), "{name}: {source}");
-                seen.push(source);
-            }
-        }
-        seen
-    }
+/// Connections to where the traffic goes, too: alone, an open one keeps its client's port from another address.
+fn keep(site: &Site) -> Kept {
+    let mut all = site.all();
+    all.retain(|(_, to)| site.client.node.contains(&to.ip()));
+    Kept::to(site, all)
 }
 
 #[test]
@@ -99,33 +46,33 @@ fn connections_outlive_every_change_of_the_backend() {
         return;
     };
     let files = [(FILE, &*site.objects())];
-    let mut agent = Agent::start(&site.shop.world, Layers.options(), &files).unwrap();
+    let options = AgentOptions {
+        arguments: arguments(Layers),
+        // To ask about programs takes rights that some modes do not.
+        rights: Rights::Root,
+        ..AgentOptions::default()
+    };
+    let mut agent = Agent::start(&site.shop.world, options, &files).unwrap();
     both_served(&mut agent);
-    let mut prober = prober(&site.client);
     let mut traffic = traffic(&site.client);
-    let mut all = vec![Kept::begin("first".to_owned(), &mut prober, &site)];
+    let mut all = vec![keep(&site)];
     let mut from = Layers;
     // Every pair, half of them by a kill.
     for (to, kill) in [
         (Nftables, false),
-        (Alone, true),
+        (Ebpf, true),
         (Layers, false),
-        (Alone, true),
+        (Ebpf, true),
         (Nftables, false),
         (Layers, true),
     ] {
         let what = format!("from {from:?} to {to:?}");
-        to.follow(&mut agent, kill);
+        follow(to, &mut agent, kill);
         traffic.goes_on(&what).unwrap();
-        for kept in &all {
-            assert_eq!(
-                kept.ask(&mut prober, &site),
-                kept.seen,
-                "{what}: {}",
-                kept.name
-            );
+        for kept in &mut all {
+            kept.go_on(&site);
         }
-        all.push(Kept::begin(what, &mut prober, &site));
+        all.push(keep(&site));
         from = to;
     }
     traffic.stop().unwrap();
