@@ -3,7 +3,6 @@
 use std::{
     io::Write as _,
     net::IpAddr,
-    ops::Range,
     process::{Command, Stdio},
 };
 
@@ -15,15 +14,19 @@ use super::place::Place;
 /// Where the first endpoint listens: TCP, UDP, and TCP that only reads; and the NodePorts that lead there.
 pub(super) const SERVERS: [u16; 3] = [9003, 9004, 9005];
 pub(super) const NODE_PORTS: [u16; 3] = [30_080, 30_053, 30_090];
-/// Where all endpoints hold connections, and the NodePorts that lead there: one client has so many ports for
-/// each.
-pub(super) const HOLDS: u16 = 9006;
-pub(super) const HELD: Range<u16> = 30_100..30_108;
+/// NodePorts behind which connections are held: one client has so many ports for each.
+const HELD: u16 = 8;
 
 const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "TCP"];
 
 /// A port of a Service: its name, protocol, the endpoints' port, and the NodePort.
 type Port = (String, &'static str, u16, u16);
+
+/// The NodePorts behind which connections are held, and where all endpoints do so, as Services seldom share
+/// them: to a port of an endpoint, a port of the client leads once.
+pub(super) fn held() -> impl Iterator<Item = (u16, u16)> {
+    (0..HELD).map(|number| (30_100 + number, 9100 + number))
+}
 
 /// The node, and the Services whose NodePorts are dialled.
 pub(super) fn objects(node: IpAddr, place: Place) -> String {
@@ -32,7 +35,9 @@ pub(super) fn objects(node: IpAddr, place: Place) -> String {
         let name = format!("measured-{at}");
         (name, PROTOCOLS[at], SERVERS[at], NODE_PORTS[at])
     });
-    let held = HELD.map(|port| -> Port { (format!("held-{port}"), "TCP", HOLDS, port) });
+    let held = held().map(|(node_port, server)| -> Port {
+        (format!("held-{node_port}"), "TCP", server, node_port)
+    });
     let mut items = vec![json!({
         "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-a" },
         "status": { "addresses": [{ "type": "InternalIP", "address": node }] }
@@ -111,16 +116,15 @@ pub(super) fn by_hand(place: Place) -> Result<()> {
         let protocol = PROTOCOLS[at].to_lowercase();
         format!("  {protocol} dport {port} dnat to {first}:{server}\n")
     });
-    let (from, to) = (HELD.start, HELD.end - 1);
     let numbered = addresses.iter().enumerate();
     let all: Vec<_> = numbered
         .map(|(at, address)| format!("{at} : {address}"))
         .collect();
     let (count, all) = (all.len(), all.join(", "));
-    let held = format!(
-        "  tcp dport {from}-{to} dnat to numgen random mod {count} map {{ {all} }} : {HOLDS}\n"
-    );
-    let pre = measured.chain([held]).collect::<Vec<_>>().concat();
+    let held = held().map(|(port, server)| {
+        format!("  tcp dport {port} dnat to numgen random mod {count} map {{ {all} }} : {server}\n")
+    });
+    let pre = measured.chain(held).collect::<Vec<_>>().concat();
     let post = if place.is_masqueraded() {
         "  ct status dnat masquerade fully-random\n"
     } else {

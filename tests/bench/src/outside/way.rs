@@ -13,7 +13,7 @@ use super::{
         task::{Slice, Task},
         worker::{Order, Report},
     },
-    cluster::{self, HELD, HOLDS, NODE_PORTS, SERVERS},
+    cluster::{self, NODE_PORTS, SERVERS},
     memory,
     place::{Endpoints, Place},
 };
@@ -195,12 +195,9 @@ impl<'w> Way<'w> {
     /// What is dialled for connections that are held.
     fn holding(&self) -> Vec<SocketAddr> {
         match self.kind {
-            Kind::Plain => {
-                let all = self.place.addresses().into_iter();
-                all.map(|address| (address, HOLDS).into()).collect()
-            }
-            _ => HELD
-                .map(|port| (self.neighbour.node[0], port).into())
+            Kind::Plain => holds(self.place).collect(),
+            _ => cluster::held()
+                .map(|(port, _)| (self.neighbour.node[0], port).into())
                 .collect(),
         }
     }
@@ -294,13 +291,21 @@ fn introduce(sender: &mut Sender, name: &str, to: Vec<SocketAddr>) -> Result<()>
     }
 }
 
+/// Where endpoints hold connections.
+fn holds(place: Place) -> impl Iterator<Item = SocketAddr> {
+    cluster::held().flat_map(move |(_, server)| {
+        let all = place.addresses().into_iter();
+        all.map(move |address| (address, server).into())
+    })
+}
+
 /// Starts what answers at the endpoints.
 pub(super) fn answer(place: Place, host: &Host) -> Result<Process> {
     let addresses = place.addresses();
     let mut command = rig::own_program("answer")?;
     let servers = ["--tcp", "--udp", "--sink"].iter().zip(SERVERS);
     let measured = servers.map(|(flag, port)| (*flag, SocketAddr::new(addresses[0], port)));
-    let holding = addresses.map(|address| ("--hold", SocketAddr::new(address, HOLDS)));
+    let holding = holds(place).map(|address| ("--hold", address));
     let all = measured.chain(holding);
     command
         .args(all.map(|(flag, address)| format!("{flag}={address}")))
