@@ -17,7 +17,7 @@ use std::{
 use proxy_backend::{BackendKind, Settings as BackendSettings};
 use thiserror::Error;
 
-use crate::{backend::choice::Mode, file::read_text};
+use crate::{backend::choice::Mode, file::read_text, host::settings::HostSettings};
 
 #[cfg(target_os = "linux")]
 pub use self::{
@@ -125,6 +125,18 @@ pub fn written(args: &RunArgs) -> Result<String, ConfigError> {
     serde_saphyr::to_string(&all).map_err(|error| ConfigError {
         mistakes: vec![format!("--write-config-to: {error}")],
     })
+}
+
+/// What `--init-only` prepares; checks the arguments of `run`.
+pub fn host(args: &RunArgs) -> Result<HostSettings, ConfigError> {
+    let mut mistakes = Vec::new();
+    let config = args.agent.model.config.as_deref();
+    let settings = settings(config, &args.given(), &mut mistakes);
+    if mistakes.is_empty() {
+        Ok(settings.host)
+    } else {
+        Err(ConfigError { mistakes })
+    }
 }
 
 /// Checks the arguments of `cleanup`, and of `conntrack`.

@@ -47,6 +47,7 @@ use crate::{
     },
     config::{self, Agent, Run},
     heart::Heart,
+    host::settings::apply,
     kept::keep,
     memory, oom,
     open_files::OpenFilesError,
@@ -145,6 +146,8 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
             of_backend.cleaned(family, deleted, took);
         }),
     };
+    heart.at("setting the limits and timeouts of connection tracking");
+    block_in_place(|| apply::apply_and_tell(&config.host));
     let dataplane = dataplane::open(&config, &heart, &surroundings, &chosen).await?;
     heart.at("opening the admin socket");
     let socket = Socket::open_unless_served(&config.agent.admin_socket).await;

@@ -25,7 +25,7 @@ use proxy_backend::{BackendKind, Timeouts};
 use proxy_model::{NodePortSelection, oracle::Traffic};
 use serde_json::Value;
 
-use crate::backend::choice::Mode;
+use crate::{backend::choice::Mode, host::settings::HostSettings};
 
 pub(super) use self::typed::{API_VERSION, KIND};
 use self::{
@@ -58,6 +58,8 @@ pub struct Settings {
     pub traffic: Traffic,
     /// For how long connections are remembered, by backends that do so themselves.
     pub timeouts: Timeouts,
+    /// What connection tracking of the host is set to.
+    pub host: HostSettings,
     /// The bit of the packet mark that packets to be masqueraded get, as a mask.
     pub masquerade_mark: u32,
     /// Where NodePorts answer.

@@ -25,7 +25,10 @@ use super::{
     },
     node_name, settings,
 };
-use crate::{admin, backend::choice::Mode, backends, serving, sinks::file::Destination};
+use crate::{
+    admin, backend::choice::Mode, backends, host::settings::HostSettings, serving,
+    sinks::file::Destination,
+};
 
 /// What an agent needs, whatever it makes of the state.
 #[derive(Debug, Clone)]
@@ -67,6 +70,8 @@ pub struct Run {
     pub order: Vec<BackendKind>,
     /// Whether what kube-proxy left is removed.
     pub take_over: bool,
+    /// What connection tracking of the host is set to.
+    pub host: HostSettings,
     /// What backends are told.
     pub backends: BackendSettings,
 }
@@ -108,6 +113,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
     Ok(Run {
         order,
         take_over: args.take_over,
+        host: settings.host,
         agent: prepared.agent(&settings, admin_socket, mistakes)?,
         mode,
         backends: BackendSettings {

@@ -2,7 +2,7 @@
 
 mod cleaning;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context as _, Error};
 use proxy_agent::{
@@ -18,6 +18,7 @@ use proxy_agent::{
             LogLevelArgs, ModelArgs, MountBpffsArgs, PinArgs, RunArgs, StateArgs,
         },
     },
+    host::settings::apply,
     log_level,
     report::{self, Form},
     run::{self, RunError},
@@ -188,10 +189,23 @@ fn connections(args: &PinArgs) -> Result<Box<dyn Connections>, Error> {
     Ok(found?)
 }
 
-/// kube-proxy's `--init-only`: what it then does with full rights, this agent needs none for.
+/// kube-proxy's `--init-only`: the settings of the host, which serving only writes where it may.
 pub fn init(args: &RunArgs) -> Result<(), Error> {
-    config::written(args)?;
-    print("nothing to prepare: serving needs no more rights at start than later\n")
+    let applied = apply::apply(&config::host(args)?, Path::new("/"));
+    for (file, value) in &applied.changed {
+        print(&format!("set {} to {value}\n", file.display()))?;
+    }
+    for file in &applied.missing {
+        let file = file.display();
+        print(&format!(
+            "{file} is not there: connection tracking is not loaded\n"
+        ))?;
+    }
+    if applied.failed.is_empty() {
+        return print("the host is prepared\n");
+    }
+    let failed = applied.failed.iter().map(ToString::to_string);
+    Err(Error::msg(failed.collect::<Vec<_>>().join("\n")))
 }
 
 /// Mounts the BPF file system.

@@ -14,7 +14,7 @@ pub struct InsteadArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch, hide = true)]
     pub cleanup: Option<bool>,
 
-    /// Do what needs more rights than serving does: nothing
+    /// Do what needs more rights than serving does: set limits and timeouts of conntrack
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = switch, hide = true)]
     pub init_only: Option<bool>,
 

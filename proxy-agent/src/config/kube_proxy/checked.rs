@@ -12,7 +12,7 @@ use proxy_model::{
     oracle::{Detector, Traffic},
 };
 
-use crate::backends::ALL;
+use crate::{backends::ALL, host::settings::HostSettings};
 
 use super::{
     Mistake, Mode, Notice, Settings, address, backends,
@@ -89,6 +89,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
             masquerade_all: complete.switch(masquerade),
         },
         timeouts: timeouts(complete),
+        host: host(complete),
         // One out of range is among the mistakes.
         masquerade_mark: u32::try_from(complete.whole(bit))
             .ok()
@@ -118,6 +119,23 @@ fn timeouts(complete: &Complete) -> Timeouts {
         tcp_close_wait: of("tcpCloseWaitTimeout"),
         udp: of("udpTimeout"),
         udp_stream: of("udpStreamTimeout"),
+    }
+}
+
+/// What the host is set to. Generated files spell the defaults out, and that asks for nothing.
+fn host(complete: &Complete) -> HostSettings {
+    // One below zero is among the mistakes.
+    let number = |path| u32::try_from(complete.whole(path)).unwrap_or_default();
+    let (max_per_core, min) = (number("conntrack.maxPerCore"), number("conntrack.min"));
+    let tcp_be_liberal = complete.switch("conntrack.tcpBeLiberal");
+    let timeouts = timeouts(complete);
+    let default = (32768, 131_072, false, Timeouts::default());
+    HostSettings {
+        max_per_core,
+        min,
+        tcp_be_liberal,
+        timeouts,
+        explicit: (max_per_core, min, tcp_be_liberal, timeouts) != default,
     }
 }
 

@@ -84,11 +84,9 @@ const MARK: Honoured = Honoured::Yes(
     "the bit of the packet mark that marks packets for masquerading, with the nftables backend; \
      read from the section of the selected `mode`",
 );
-const NO_CONNTRACK: Honoured =
-    Honoured::No("Culvert leaves the limits of conntrack as they are, and what it takes for valid");
-/// Which connections these timeouts are about.
-const TRACKED: &str =
-    "for connections that programs on devices translate; conntrack's own timeouts stay as they are";
+/// What the limits are not about.
+const TABLE_OF_KERNEL: &str =
+    "for the table of the kernel's conntrack; maps of programs on devices have sizes of their own";
 const NO_IPVS: Honoured = Honoured::No("there is no IPVS");
 const NO_WINDOWS: Honoured = Honoured::No("for Windows only");
 const COALESCED: Honoured =
@@ -188,13 +186,13 @@ const TABLE: &[Field] = &[
     field("clusterCIDR", FieldKind::Text, "", Honoured::Yes("addresses of all pods, one CIDR or one per family, with `detectLocalMode: ClusterCIDR`")),
     field("nodePortAddresses", FieldKind::Texts, "", Honoured::Yes("where NodePorts and health check node ports answer: `primary`, or CIDRs; empty means everywhere, or `primary` with `mode: nftables`")),
     pointer("oomScoreAdj", FieldKind::Whole, "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
-    pointer("conntrack.maxPerCore", FieldKind::Whole, "32768", NO_CONNTRACK),
-    pointer("conntrack.min", FieldKind::Whole, "131072", NO_CONNTRACK),
-    pointer("conntrack.tcpEstablishedTimeout", FieldKind::Period, "24h", Honoured::Partly(TRACKED, "how long a connection of TCP may be idle; `0s`: as long as `nf_conntrack_tcp_timeout_established` of the host says")),
-    pointer("conntrack.tcpCloseWaitTimeout", FieldKind::Period, "1h", Honoured::Partly(TRACKED, "how long one may be idle that one side has closed; `0s`: as long as `nf_conntrack_tcp_timeout_close_wait` of the host says")),
-    field("conntrack.tcpBeLiberal", FieldKind::Switch, "false", NO_CONNTRACK),
-    field("conntrack.udpTimeout", FieldKind::Period, "0s", Honoured::Partly(TRACKED, "for how long datagrams are remembered that nobody answers; `0s`: as long as `nf_conntrack_udp_timeout` of the host says")),
-    field("conntrack.udpStreamTimeout", FieldKind::Period, "0s", Honoured::Partly(TRACKED, "how long a flow of datagrams both ways may be idle; `0s`: as long as `nf_conntrack_udp_timeout_stream` of the host says")),
+    pointer("conntrack.maxPerCore", FieldKind::Whole, "32768", Honoured::Partly(TABLE_OF_KERNEL, "for how many connections for each CPU `nf_conntrack_max` of the host is raised, to 1048576 at most, and the hash table to a quarter; neither is ever lowered; `0`: neither is touched")),
+    pointer("conntrack.min", FieldKind::Whole, "131072", Honoured::Partly(TABLE_OF_KERNEL, "the least that `nf_conntrack_max` is raised to")),
+    pointer("conntrack.tcpEstablishedTimeout", FieldKind::Period, "24h", Honoured::Yes("how long a connection of TCP may be idle; for programs on devices and as `nf_conntrack_tcp_timeout_established` of the host; `0s`: as that is")),
+    pointer("conntrack.tcpCloseWaitTimeout", FieldKind::Period, "1h", Honoured::Yes("how long one may be idle that one side has closed; for programs on devices and as `nf_conntrack_tcp_timeout_close_wait` of the host; `0s`: as that is")),
+    field("conntrack.tcpBeLiberal", FieldKind::Switch, "false", Honoured::Yes("whether `nf_conntrack_tcp_be_liberal` of the host is set to 1; `false` leaves it as it is")),
+    field("conntrack.udpTimeout", FieldKind::Period, "0s", Honoured::Yes("for how long datagrams are remembered that nobody answers; for programs on devices and as `nf_conntrack_udp_timeout` of the host; `0s`: as that is")),
+    field("conntrack.udpStreamTimeout", FieldKind::Period, "0s", Honoured::Yes("how long a flow of datagrams both ways may be idle; for programs on devices and as `nf_conntrack_udp_timeout_stream` of the host; `0s`: as that is")),
     field("configSyncPeriod", FieldKind::Period, "15m", Honoured::No("the API server is watched, and never listed periodically")),
     field(BACKEND_ORDER, FieldKind::Texts, "", Honoured::Yes("backends in order of preference, such as `[ebpf, nftables]`; others are not used, but for one that the mode requires. Empty means all. Not with a mode that names a packet backend")),
 ];

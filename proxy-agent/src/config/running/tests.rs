@@ -406,8 +406,8 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     for flag in ["--listen", "--output-file"] {
         assert!(sink.contains(flag), "{sink}");
     }
-    let timeout = "--conntrack-udp-timeout=5s";
-    let args = ["--manifests=x", "-o=-", "--proxy-mode=ipvs", timeout];
+    let limit = "--conntrack-min=5";
+    let args = ["--manifests=x", "-o=-", "--proxy-mode=ipvs", limit];
     let brain = brain_args(&args).unwrap();
     let socket = std::path::Path::new("/run/culvert/brain.sock");
     assert_eq!(brain.admin_socket, socket);
@@ -415,8 +415,8 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     assert_eq!(brain.model, run.agent.model);
     assert_eq!(brain.serving.healthz, run.agent.serving.healthz);
     assert_eq!(brain.notes, run.agent.notes);
-    // That eBPF serves in the place of another mode is not so here, and no connection is translated.
-    let elsewhere = ["mode:", "conntrack.udpTimeout:"];
+    // That eBPF serves in the place of another mode is not so here, and nothing has maps.
+    let elsewhere = ["mode:", "conntrack.min:"];
     let is_elsewhere = |text: &String| elsewhere.iter().any(|field| text.starts_with(field));
     let told = run.agent.warnings.iter().filter(|text| is_elsewhere(text));
     assert_eq!(told.count(), 2, "{:?}", run.agent.warnings);
