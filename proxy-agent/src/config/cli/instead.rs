@@ -33,6 +33,14 @@ pub struct IdleArgs {
     /// The same
     #[arg(long, value_name = "FILES", hide = true)]
     pub machine_id_file: Option<String>,
+
+    /// Gone in kube-proxy: its value decides nothing
+    #[arg(long, value_name = "PORT", hide = true)]
+    pub healthz_port: Option<String>,
+
+    /// The same
+    #[arg(long, value_name = "PORT", hide = true)]
+    pub metrics_port: Option<String>,
 }
 
 /// What a command line asks for in place of serving. kube-proxy looks in this order, too.
