@@ -219,11 +219,26 @@ pub fn convert(
     })
 }
 
-/// Every field of the table, as v1alpha1 names it, with what the file means by it; or every mistake in the file.
-pub fn every_field(file: &str) -> Result<Vec<(&'static str, Value)>, Vec<Mistake>> {
+/// What a file means by a field of the table.
+#[derive(Debug)]
+pub struct Meant {
+    /// The field, as v1alpha1 names it.
+    pub path: &'static str,
+    /// What it holds.
+    pub value: Value,
+    /// Whether the selected mode reads it.
+    pub is_read: bool,
+}
+
+/// Every field of the table, in its order; or every mistake in the file.
+pub fn every_field(file: &str) -> Result<Vec<Meant>, Vec<Mistake>> {
     let (complete, _) = settled(Some(file), &[])?;
-    let all = fields::FIELDS.iter();
-    let all = all.map(|field| (field.path, complete.setting(field.path).to_value()));
+    let section = complete.section();
+    let all = fields::FIELDS.iter().map(|field| Meant {
+        path: field.path,
+        value: complete.setting(field.path).to_value(),
+        is_read: section.reads(field.path),
+    });
     Ok(all.collect())
 }
 

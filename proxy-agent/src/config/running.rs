@@ -94,7 +94,8 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
         kind.map_or("node", |kind| kind.name())
     };
     let given = args.given();
-    let (settings, prepared) = prepare(&args.agent, &given, name, in_pod, &mut mistakes);
+    let (settings, mut prepared) = prepare(&args.agent, &given, name, in_pod, &mut mistakes);
+    prepared.warnings.extend(args.idle.deprecated());
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     // Those that have a field were looked at with the file.
     let mut of_backends = args.backends.of_no_field();

@@ -28,7 +28,8 @@ pub enum ConfigCommand {
     /// Tell everything about a field or a section: type, default, flags, what it decides, and how the other
     /// version spells it
     Explain(ExplainFieldArgs),
-    /// Print in which fields two files of any version differ, defaults included
+    /// Print in which fields two files of any version differ, as v1alpha1 names them, defaults included. What the
+    /// mode of neither file reads is left out
     Diff(DiffArgs),
     /// Print the JSON Schema of a version
     Schema(VersionArgs),

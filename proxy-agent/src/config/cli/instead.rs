@@ -43,6 +43,23 @@ pub struct IdleArgs {
     pub metrics_port: Option<String>,
 }
 
+impl IdleArgs {
+    /// Those that kube-proxy warns of, too, with what to give instead.
+    pub fn deprecated(&self) -> Vec<String> {
+        let all = [
+            ("healthz-port", &self.healthz_port, "healthz-bind-address"),
+            ("metrics-port", &self.metrics_port, "metrics-bind-address"),
+        ];
+        let given = all.into_iter().filter_map(|(flag, value, instead)| {
+            let value = value.as_ref()?;
+            Some(format!(
+                "--{flag} {value}: decides nothing, as with kube-proxy 1.36; give --{instead}"
+            ))
+        });
+        given.collect()
+    }
+}
+
 /// What a command line asks for in place of serving. kube-proxy looks in this order, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Instead {

@@ -31,7 +31,7 @@ const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_millis(100);
 pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     let mut check = Check {
         complete,
-        section: Section::of(complete.text(MODE), complete.text(OWN_MODE)),
+        section: complete.section(),
         mistakes: &mut typed.mistakes,
         notices: &mut typed.notices,
     };

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 
 use super::{
     Notice,
-    fields::{FIELDS, Field, FieldKind, Honoured},
+    fields::{FIELDS, Field, FieldKind, Honoured, MODE, OWN_MODE},
+    section::Section,
     typed::{Origin, Typed},
     value::Setting,
     version::Version,
@@ -84,6 +85,11 @@ impl Complete {
 
     fn at(&self, path: &str) -> &(Setting, Origin) {
         self.settings.get(path).expect("every field has a value")
+    }
+
+    /// The section that the mode reads.
+    pub(super) fn section(&self) -> Section {
+        Section::of(self.text(MODE), self.text(OWN_MODE))
     }
 
     /// What it holds.

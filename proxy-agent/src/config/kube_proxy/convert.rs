@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     Notice,
     complete::{Complete, nested},
-    fields::{FIELDS, FieldKind, MODE, OWN_MODE},
+    fields::{FIELDS, FieldKind},
     section::Section,
     typed::{KIND, Origin},
     value::Setting,
@@ -18,7 +18,7 @@ use super::{
 /// A file of the version `to` that means the same in the mode that is selected, and what it cannot say.
 pub(super) fn convert(complete: &Complete, to: Version) -> (String, Vec<Notice>) {
     let mut lost = Vec::new();
-    let section = Section::of(complete.text(MODE), complete.text(OWN_MODE));
+    let section = complete.section();
     let complete = &adapted(complete, section, to, &mut lost);
     let mut fields = Vec::new();
     for spelling in to.spellings() {

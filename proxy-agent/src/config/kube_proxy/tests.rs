@@ -4,6 +4,7 @@ mod conversion;
 mod corpus;
 mod explained;
 mod own_section;
+mod rows;
 mod schemas;
 mod second;
 mod told;
