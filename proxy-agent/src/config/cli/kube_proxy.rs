@@ -78,7 +78,7 @@ pub struct ModelArgs {
     #[command(flatten)]
     pub node: NodeArgs,
 
-    /// `KubeProxyConfiguration` (v1alpha1) file, see docs/reference/config.md; flags override the
+    /// `KubeProxyConfiguration` file (v1alpha1 or v1alpha2), see docs/reference/config.md; flags override the
     /// file
     #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "FILE")]

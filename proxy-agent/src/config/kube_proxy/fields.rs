@@ -20,8 +20,7 @@ pub struct Field {
     /// Its default, as a flag would have it.
     pub default: &'static str,
     /// Whether a zero value in a file means the default. It does where kube-proxy's type cannot
-    /// tell zero from absent; files that kubeadm writes are full of such zeros. Not for booleans, which have no other
-    /// value to say the opposite of a default.
+    /// tell zero from absent; files that kubeadm writes are full of such zeros.
     pub zero_is_default: bool,
     /// What Culvert does with it.
     pub honoured: Honoured,
@@ -30,6 +29,11 @@ pub struct Field {
 }
 
 impl Field {
+    /// Whether a zero value of a file says nothing. A boolean has no other value to say the opposite of its default.
+    pub(super) fn zero_means_default(&self) -> bool {
+        self.zero_is_default && self.kind != FieldKind::Switch
+    }
+
     const fn only(self, version: Version) -> Self {
         Self {
             only: Some(version),

@@ -122,7 +122,7 @@ static SECOND: LazyLock<Vec<Spelling>> = LazyLock::new(|| {
             },
             default: field.default,
             // That of IPVS may be zero, whose default that is in v1alpha1.
-            zero_is_default: field.zero_is_default && *path != "minSyncPeriod",
+            zero_is_default: field.zero_means_default() && *path != "minSyncPeriod",
         }
     });
     stay.chain(moved).collect()
@@ -204,7 +204,7 @@ impl Version {
                 sets: std::slice::from_ref(&field.path),
                 kind: field.kind,
                 default: field.default,
-                zero_is_default: field.zero_is_default && field.kind != FieldKind::Switch,
+                zero_is_default: field.zero_means_default(),
             })
     }
 }
