@@ -43,7 +43,7 @@ use crate::{
     cluster::{
         brain,
         kube::{self, ConnectError},
-        manifests::{ManifestError, WatchError},
+        manifests::ManifestError,
     },
     config::{self, Agent, Run},
     heart::Heart,
@@ -56,6 +56,7 @@ use crate::{
         Sink, Sinks,
         file::{Destination, Ending, FileSink},
     },
+    watch::WatchError,
 };
 
 pub use self::life::{Handle, serve};
