@@ -30,7 +30,9 @@ const LONGEST: Duration = Duration::from_millis(500);
 #[derive(Debug, Error)]
 pub enum WatchError {
     /// The kernel gave no watcher.
-    #[error("cannot watch files for changes: {source}; fs.inotify.max_user_instances may be too low")]
+    #[error(
+        "cannot watch files for changes: {source}; fs.inotify.max_user_instances may be too low"
+    )]
     Start {
         /// What the kernel said.
         source: notify::Error,

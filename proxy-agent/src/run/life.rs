@@ -35,23 +35,34 @@ const LAST_TASKS: Duration = Duration::from_secs(1);
 pub struct Handle {
     /// What it is told from outside.
     pub(super) orders: mpsc::Receiver<Order>,
+    /// Where others than signals tell it.
+    pub(super) tell: mpsc::Sender<Order>,
     /// Where it says what it is at.
     pub heart: Arc<Heart>,
+}
+
+/// How an agent ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// For good, as it was told.
+    Stopped,
+    /// The process is to execute itself anew: [`super::execute_anew`].
+    Anew,
 }
 
 /// What the main thread is told.
 enum Happening<E> {
     /// The agent has come to its end.
-    Ended(Result<(), E>),
+    Ended(Result<End, E>),
     /// This signal told it to.
     Stop(&'static str),
 }
 
 /// Runs `agent` until it ends or is told to. Signals are heard from the first moment on.
-pub fn serve<E, F>(agent: impl FnOnce(Handle) -> F + Send + 'static) -> Result<(), E>
+pub fn serve<E, F>(agent: impl FnOnce(Handle) -> F + Send + 'static) -> Result<End, E>
 where
     E: From<RunError> + Send + 'static,
-    F: Future<Output = Result<(), E>> + Send + 'static,
+    F: Future<Output = Result<End, E>> + Send + 'static,
 {
     // Before there is work for threads.
     memory::few_arenas();
@@ -59,7 +70,9 @@ where
     let heart = Arc::<Heart>::default();
     let (happens, happening) = channel();
     let stops = happens.clone();
-    let orders = signals::listen(move |signal| drop(stops.send(Happening::Stop(signal))))?;
+    let (tell, orders) = mpsc::channel(1);
+    let stop = move |signal| drop(stops.send(Happening::Stop(signal)));
+    signals::listen(tell.clone(), stop)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -70,6 +83,7 @@ where
         })?;
     let handle = Handle {
         orders,
+        tell,
         heart: Arc::clone(&heart),
     };
     runtime.spawn(async move {
@@ -87,7 +101,13 @@ where
         level::change("off").ok();
     }
     runtime.shutdown_timeout(LAST_TASKS);
-    ended.unwrap_or(Ok(()))
+    let ended = ended.unwrap_or(Ok(End::Stopped))?;
+    // The same, for a signal that came later.
+    let mut meanwhile = happening.try_iter();
+    if meanwhile.any(|one| matches!(one, Happening::Stop(_))) {
+        return Ok(End::Stopped);
+    }
+    Ok(ended)
 }
 
 /// How the agent ended; `None` if it is told to stop and is not waited for.
@@ -95,7 +115,7 @@ fn until_the_end<E>(
     heart: &Heart,
     happening: &Receiver<Happening<E>>,
     grace: Duration,
-) -> Option<Result<(), E>> {
+) -> Option<Result<End, E>> {
     let mut hangs = Hangs::default();
     // The signal, and until when it may take.
     let mut stop: Option<(&'static str, Instant)> = None;
@@ -106,6 +126,8 @@ fn until_the_end<E>(
             Some((_, end)) => BEAT.min(end.saturating_duration_since(now)),
         };
         match happening.recv_timeout(wait) {
+            // Whoever wants an end does not want another beginning.
+            Ok(Happening::Ended(Ok(End::Anew))) if stop.is_some() => return Some(Ok(End::Stopped)),
             Ok(Happening::Ended(ended)) => return Some(ended),
             Ok(Happening::Stop(signal)) if !heart.is_live() => {
                 let doing = heart.last().doing;
@@ -230,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_with_its_words() {
-        let ended: Result<(), RunError> = serve(|_| async { panic!("as the test wants") });
+        let ended: Result<End, RunError> = serve(|_| async { panic!("as the test wants") });
         let told = ended.unwrap_err().to_string();
         assert!(told.contains("as the test wants"), "{told}");
     }

@@ -1,8 +1,9 @@
-//! What the agent is told from outside. Heard on a thread of its own, which nothing else can hold up.
+//! What the agent is told from outside. Signals are heard on a thread of its own, which nothing else can hold up.
 
-use std::{io, sync::mpsc::channel, thread};
+use std::{io, sync::mpsc::channel, thread, time::Duration};
 
 use futures::future::join_all;
+use nix::sys::signal::{SigSet, Signal as Number};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -10,21 +11,25 @@ use tokio::{
 
 use super::RunError;
 
-/// What a signal asks for.
+/// What a signal asks for, or a change of the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// End; the signal's name.
     Stop(&'static str),
     /// Compare the kernel with the state now.
     Repair,
+    /// Compare them this often from now on.
+    SyncPeriod(Duration),
+    /// End, because this process is to execute itself anew.
+    Anew,
 }
 
-/// Orders from signals, from now on: none is lost that comes before anybody looks. `stop` is called
-/// with the name of each signal to end, whether or not anybody takes orders.
+/// Gives `sender` the orders of signals, from now on: none is lost that comes before anybody looks.
+/// `stop` is called with the name of each signal to end, whether or not anybody takes orders.
 pub fn listen(
+    sender: mpsc::Sender<Order>,
     stop: impl Fn(&'static str) + Send + 'static,
-) -> Result<mpsc::Receiver<Order>, RunError> {
-    let (sender, orders) = mpsc::channel(1);
+) -> Result<(), RunError> {
     let (ready, listening) = channel();
     let hear = move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -39,6 +44,8 @@ pub fn listen(
                 Ok(signals) => signals,
                 Err(error) => return drop(ready.send(Err(error))),
             };
+            // A process that executed itself anew holds them back until somebody hears them.
+            held().thread_unblock().ok();
             drop(ready.send(Ok(())));
             let each = signals
                 .into_iter()
@@ -52,8 +59,22 @@ pub fn listen(
         error,
     })?;
     let ended = |_| waiting("signals", io::Error::other("the thread ended"));
-    listening.recv().map_err(ended).flatten()?;
-    Ok(orders)
+    listening.recv().map_err(ended).flatten()
+}
+
+/// Holds back the signals that are heard here, as far as this thread is concerned: also for what this
+/// process executes in its own place.
+pub fn hold() {
+    // It fails for no set of signals that there is.
+    held().thread_block().ok();
+}
+
+fn held() -> SigSet {
+    let mut held = SigSet::empty();
+    for signal in [Number::SIGTERM, Number::SIGINT, Number::SIGHUP] {
+        held.add(signal);
+    }
+    held
 }
 
 fn waiting(signals: &str, error: io::Error) -> RunError {

@@ -49,7 +49,7 @@ struct Running {
     messages: mpsc::Sender<Message>,
     queries: mpsc::Sender<Query>,
     orders: mpsc::Sender<Order>,
-    task: JoinHandle<Result<&'static str, RunError>>,
+    task: JoinHandle<Result<Order, RunError>>,
 }
 
 impl Running {
@@ -166,7 +166,7 @@ impl Running {
     async fn stop(self) -> Fake {
         self.orders.send(Order::Stop("SIGTERM")).await.unwrap();
         let ended = timeout(LIMIT, self.task).await.unwrap().unwrap();
-        assert_eq!(ended.unwrap(), "SIGTERM");
+        assert_eq!(ended.unwrap(), Order::Stop("SIGTERM"));
         self.fake
     }
 }
