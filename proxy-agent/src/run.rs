@@ -67,7 +67,7 @@ use crate::{
 };
 
 pub use self::{
-    anew::execute_anew,
+    anew::Anew,
     config_file::ConfigFile,
     life::{End, Handle, serve},
     reload::Configuration,

@@ -102,8 +102,10 @@ impl Watch {
     /// watches the old one by its inode. Before the caller reads, so that nothing is missed.
     fn follow(&mut self) {
         for directory in std::mem::take(&mut self.watched) {
-            // Fails for one that is gone, which is as good.
-            drop(self.watcher.unwatch(&directory));
+            // With one that is gone the kernel's watch is, and the library warns of that.
+            if directory.is_dir() {
+                drop(self.watcher.unwatch(&directory));
+            }
         }
         for directory in directories(&self.paths) {
             match self.watcher.watch(&directory, RecursiveMode::NonRecursive) {

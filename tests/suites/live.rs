@@ -11,6 +11,8 @@ use std::{
 
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
+    agent::{LogLine, Rights},
+    container::{Capability, Container},
     pod::Transport,
     requires::{self, NFTABLES, PRIVILEGED},
     shop::{errno, service},
@@ -308,4 +310,64 @@ fn a_start_that_would_fail_is_not_tried() {
     assert_eq!(reloads(&shop), [0.0, 1.0, 0.0]);
     assert!(is_in_force(&shop));
     agent.terminate().unwrap();
+}
+
+#[test]
+fn a_mode_that_is_not_possible_here_is_not_tried() {
+    if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
+        return;
+    }
+    let shop = Shop::routed().unwrap();
+    let mut mounted = Mounted::new("mode: nftables\n");
+    let options = AgentOptions {
+        rights: Rights::Exactly(Container::with(&[Capability::CAP_NET_ADMIN])),
+        ..mounted.options(&[])
+    };
+    let mut agent = Agent::start(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
+    let mut pod = from_a_pod(&shop);
+
+    mounted.swap("mode: ebpf\n");
+    let line = agent.wait_for(REFUSED).unwrap();
+    let mistakes = line.list("mistakes").unwrap();
+    assert!(
+        mistakes.len() == 1 && mistakes[0].starts_with("mode: ebpf cannot serve on this host: "),
+        "{mistakes:?}"
+    );
+    pod.goes_on("refused").unwrap();
+    assert_well(&shop);
+    assert_eq!((starts(&agent), is_in_force(&shop)), (1, false));
+    agent.terminate().unwrap();
+    pod.stop().unwrap();
+}
+
+#[test]
+fn a_signal_to_stop_is_heard_whenever_it_comes() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let mut mounted = Mounted::new("");
+    let options = mounted.options(&["--backend-order=ebpf", "--tc=off"]);
+    let mut agent = Agent::prepare(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
+    let mut anew = 0;
+    agent.launch().unwrap();
+    let mut pod = from_a_pod(&shop);
+    agent.terminate().unwrap();
+    // The process is at whatever it is just doing: it ends, executes itself, or begins.
+    for (requests, score) in [0, 0, 1, 2, 3, 5, 8, 12, 18, 25, 35, 50, 70, 100, 140]
+        .into_iter()
+        .zip(1..)
+    {
+        agent.launch().unwrap();
+        mounted.swap(&format!("oomScoreAdj: {score}\n"));
+        agent.wait_for(ANEW).unwrap();
+        pod.prober.load_wait("http", requests).unwrap();
+        let log = agent.terminate().unwrap();
+        // It had waited while the process executed itself.
+        let soon = "SIGTERM: stopping before anything is served";
+        let told = |line: &LogLine| line.message().is_some_and(|told| told.starts_with(soon));
+        anew += usize::from(log.iter().any(told));
+    }
+    assert!(anew > 0, "none had begun anew by then");
+    pod.stop().unwrap();
 }

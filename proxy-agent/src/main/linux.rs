@@ -20,7 +20,7 @@ use proxy_agent::{
     },
     log_level,
     report::{self, Form},
-    run::{self, ConfigFile, Configuration, End, RunError},
+    run::{self, Anew, ConfigFile, Configuration, RunError},
     start_logging,
 };
 use proxy_backend::{OpenError, connections::Connections};
@@ -79,7 +79,7 @@ const CONFIGURATION: &str = "reading the configuration";
 
 /// Starts the log, and says there why the agent ended. Where it is to begin anew, the process executes
 /// itself.
-fn logging(args: &LogArgs, live: impl FnOnce() -> Result<End, Error>) -> ExitCode {
+fn logging(args: &LogArgs, live: impl FnOnce() -> Result<Option<Anew>, Error>) -> ExitCode {
     let level = args.log_level.as_deref().unwrap_or(log_level::DEFAULT);
     let log = match start_logging(args.log_format, level) {
         Ok(log) => log,
@@ -96,8 +96,8 @@ fn logging(args: &LogArgs, live: impl FnOnce() -> Result<End, Error>) -> ExitCod
             // What is said now comes behind all that was logged.
             drop(log);
             end(match result {
-                Ok(End::Stopped) => Ok(()),
-                Ok(End::Anew) => Err(run::execute_anew().into()),
+                Ok(None) => Ok(()),
+                Ok(Some(anew)) => anew.execute().map_err(Error::from),
                 Err(error) => Err(error),
             })
         }

@@ -2,6 +2,7 @@
 //! What is in the kernel stays, and the next start adopts it, as after an upgrade. Must not know why.
 
 use std::{
+    convert::Infallible,
     env,
     ffi::{CString, OsString},
     fs::{self, File},
@@ -12,7 +13,7 @@ use std::{
 
 use nix::unistd::execve;
 
-use super::{RunError, signals};
+use super::{RunError, signals::Hearing};
 
 /// This process's program, even if its file was replaced or removed since.
 const OWN: &str = "/proc/self/exe";
@@ -30,26 +31,40 @@ pub fn check() -> io::Result<()> {
     File::open(OWN).map(drop)
 }
 
-/// Executes this process's program in its place. All else must have ended, since nothing of it goes on:
-/// every descriptor but the standard ones closes. Returns only if that fails; then the process should end.
-pub fn execute_anew() -> RunError {
-    // Until the next start hears them: it would lose them, or end by them without an order.
-    signals::hold();
-    let program = program();
-    let error = match execute(&program) {
-        Ok(never) => match never {},
-        Err(error) => error,
-    };
-    RunError::Io {
-        what: format!(
-            "executing {} anew, for the changed configuration: the dataplane stays; start the agent again",
-            program.display()
-        ),
-        error,
+/// An agent that has ended, whose process is to begin again.
+pub struct Anew {
+    hearing: Hearing,
+}
+
+impl Anew {
+    pub(super) const fn new(hearing: Hearing) -> Self {
+        Self { hearing }
+    }
+
+    /// Executes this process's program in its place. Nothing goes on that it did: every descriptor but
+    /// the standard ones closes, and no thread stays. Returns only if that fails, or, without an error,
+    /// if a signal told the process to end meanwhile. Then it should.
+    pub fn execute(self) -> Result<(), RunError> {
+        if self.hearing.end() {
+            return Ok(());
+        }
+        let program = program();
+        let error = match execute(&program) {
+            Ok(never) => match never {},
+            Err(error) => error,
+        };
+        Err(RunError::Io {
+            what: format!(
+                "executing {} anew, for the changed configuration: the dataplane stays; start the agent \
+                 again",
+                program.display()
+            ),
+            error,
+        })
     }
 }
 
-fn execute(program: &Path) -> io::Result<std::convert::Infallible> {
+fn execute(program: &Path) -> io::Result<Infallible> {
     let arguments = strings(env::args_os())?;
     let others = env::vars_os().filter(|(name, _)| name != TIMES);
     let times = times().saturating_add(1).to_string();

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::{
     RunError,
+    anew::Anew,
     signals::{self, Order},
 };
 use crate::{
@@ -46,7 +47,7 @@ pub struct Handle {
 pub enum End {
     /// For good, as it was told.
     Stopped,
-    /// The process is to execute itself anew: [`super::execute_anew`].
+    /// The process is to execute itself anew.
     Anew,
 }
 
@@ -58,8 +59,9 @@ enum Happening<E> {
     Stop(&'static str),
 }
 
-/// Runs `agent` until it ends or is told to. Signals are heard from the first moment on.
-pub fn serve<E, F>(agent: impl FnOnce(Handle) -> F + Send + 'static) -> Result<End, E>
+/// Runs `agent` until it ends or is told to. Signals are heard from the first moment on. Returns what is
+/// to be executed in its place, if something is.
+pub fn serve<E, F>(agent: impl FnOnce(Handle) -> F + Send + 'static) -> Result<Option<Anew>, E>
 where
     E: From<RunError> + Send + 'static,
     F: Future<Output = Result<End, E>> + Send + 'static,
@@ -72,7 +74,7 @@ where
     let stops = happens.clone();
     let (tell, orders) = mpsc::channel(1);
     let stop = move |signal| drop(stops.send(Happening::Stop(signal)));
-    signals::listen(tell.clone(), stop)?;
+    let hearing = signals::listen(tell.clone(), stop)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -101,13 +103,10 @@ where
         level::change("off").ok();
     }
     runtime.shutdown_timeout(LAST_TASKS);
-    let ended = ended.unwrap_or(Ok(End::Stopped))?;
-    // The same, for a signal that came later.
-    let mut meanwhile = happening.try_iter();
-    if meanwhile.any(|one| matches!(one, Happening::Stop(_))) {
-        return Ok(End::Stopped);
-    }
-    Ok(ended)
+    Ok(match ended.unwrap_or(Ok(End::Stopped))? {
+        End::Stopped => None,
+        End::Anew => Some(Anew::new(hearing)),
+    })
 }
 
 /// How the agent ended; `None` if it is told to stop and is not waited for.
@@ -126,8 +125,6 @@ fn until_the_end<E>(
             Some((_, end)) => BEAT.min(end.saturating_duration_since(now)),
         };
         match happening.recv_timeout(wait) {
-            // Whoever wants an end does not want another beginning.
-            Ok(Happening::Ended(Ok(End::Anew))) if stop.is_some() => return Some(Ok(End::Stopped)),
             Ok(Happening::Ended(ended)) => return Some(ended),
             Ok(Happening::Stop(signal)) if !heart.is_live() => {
                 let doing = heart.last().doing;
@@ -252,8 +249,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_with_its_words() {
-        let ended: Result<End, RunError> = serve(|_| async { panic!("as the test wants") });
-        let told = ended.unwrap_err().to_string();
+        let ended: Result<_, RunError> = serve(|_| async { panic!("as the test wants") });
+        let told = ended.err().unwrap().to_string();
         assert!(told.contains("as the test wants"), "{told}");
     }
 }

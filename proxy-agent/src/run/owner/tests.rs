@@ -234,6 +234,18 @@ async fn the_kernel_is_compared_every_period_and_when_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_period_counts_from_now_on() {
+    let running = Running::start(NEVER).await;
+    running.messages.send(Message::Synced).await.unwrap();
+    running.until(|facts| facts.revision == 1).await;
+    running.fake.repair(Ok(vec![differs()]));
+    let period = Order::SyncPeriod(Duration::from_millis(1));
+    running.orders.send(period).await.unwrap();
+    running.until(|facts| facts.repaired == 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_backend_owes_needs_no_change_to_be_done() {
     let running = Running::start(NEVER).await;
     running.tell(&[1, 2]).await;
