@@ -271,7 +271,11 @@ async fn live(
         Arc::clone(&handle.heart),
     )
     .await?;
-    let (told, recorder) = (Arc::clone(&serving), events.clone());
+    let concerned = Concerned {
+        owner: handle.tell,
+        serving: Arc::clone(&serving),
+        events: events.clone(),
+    };
     let (sinks, ending) = open_sinks(config.output, sockets.node_api, clients.as_deref())?;
     let here = dataplane.on_this_host;
     let (link, nodes) = (source.link(), source.nodes());
@@ -322,14 +326,7 @@ async fn live(
     };
     let sync_period = here.then_some(config.sync_period);
     handle.heart.live();
-    if let Some((file, in_force)) = file {
-        let concerned = Concerned {
-            owner: handle.tell,
-            serving: told,
-            events: recorder,
-        };
-        config_file::follow(file, in_force, concerned);
-    }
+    config_file::follow(file, concerned);
     let ended = owner.run(inbox, sync_period, first).await;
     if let Some(ending) = ending {
         block_in_place(|| ending.wait(LAST_STATE));

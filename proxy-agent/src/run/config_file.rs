@@ -80,8 +80,12 @@ pub struct Concerned {
     pub events: Recorder,
 }
 
-/// Follows `file` in the background until the process ends. `in_force` is what it held at the start.
-pub fn follow(file: ConfigFile, in_force: Configuration, concerned: Concerned) {
+/// Follows the file, if there is one, in the background until the process ends. With it comes what it
+/// held at the start, which is in force.
+pub fn follow(file: Option<(ConfigFile, Configuration)>, concerned: Concerned) {
+    let Some((file, in_force)) = file else {
+        return;
+    };
     concerned.serving.metrics.reloads.restarted(anew::times());
     if !fs::metadata(&file.path).is_ok_and(|found| found.is_file()) {
         tracing::info!(
@@ -201,7 +205,10 @@ impl Follower {
         serving.configured(agent.serving.configuration.clone());
         serving.metrics.reloads.applied();
         if let Some(verbosity) = live.verbosity {
-            let level = verbosity.map_or(level::DEFAULT.to_owned(), |level| level.to_string());
+            let level = match verbosity {
+                0 => level::DEFAULT.to_owned(),
+                verbosity => verbosity.to_string(),
+            };
             // Only a log of somebody else's cannot be changed.
             level::change(&level).ok();
         }

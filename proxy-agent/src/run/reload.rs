@@ -46,8 +46,8 @@ pub enum Change {
 /// What changes while the agent serves, besides what is shown of the configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Live {
-    /// kube-proxy's verbosity: `None` for the level that is logged where nothing asks for another.
-    pub verbosity: Option<Option<i32>>,
+    /// kube-proxy's verbosity; 0 where nothing asks for any.
+    pub verbosity: Option<i32>,
     /// How often the kernel is compared with the state.
     pub sync_period: Option<Duration>,
 }
@@ -72,7 +72,7 @@ pub fn change(now: &Configuration, wanted: &Configuration) -> Change {
         return Change::Anew;
     }
     Change::Live(Live {
-        verbosity: (old.verbosity != new.verbosity).then_some(new.verbosity),
+        verbosity: (old.verbosity != new.verbosity).then_some(new.verbosity.unwrap_or(0)),
         sync_period: (old.sync_period != new.sync_period).then_some(new.sync_period),
     })
 }

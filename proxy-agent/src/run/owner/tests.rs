@@ -204,15 +204,18 @@ async fn nothing_is_programmed_before_the_cluster_is_known() {
     assert_eq!(calls, [(true, vec!["+s1".to_owned(), "+s2".to_owned()])]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_kernel_is_compared_every_period_and_when_told() {
-    let differs = || Difference {
+fn differs() -> Difference {
+    Difference {
         object: "SETS 3".to_owned(),
         kind: DifferenceKind::Missing,
         service: None,
         wanted: None,
         found: None,
-    };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kernel_is_compared_every_period_and_when_told() {
     let running = Running::start(Duration::from_millis(5)).await;
     running.fake.repair(Ok(vec![differs(), differs()]));
     running.messages.send(Message::Synced).await.unwrap();

@@ -44,7 +44,7 @@ fn what_means_the_same_is_no_change() {
 fn log_and_period_change_while_the_agent_serves() {
     let (change, paths) = changed("", "logging: {verbosity: 4}\n");
     let live = Live {
-        verbosity: Some(Some(4)),
+        verbosity: Some(4),
         ..Live::default()
     };
     assert_eq!(change, Change::Live(live));
@@ -52,7 +52,7 @@ fn log_and_period_change_while_the_agent_serves() {
 
     let (change, _) = changed("logging: {verbosity: 4}\n", "");
     let live = Live {
-        verbosity: Some(None),
+        verbosity: Some(0),
         ..Live::default()
     };
     assert_eq!(change, Change::Live(live));
