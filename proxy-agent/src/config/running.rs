@@ -28,7 +28,7 @@ use super::{
 use crate::{admin, backend::choice::Mode, backends, serving, sinks::file::Destination};
 
 /// What an agent needs, whatever it makes of the state.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
     /// Where cluster objects come from.
     pub source: SourceOptions,
@@ -57,7 +57,7 @@ pub struct Agent {
 }
 
 /// What `run` needs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// What every agent needs.
     pub agent: Agent,
