@@ -1,6 +1,8 @@
 //! A row for each field: another value than its default, what that needs beside it, and a value that is wrong. From it
 //! follow, for each version and flag: the default, the effect or that there is none, the message, and which counts.
 
+use std::fmt::Write as _;
+
 use super::*;
 use crate::config::cli;
 use fields::{FIELDS, FieldKind, Honoured};
@@ -115,7 +117,7 @@ fn file(version: Version, fields: &[(&str, &str)]) -> String {
         let names: Vec<_> = spelled.split('.').collect();
         for (at, name) in names.iter().enumerate() {
             let value = if at + 1 == names.len() { value } else { "" };
-            text += &format!("{indent}{name}: {value}\n");
+            writeln!(text, "{indent}{name}: {value}").unwrap();
             indent += "  ";
         }
     }
@@ -130,7 +132,7 @@ fn decided(text: &str) -> Result<Settings, Vec<Mistake>> {
     Ok(settings)
 }
 
-/// Fields that lie in no other section than what they need beside them.
+/// Fields of the table that the version has.
 fn rows(version: Version) -> impl Iterator<Item = &'static fields::Field> {
     FIELDS
         .iter()
@@ -175,7 +177,7 @@ fn a_field_that_is_honoured_decides_something_and_another_is_told() {
             match field.honoured {
                 // Free-form, and not looked into.
                 Honoured::No(_) if field.kind == FieldKind::Any => {
-                    assert_eq!(before, after, "{path}")
+                    assert_eq!(before, after, "{path}");
                 }
                 Honoured::No(_) => {
                     assert_eq!(before, after, "{version}: {path}");
@@ -188,7 +190,7 @@ fn a_field_that_is_honoured_decides_something_and_another_is_told() {
                     assert!(is_told, "{version}: {path}");
                 }
                 Honoured::Yes(_) | Honoured::Flag(_) => {
-                    assert_ne!(before, after, "{version}: {path}")
+                    assert_ne!(before, after, "{version}: {path}");
                 }
             }
         }
