@@ -4,6 +4,7 @@
 #[cfg(target_os = "linux")]
 mod asking;
 pub mod cli;
+pub mod files;
 pub mod kube_proxy;
 pub mod reference;
 #[cfg(target_os = "linux")]
@@ -26,7 +27,7 @@ pub use self::{
 };
 use self::{
     cli::{ModelArgs, NodeArgs, PinArgs, RunArgs},
-    kube_proxy::{Given, Settings},
+    kube_proxy::{Given, Mistake, Settings, version::Version},
 };
 
 /// Bytes of a configuration file.
@@ -47,24 +48,38 @@ pub struct ConfigError {
 /// What the file and the flags mean together; defaults if they are wrong, so that mistakes
 /// elsewhere are found too.
 fn settings(file: Option<&Path>, given: &[Given], mistakes: &mut Vec<String>) -> Settings {
-    let text = file.and_then(|path| match read_text(path, LARGEST_CONFIG) {
-        Ok(text) => Some(text),
-        Err(error) => {
-            mistakes.push(format!(
-                "--config {}: reading the file: {error}; give a file that holds a \
-                 KubeProxyConfiguration",
-                path.display()
-            ));
-            None
-        }
-    });
+    let named = file.map(as_flag);
+    let text = file.and_then(|path| read_config(path, &as_flag(path), mistakes));
     kube_proxy::settle(text.as_deref(), given).unwrap_or_else(|wrong| {
-        mistakes.extend(wrong.iter().map(|mistake| match (mistake.flag, file) {
-            (None, Some(path)) => format!("--config {}: {mistake}", path.display()),
-            _ => mistake.to_string(),
-        }));
+        mistakes.extend(told(wrong, named.as_deref()));
         kube_proxy::settle(None, &[]).expect("defaults hold no mistakes")
     })
+}
+
+/// How a file is called that was given with a flag.
+fn as_flag(path: &Path) -> String {
+    format!("--config {}", path.display())
+}
+
+/// The text of a configuration file, which messages call `named`.
+fn read_config(path: &Path, named: &str, mistakes: &mut Vec<String>) -> Option<String> {
+    let text = read_text(path, LARGEST_CONFIG);
+    let text = text.map_err(|error| {
+        mistakes.push(format!(
+            "{named}: reading the file: {error}; give a file that holds a KubeProxyConfiguration"
+        ));
+    });
+    text.ok()
+}
+
+/// Mistakes, with the file that they are in.
+fn told(wrong: Vec<Mistake>, named: Option<&str>) -> impl Iterator<Item = String> {
+    wrong
+        .into_iter()
+        .map(move |mistake| match (mistake.flag, named) {
+            (None, Some(named)) => format!("{named}: {mistake}"),
+            _ => mistake.to_string(),
+        })
 }
 
 /// What a command needs that computes the state once.
@@ -111,20 +126,20 @@ pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
     }
 }
 
-/// The configuration that the file and the flags of `run` make, as a file.
-pub fn written(args: &RunArgs) -> Result<String, ConfigError> {
+/// The configuration that the file and the flags of `run` make, as a file of the newest version. With what it
+/// cannot say.
+pub fn written(args: &RunArgs) -> Result<(String, Vec<String>), ConfigError> {
     let mut mistakes = Vec::new();
-    let config = args.agent.model.config.as_deref();
-    let settings = settings(config, &args.given(), &mut mistakes);
-    if !mistakes.is_empty() {
+    let path = args.agent.model.config.as_deref();
+    let named = path.map(as_flag);
+    let text = path.and_then(|path| read_config(path, &as_flag(path), &mut mistakes));
+    let converted = kube_proxy::convert(text.as_deref(), &args.given(), Version::NEWEST);
+    let converted = converted.map_err(|wrong| mistakes.extend(told(wrong, named.as_deref())));
+    let (Ok(converted), true) = (converted, mistakes.is_empty()) else {
         return Err(ConfigError { mistakes });
-    }
-    let mut all = settings.effective;
-    all["apiVersion"] = kube_proxy::API_VERSION.into();
-    all["kind"] = kube_proxy::KIND.into();
-    serde_saphyr::to_string(&all).map_err(|error| ConfigError {
-        mistakes: vec![format!("--write-config-to: {error}")],
-    })
+    };
+    let lost = converted.lost.iter().map(ToString::to_string);
+    Ok((converted.file, lost.collect()))
 }
 
 /// What `--init-only` prepares; checks the arguments of `run`.

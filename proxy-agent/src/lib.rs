@@ -46,6 +46,8 @@ pub mod run;
 pub mod serving;
 #[cfg(target_os = "linux")]
 pub mod sinks;
+#[cfg(target_os = "linux")]
+mod watch;
 
 #[cfg(target_os = "linux")]
 pub use logging::{Log, LogForm, LogLevelError, level as log_level, start as start_logging};

@@ -16,7 +16,10 @@ use proxy_agent::{
     cluster::manifests::ManifestError,
     config::{
         self, ConfigError, Once,
-        cli::{Cli, Command, ExplainArgs, Instead, ModelArgs, RenderArgs, RunArgs, StateArgs},
+        cli::{
+            Cli, Command, ConfigCommand, ExplainArgs, Instead, ModelArgs, RenderArgs, RunArgs,
+            StateArgs,
+        },
     },
     once,
     own_node::{self, Nodes},
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Some(Command::State(args)) => state(&args),
         Some(Command::Explain(args)) => explain_packet(&args),
         Some(Command::Conntrack(args)) => system::conntrack(&args),
+        Some(Command::Config(args)) => config_files(&args.command),
         Some(Command::Check(args)) => return system::check(&args),
         Some(Command::Render(args)) => render(&args),
         Some(Command::Cleanup(args)) => system::cleanup(&args),
@@ -78,9 +82,20 @@ fn version() -> Result<(), Error> {
 
 /// As kube-proxy's `--write-config-to`: everything that can be configured, as file and flags make it.
 fn write_config(args: &RunArgs, file: &Path) -> Result<(), Error> {
-    let text = config::written(args)?;
+    let (text, lost) = config::written(args)?;
+    for lost in lost {
+        tell(&lost);
+    }
     fs::write(file, text)
         .with_context(|| format!("writing the configuration to {}", file.display()))
+}
+
+fn config_files(command: &ConfigCommand) -> Result<(), Error> {
+    let answer = config::files::answer(command)?;
+    for aside in answer.asides {
+        tell(&aside);
+    }
+    print(&answer.text)
 }
 
 fn state(args: &StateArgs) -> Result<(), Error> {

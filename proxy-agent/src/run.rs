@@ -4,15 +4,20 @@
 //! ```text
 //! source ──Message──┐            ┌──> sinks
 //! admin ───Query────┼─> owner { pipeline } ──> backend
-//! signals, timers ──┘            └──> serving (metrics, health)
+//! signals, timers ──┤            └──> serving (metrics, health)
+//! configuration file┘
 //! ```
 
 mod addresses;
+mod anew;
+mod config_file;
 mod dataplane;
+mod dry_run;
 mod life;
 mod listeners;
 mod observed;
 mod owner;
+mod reload;
 mod signals;
 mod source;
 mod succession;
@@ -23,7 +28,7 @@ use proxy_api::{
     Replica, client,
     server::{ListenError, socket::SocketError},
 };
-use proxy_backend::{ConntrackObserver, OpenError, Surroundings};
+use proxy_backend::{ConntrackObserver, OpenError, Settings as BackendSettings, Surroundings};
 use proxy_model::{
     Capability, FrontendKind, Model, NodePortSelection, NodeState, Protocol, Settings,
 };
@@ -31,9 +36,11 @@ use thiserror::Error;
 use tokio::{runtime, sync::mpsc, task::block_in_place};
 
 use self::{
+    config_file::Concerned,
     dataplane::{Dataplane, choose_layers},
     observed::Observer,
     owner::{Inbox, Origin, Owner},
+    signals::Order,
     source::Source,
 };
 use crate::{
@@ -43,7 +50,7 @@ use crate::{
     cluster::{
         brain,
         kube::{self, ConnectError},
-        manifests::{ManifestError, WatchError},
+        manifests::ManifestError,
     },
     config::{self, Agent, Run},
     heart::Heart,
@@ -57,9 +64,15 @@ use crate::{
         Sink, Sinks,
         file::{Destination, Ending, FileSink},
     },
+    watch::WatchError,
 };
 
-pub use self::life::{Handle, serve};
+pub use self::{
+    anew::Anew,
+    config_file::ConfigFile,
+    life::{End, Handle, serve},
+    reload::Configuration,
+};
 pub use crate::pipeline::Fatal;
 
 /// Questions that wait for an answer.
@@ -119,8 +132,9 @@ pub enum RunError {
     },
 }
 
-/// Serves until SIGTERM or SIGINT.
-pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
+/// Serves until SIGTERM or SIGINT, or until a change of `file`, of which `config` is, takes another start.
+pub async fn run(config: Run, file: Option<ConfigFile>, handle: Handle) -> Result<End, RunError> {
+    let file = file.map(|file| (file, Configuration::Run(Box::new(config.clone()))));
     let heart = Arc::clone(&handle.heart);
     warn_of_configuration(&config.agent);
     heart.at("choosing the backends");
@@ -131,11 +145,7 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
                     true source";
         tracing::warn!(text, "configuration");
     }
-    let settings = config.backends.clone();
-    let programmed = move |address| {
-        let mut hosts = backends::ALL.iter().filter_map(|kind| kind.host());
-        hosts.any(|host| host.is_programmed(&settings, address, Protocol::Tcp))
-    };
+    let programmed = programmed(&config.backends);
     heart.at("opening the addresses of the node API");
     let listeners = listeners::open(&config.agent.listen).await?;
     let source = open_source(&config.agent, &heart, &chosen.choice().lacks, programmed)?;
@@ -162,11 +172,27 @@ pub async fn run(config: Run, handle: Handle) -> Result<(), RunError> {
         admin: socket,
         node_api: listeners,
     };
-    live(config.agent, source, (dataplane, counted), sockets, handle).await
+    let dataplane = (dataplane, counted);
+    live(config.agent, file, source, dataplane, sockets, handle).await
 }
 
-/// Computes the state for backends elsewhere, until SIGTERM or SIGINT.
-pub async fn brain(config: Agent, handle: Handle) -> Result<(), RunError> {
+/// Whether an earlier run, or this one, serves an address already.
+fn programmed(settings: &BackendSettings) -> impl Fn(SocketAddr) -> bool + Send + Sync + 'static {
+    let settings = settings.clone();
+    move |address| {
+        let mut hosts = backends::ALL.iter().filter_map(|kind| kind.host());
+        hosts.any(|host| host.is_programmed(&settings, address, Protocol::Tcp))
+    }
+}
+
+/// Computes the state for backends elsewhere, until SIGTERM or SIGINT, or until a change of `file`, of
+/// which `config` is, takes another start.
+pub async fn brain(
+    config: Agent,
+    file: Option<ConfigFile>,
+    handle: Handle,
+) -> Result<End, RunError> {
+    let file = file.map(|file| (file, Configuration::Brain(Box::new(config.clone()))));
     let heart = Arc::clone(&handle.heart);
     warn_of_configuration(&config);
     heart.at("opening the addresses of the node API");
@@ -182,6 +208,7 @@ pub async fn brain(config: Agent, handle: Handle) -> Result<(), RunError> {
     };
     live(
         config,
+        file,
         source,
         (dataplane, Conntrack::new()),
         sockets,
@@ -207,11 +234,12 @@ fn warn_of_configuration(config: &Agent) {
 /// The life of an agent whose parts are ready.
 async fn live(
     config: Agent,
+    file: Option<(ConfigFile, Configuration)>,
     source: Source,
     (dataplane, conntrack): (Dataplane, Conntrack),
     sockets: Sockets,
     handle: Handle,
-) -> Result<(), RunError> {
+) -> Result<End, RunError> {
     dataplane.tell();
     for note in &config.notes {
         tracing::info!(text = note, "configuration note");
@@ -246,6 +274,11 @@ async fn live(
         Arc::clone(&handle.heart),
     )
     .await?;
+    let concerned = Concerned {
+        owner: handle.tell,
+        serving: Arc::clone(&serving),
+        events: events.clone(),
+    };
     let (sinks, ending) = open_sinks(config.output, sockets.node_api, clients.as_deref())?;
     let here = dataplane.on_this_host;
     let (link, nodes) = (source.link(), source.nodes());
@@ -296,14 +329,17 @@ async fn live(
     };
     let sync_period = here.then_some(config.sync_period);
     handle.heart.live();
+    config_file::follow(file, concerned);
     let ended = owner.run(inbox, sync_period, first).await;
     if let Some(ending) = ending {
         block_in_place(|| ending.wait(LAST_STATE));
     }
-    let signal = ended?;
+    let Order::Stop(signal) = ended? else {
+        return Ok(End::Anew);
+    };
     let rest = if here { "; the dataplane stays" } else { "" };
     tracing::info!("{signal}: stopping{rest}");
-    Ok(())
+    Ok(End::Stopped)
 }
 
 /// Where the state goes besides the backend, and what to wait for in the end.

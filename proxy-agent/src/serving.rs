@@ -11,7 +11,12 @@ mod readiness;
 pub mod reference;
 mod service_health;
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use proxy_model::Difference;
 use serde_json::Value;
@@ -34,7 +39,7 @@ use self::{
 use crate::{backend::choice::Choice, events::Recorder, heart::Heart, kept::keep};
 
 /// What is served, and where.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ServingOptions {
     /// Where `/healthz` and `/livez` answer.
     pub healthz: Option<SocketAddr>,
@@ -69,6 +74,8 @@ pub struct Serving {
     events: Recorder,
     /// What health check node ports answer.
     service_health: ServiceHealth,
+    /// What is in force of file and flags.
+    configuration: Mutex<Value>,
 }
 
 /// Who tells what the cluster is.
@@ -117,6 +124,7 @@ impl Serving {
             clients,
             events: events.clone(),
             service_health: ServiceHealth::default(),
+            configuration: Mutex::new(options.configuration.clone()),
         });
         let checks = Arc::clone(&serving);
         keep("health check node ports", move || {
@@ -124,7 +132,6 @@ impl Serving {
         });
         let site = Arc::new(Site {
             serving: Arc::clone(&serving),
-            configuration: options.configuration.clone(),
             flags: options.flags.clone(),
             started: Moment::now(),
             figures,
@@ -173,6 +180,17 @@ impl Serving {
     pub fn source_synced(&self) {
         self.readiness.source_synced();
         self.metrics.source_synced();
+    }
+
+    /// This is what is in force of file and flags from now on.
+    pub fn configured(&self, configuration: Value) {
+        *self.configuration() = configuration;
+    }
+
+    fn configuration(&self) -> MutexGuard<'_, Value> {
+        // It is exchanged as a whole.
+        let configuration = self.configuration.lock();
+        configuration.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something is to be brought into force.

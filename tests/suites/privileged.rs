@@ -19,6 +19,7 @@ mod journey;
 mod layers;
 mod leftovers;
 mod limits;
+mod live;
 mod load;
 mod neighbours;
 mod nftables;

@@ -7,7 +7,11 @@ mod logs;
 
 use std::{env, fs, path::Path};
 
-use proxy_agent::{backend, backends, cluster, config::reference, serving};
+use proxy_agent::{
+    backend, backends, cluster,
+    config::{kube_proxy::version::Version, reference},
+    serving,
+};
 
 fn check(page: &str, generated: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -40,6 +44,18 @@ fn the_pages_of_backends_are_fresh() {
 #[test]
 fn the_configuration_page_is_fresh() {
     check("config.md", &reference::config());
+}
+
+#[test]
+fn the_pages_and_schemas_of_its_versions_are_fresh() {
+    for version in Version::ALL {
+        for (name, text) in [
+            reference::config_version(version),
+            reference::config_schema(version),
+        ] {
+            check(&name, &text);
+        }
+    }
 }
 
 #[test]

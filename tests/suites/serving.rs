@@ -122,7 +122,7 @@ fn what_is_logged_changes_while_the_agent_runs() {
 const LAST_SYNC: &str = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"}";
 
 /// The value of one sample of `/metrics`.
-fn metric(shop: &Shop, sample: &str) -> f64 {
+pub fn metric(shop: &Shop, sample: &str) -> f64 {
     let (status, text) = get(shop, METRICS, "/metrics");
     assert_eq!(status, 200, "{text}");
     let value = text.lines().find_map(|line| {
@@ -351,7 +351,7 @@ fn health_check_ports_follow_the_addresses_of_the_host() {
     await_that("one is left", || metric(&shop, LISTENING) == 1.0);
 }
 
-fn await_that(what: &str, holds: impl Fn() -> bool) {
+pub fn await_that(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds() {
         assert!(Instant::now() < deadline, "{what}: not within 30 seconds");

@@ -28,7 +28,7 @@ const LOADS: [LoadKind; 7] = [
     ("udp6", Transport::Udp, false, true),
 ];
 
-fn from_a_pod(shop: &Shop) -> Traffic {
+pub fn from_a_pod(shop: &Shop) -> Traffic {
     let traffic = Traffic::start("pod", &shop.client, loads(1, &LOADS)).unwrap();
     traffic.excusing(excused)
 }

@@ -38,13 +38,21 @@ pub(crate) enum Target {
     Model,
     /// Operations of a brain, as bytes: decoding, the replica, explanations
     Wire,
+    /// Configuration files: reading, and conversion between versions
+    Configuration,
     /// Packets: what the programs on devices make of them
     Packets,
 }
 
 impl Target {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Objects, Self::Model, Self::Wire, Self::Packets];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Objects,
+        Self::Model,
+        Self::Wire,
+        Self::Configuration,
+        Self::Packets,
+    ];
 
     /// Its name on the command line, which is that of its program.
     pub(crate) const fn name(self) -> &'static str {
@@ -52,6 +60,7 @@ impl Target {
             Self::Objects => "objects",
             Self::Model => "model",
             Self::Wire => "wire",
+            Self::Configuration => "configuration",
             Self::Packets => "packets",
         }
     }
@@ -61,6 +70,7 @@ impl Target {
         match self {
             Self::Objects => Some("tests/fuzz/objects.dict"),
             Self::Packets => Some("tests/fuzz/packets.dict"),
+            Self::Configuration => Some("tests/fuzz/configuration.dict"),
             Self::Model | Self::Wire => None,
         }
     }
@@ -72,6 +82,8 @@ impl Target {
             Self::Objects => &["tests/scenarios", "tests/data"],
             // Bytes that nobody can write: the fuzzer finds its own within seconds.
             Self::Model | Self::Wire => &[],
+            // Files of a few lines, which the words of the dictionary make longer.
+            Self::Configuration => &["tests/data", "docs/reference"],
             // One of each kind, which `tests/fuzz/src/packets/seeds.rs` makes.
             Self::Packets => &["tests/fuzz/corpus/packets"],
         }

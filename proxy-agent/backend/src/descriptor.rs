@@ -182,7 +182,7 @@ impl Probe {
 }
 
 /// What backends are given at start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
     /// A directory on the BPF file system, for one agent at a time. It identifies the agent, even
     /// if nothing is pinned.

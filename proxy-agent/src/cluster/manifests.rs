@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A file is taken over as a whole or not at all: one that is broken is reported, and its last
-//! good objects stay in force. Reading is on demand; [`watch`] only says when it is worthwhile.
+//! good objects stay in force. Reading is on demand; `watch` only says when it is worthwhile.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,13 +24,9 @@ mod document;
 mod listing;
 mod merge;
 mod object;
-#[cfg(target_os = "linux")]
-mod watch;
 
 use merge::Merged;
 use object::Object;
-#[cfg(target_os = "linux")]
-pub use watch::{ManifestWatch, WatchError, watch};
 
 /// Holds, for each file, the last objects that made sense.
 #[derive(Debug)]

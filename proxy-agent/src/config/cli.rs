@@ -2,6 +2,7 @@
 
 mod agent;
 pub(crate) mod backends;
+mod config;
 mod conntrack;
 mod instead;
 mod kube_proxy;
@@ -18,6 +19,10 @@ use clap::{Args, Parser, Subcommand};
 pub use self::{
     agent::{AgentArgs, BrainArgs, LogArgs, SinkArgs},
     backends::{CheckBackendArgs, RunBackendArgs},
+    config::{
+        ConfigArgs, ConfigCommand, ConvertArgs, DiffArgs, ExplainFieldArgs, Reader, ValidateArgs,
+        VersionArgs,
+    },
     conntrack::{ConntrackArgs, ConntrackCommand, FlushArgs, ListArgs, StatsArgs},
     instead::{IdleArgs, Instead, InsteadArgs},
     kube_proxy::{ApiServerArgs, ModelArgs, ServingArgs},
@@ -68,6 +73,12 @@ pub struct Cli {
     pub run: RunArgs,
 }
 
+/// The flags that stand for fields, without their dashes, and the fields. Those of backends are named by
+/// their fields.
+pub fn flags_of_fields() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    kube_proxy::FLAGS.iter().chain(others::FLAGS).copied()
+}
+
 /// Exit codes, as the help and the reference page tell them.
 pub const EXIT_CODES: &str = "\
 Exit codes:
@@ -95,6 +106,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Print what a backend would program; needs no privileges
     Render(RenderArgs),
+    /// Check configuration files, convert them, compare them, and tell what their fields mean
+    Config(ConfigArgs),
     /// Print the level of the running agent's log, or change it until the agent ends
     LogLevel(LogLevelArgs),
     /// Remove everything that agents left in the kernel; traffic to Services then fails

@@ -12,12 +12,19 @@ mod address;
 mod backends;
 mod checked;
 mod complete;
+mod convert;
+mod document;
+pub mod explained;
 pub mod fields;
+mod nearest;
 mod order;
+pub mod schema;
+mod section;
 #[cfg(test)]
 mod tests;
 mod typed;
 mod value;
+pub mod version;
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,10 +34,11 @@ use serde_json::Value;
 
 use crate::{backend::choice::Mode, host::settings::HostSettings};
 
-pub(super) use self::typed::{API_VERSION, KIND};
 use self::{
     complete::Complete,
+    document::Position,
     typed::{Origin, Typed},
+    version::Version,
 };
 
 /// What file and flags mean together.
@@ -72,8 +80,10 @@ pub struct Settings {
     pub verbosity: i32,
     /// What the log should say.
     pub notices: Vec<Notice>,
-    /// Everything, in the form of a file, for `/configz`.
+    /// Everything, in the form of a file of v1alpha1, for `/configz`.
     pub effective: Value,
+    /// The version of the file; the oldest if there is none.
+    pub version: Version,
 }
 
 impl Settings {
@@ -96,6 +106,8 @@ pub struct Notice {
     pub field: String,
     /// What is with it.
     pub text: String,
+    /// Where it stands in the file, if it does.
+    pub at: Option<Position>,
 }
 
 impl Notice {
@@ -103,6 +115,7 @@ impl Notice {
         Self {
             field: field.to_owned(),
             text,
+            at: None,
         }
     }
 }
@@ -112,8 +125,14 @@ impl fmt::Display for Notice {
         match self.field.as_str() {
             "" => f.write_str(&self.text),
             field => write!(f, "{field}: {}", self.text),
-        }
+        }?;
+        stands(f, self.at)
     }
+}
+
+/// Says where something stands.
+fn stands(f: &mut fmt::Formatter<'_>, at: Option<Position>) -> fmt::Result {
+    at.map_or(Ok(()), |position| write!(f, " ({position})"))
 }
 
 /// Something that cannot be used.
@@ -125,6 +144,8 @@ pub struct Mistake {
     pub flag: Option<&'static str>,
     /// What is wrong.
     pub text: String,
+    /// Where it stands in the file, if it does.
+    pub at: Option<Position>,
 }
 
 impl Mistake {
@@ -137,6 +158,7 @@ impl Mistake {
             field: field.to_owned(),
             flag,
             text,
+            at: None,
         }
     }
 
@@ -151,7 +173,8 @@ impl fmt::Display for Mistake {
             (Some(flag), _) => write!(f, "--{flag}: {}", self.text),
             (None, "") => f.write_str(&self.text),
             (None, field) => write!(f, "{field}: {}", self.text),
-        }
+        }?;
+        stands(f, self.at)
     }
 }
 
@@ -168,6 +191,92 @@ pub struct Given {
 
 /// What a file, if there is one, and flags mean together; or every mistake in them.
 pub fn settle(file: Option<&str>, flags: &[Given]) -> Result<Settings, Vec<Mistake>> {
+    let (_, settings) = settled(file, flags)?;
+    Ok(settings)
+}
+
+/// A file that says the same.
+#[derive(Debug)]
+pub struct Converted {
+    /// Its text.
+    pub file: String,
+    /// What it cannot say.
+    pub lost: Vec<Notice>,
+    /// What is to be known of the one before.
+    pub notices: Vec<Notice>,
+}
+
+/// What a file and flags mean together, as a file of the version `to`; or every mistake in them.
+pub fn convert(
+    file: Option<&str>,
+    flags: &[Given],
+    to: Version,
+) -> Result<Converted, Vec<Mistake>> {
+    let (complete, settings) = settled(file, flags)?;
+    let (file, lost) = convert::convert(&complete, to);
+    Ok(Converted {
+        file,
+        lost,
+        notices: settings.notices,
+    })
+}
+
+/// What a file means by a field of the table.
+#[derive(Debug)]
+pub struct Meant {
+    /// The field, as v1alpha1 names it.
+    pub path: &'static str,
+    /// What it holds.
+    pub value: Value,
+    /// Whether the selected mode reads it.
+    pub is_read: bool,
+}
+
+/// Every field of the table, in its order; or every mistake in the file.
+pub fn every_field(file: &str) -> Result<Vec<Meant>, Vec<Mistake>> {
+    let (complete, _) = settled(Some(file), &[])?;
+    let section = complete.section();
+    let all = fields::FIELDS.iter().map(|field| Meant {
+        path: field.path,
+        value: complete.setting(field.path).to_value(),
+        is_read: section.reads(field.path),
+    });
+    Ok(all.collect())
+}
+
+/// A file of the version with every field, each with its default.
+pub fn defaults(version: Version) -> String {
+    let all = version.spellings().iter();
+    convert::file(
+        version,
+        all.map(|spelling| (spelling.path, spelling.default().to_value())),
+    )
+}
+
+/// Why kube-proxy would not start with a file that may be right here. Empty if it is no file at all.
+pub fn refused_by_kube_proxy(file: &str) -> Vec<Mistake> {
+    let mut typed = Typed::default();
+    typed.read_file(file);
+    let mut refused = Vec::new();
+    if typed.version != Version::V1Alpha1 {
+        let text = "kube-proxy reads no other version than v1alpha1, which `config convert --to v1alpha1` writes";
+        refused.push(Mistake::of_file("apiVersion", text.to_owned()));
+    }
+    if let Some((value::Setting::Text(mode), _)) = typed.settings.get(fields::MODE)
+        && let "auto" | "ebpf" = mode.as_str()
+    {
+        let text = format!(
+            "kube-proxy has no mode {mode}: leave one that it has, and write {mode} in {}, which it ignores",
+            fields::OWN_MODE
+        );
+        refused.push(Mistake::of_file(fields::MODE, text));
+    }
+    typed.mistakes = refused;
+    typed.find_positions();
+    typed.mistakes
+}
+
+fn settled(file: Option<&str>, flags: &[Given]) -> Result<(Complete, Settings), Vec<Mistake>> {
     let mut typed = Typed::default();
     if let Some(text) = file {
         typed.read_file(text);
@@ -177,11 +286,16 @@ pub fn settle(file: Option<&str>, flags: &[Given]) -> Result<Settings, Vec<Mista
     }
     let complete = Complete::of(&mut typed);
     let settings = checked::check(&complete, &mut typed);
+    typed.find_positions();
     if typed.mistakes.is_empty() {
-        Ok(Settings {
-            notices: typed.notices,
-            ..settings
-        })
+        let notices = typed.notices;
+        Ok((
+            complete,
+            Settings {
+                notices,
+                ..settings
+            },
+        ))
     } else {
         Err(typed.mistakes)
     }

@@ -1,4 +1,4 @@
-//! The reference pages `docs/reference/cli.md` and `config.md`, made from the same
+//! The reference pages `docs/reference/cli.md` and `config*`, made from the same
 //! definitions that the program uses.
 
 mod kube_proxy;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory};
 
-pub use self::kube_proxy::config;
+pub use self::kube_proxy::{config, config_schema, config_version};
 use super::cli::{Cli, EXIT_CODES};
 
 const GENERATED: &str = "<!-- Generated from the code by `cargo xtask docs`; do not edit. -->";

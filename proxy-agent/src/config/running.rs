@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// What an agent needs, whatever it makes of the state.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
     /// Where cluster objects come from.
     pub source: SourceOptions,
@@ -60,7 +60,7 @@ pub struct Agent {
 }
 
 /// What `run` needs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// What every agent needs.
     pub agent: Agent,
@@ -99,7 +99,8 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
         kind.map_or("node", |kind| kind.name())
     };
     let given = args.given();
-    let (settings, prepared) = prepare(&args.agent, &given, name, in_pod, &mut mistakes);
+    let (settings, mut prepared) = prepare(&args.agent, &given, name, in_pod, &mut mistakes);
+    prepared.warnings.extend(args.idle.deprecated());
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     // Those that have a field were looked at with the file.
     let mut of_backends = args.backends.of_no_field();

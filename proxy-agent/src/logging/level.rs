@@ -10,6 +10,9 @@ use tracing_subscriber::{
     filter::{Directive, ParseError},
 };
 
+/// What is logged unless flags or the configuration say otherwise.
+pub const DEFAULT: &str = "info";
+
 /// Libraries whose own debug lines help nobody who runs an agent. The kernel programs' lines come
 /// from none of them.
 const QUIET: &str = "aya=warn,aya_obj=warn,hyper_util=warn,kube_client=warn,mio=warn,notify=warn,rustls=warn,tower=warn";

@@ -12,7 +12,14 @@ use tracing_subscriber::{
 };
 
 /// Their names. Where one of them is no list, it stays as it is.
-const FIELDS: [&str; 5] = ["capabilities", "changed", "lacks", "nodes", "services"];
+const FIELDS: [&str; 6] = [
+    "capabilities",
+    "changed",
+    "lacks",
+    "mistakes",
+    "nodes",
+    "services",
+];
 
 /// The value of a field that holds a list.
 pub fn list(items: impl IntoIterator<Item = impl ToString>) -> String {

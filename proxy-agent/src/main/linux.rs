@@ -2,7 +2,10 @@
 
 mod cleaning;
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, Error};
 use proxy_agent::{
@@ -12,7 +15,7 @@ use proxy_agent::{
     backends,
     bpffs::{self, MountError, Mounted},
     config::{
-        self,
+        self, ConfigError,
         cli::{
             AskArgs, BrainArgs, CheckArgs, ConntrackArgs, ConntrackCommand, ExplainArgs, LogArgs,
             LogLevelArgs, ModelArgs, MountBpffsArgs, PinArgs, RunArgs, StateArgs,
@@ -21,7 +24,7 @@ use proxy_agent::{
     host::settings::apply,
     log_level,
     report::{self, Form},
-    run::{self, RunError},
+    run::{self, Anew, ConfigFile, Configuration, RunError},
     start_logging,
 };
 use proxy_backend::{OpenError, connections::Connections};
@@ -38,7 +41,9 @@ pub fn run(args: RunArgs) -> ExitCode {
             handle.heart.at(CONFIGURATION);
             let config = block_in_place(|| config::run(&args))?;
             log_as_kube_proxy(config.agent.verbosity);
-            Ok(run::run(config, handle).await?)
+            let path = args.agent.model.config.clone();
+            let read = move || config::run(&args).map(Box::new).map(Configuration::Run);
+            Ok(run::run(config, watched(path, read), handle).await?)
         })
     })
 }
@@ -50,13 +55,20 @@ pub fn brain(args: BrainArgs) -> ExitCode {
             handle.heart.at(CONFIGURATION);
             let config = block_in_place(|| config::brain(&args))?;
             log_as_kube_proxy(config.verbosity);
-            Ok(run::brain(config, handle).await?)
+            let path = args.agent.model.config.clone();
+            let read = move || config::brain(&args).map(Box::new).map(Configuration::Brain);
+            Ok(run::brain(config, watched(path, read), handle).await?)
         })
     })
 }
 
-/// What is logged unless flags or the configuration say otherwise.
-const LEVEL: &str = "info";
+/// The configuration file, if there is one.
+fn watched(
+    path: Option<PathBuf>,
+    read: impl Fn() -> Result<Configuration, ConfigError> + Send + Sync + 'static,
+) -> Option<ConfigFile> {
+    path.map(|path| ConfigFile::new(path, read))
+}
 
 /// Logs as kube-proxy's verbosity says, which may stand in a file.
 fn log_as_kube_proxy(verbosity: Option<i32>) {
@@ -69,9 +81,11 @@ fn log_as_kube_proxy(verbosity: Option<i32>) {
 /// What reading files may hang in.
 const CONFIGURATION: &str = "reading the configuration";
 
-/// Starts the log, and says there why the agent ended.
-fn logging(args: &LogArgs, live: impl FnOnce() -> Result<(), Error>) -> ExitCode {
-    let log = match start_logging(args.log_format, args.log_level.as_deref().unwrap_or(LEVEL)) {
+/// Starts the log, and says there why the agent ended. Where it is to begin anew, the process executes
+/// itself.
+fn logging(args: &LogArgs, live: impl FnOnce() -> Result<Option<Anew>, Error>) -> ExitCode {
+    let level = args.log_level.as_deref().unwrap_or(log_level::DEFAULT);
+    let log = match start_logging(args.log_format, level) {
         Ok(log) => log,
         Err(error) => return end(Err(Error::from(error).context("--log-level"))),
     };
@@ -85,7 +99,11 @@ fn logging(args: &LogArgs, live: impl FnOnce() -> Result<(), Error>) -> ExitCode
         result => {
             // What is said now comes behind all that was logged.
             drop(log);
-            end(result)
+            end(match result {
+                Ok(None) => Ok(()),
+                Ok(Some(anew)) => anew.execute().map_err(Error::from),
+                Err(error) => Err(error),
+            })
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::{
     RunError,
+    anew::Anew,
     signals::{self, Order},
 };
 use crate::{
@@ -35,23 +36,35 @@ const LAST_TASKS: Duration = Duration::from_secs(1);
 pub struct Handle {
     /// What it is told from outside.
     pub(super) orders: mpsc::Receiver<Order>,
+    /// Where others than signals tell it.
+    pub(super) tell: mpsc::Sender<Order>,
     /// Where it says what it is at.
     pub heart: Arc<Heart>,
+}
+
+/// How an agent ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// For good, as it was told.
+    Stopped,
+    /// The process is to execute itself anew.
+    Anew,
 }
 
 /// What the main thread is told.
 enum Happening<E> {
     /// The agent has come to its end.
-    Ended(Result<(), E>),
+    Ended(Result<End, E>),
     /// This signal told it to.
     Stop(&'static str),
 }
 
-/// Runs `agent` until it ends or is told to. Signals are heard from the first moment on.
-pub fn serve<E, F>(agent: impl FnOnce(Handle) -> F + Send + 'static) -> Result<(), E>
+/// Runs `agent` until it ends or is told to. Signals are heard from the first moment on. Returns what is
+/// to be executed in its place, if something is.
+pub fn serve<E, F>(agent: impl FnOnce(Handle) -> F + Send + 'static) -> Result<Option<Anew>, E>
 where
     E: From<RunError> + Send + 'static,
-    F: Future<Output = Result<(), E>> + Send + 'static,
+    F: Future<Output = Result<End, E>> + Send + 'static,
 {
     // Before there is work for threads.
     memory::few_arenas();
@@ -59,7 +72,9 @@ where
     let heart = Arc::<Heart>::default();
     let (happens, happening) = channel();
     let stops = happens.clone();
-    let orders = signals::listen(move |signal| drop(stops.send(Happening::Stop(signal))))?;
+    let (tell, orders) = mpsc::channel(1);
+    let stop = move |signal| drop(stops.send(Happening::Stop(signal)));
+    let hearing = signals::listen(tell.clone(), stop)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -70,6 +85,7 @@ where
         })?;
     let handle = Handle {
         orders,
+        tell,
         heart: Arc::clone(&heart),
     };
     runtime.spawn(async move {
@@ -87,7 +103,10 @@ where
         level::change("off").ok();
     }
     runtime.shutdown_timeout(LAST_TASKS);
-    ended.unwrap_or(Ok(()))
+    Ok(match ended.unwrap_or(Ok(End::Stopped))? {
+        End::Stopped => None,
+        End::Anew => Some(Anew::new(hearing)),
+    })
 }
 
 /// How the agent ended; `None` if it is told to stop and is not waited for.
@@ -95,7 +114,7 @@ fn until_the_end<E>(
     heart: &Heart,
     happening: &Receiver<Happening<E>>,
     grace: Duration,
-) -> Option<Result<(), E>> {
+) -> Option<Result<End, E>> {
     let mut hangs = Hangs::default();
     // The signal, and until when it may take.
     let mut stop: Option<(&'static str, Instant)> = None;
@@ -230,8 +249,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_with_its_words() {
-        let ended: Result<(), RunError> = serve(|_| async { panic!("as the test wants") });
-        let told = ended.unwrap_err().to_string();
+        let ended: Result<_, RunError> = serve(|_| async { panic!("as the test wants") });
+        let told = ended.err().unwrap().to_string();
         assert!(told.contains("as the test wants"), "{told}");
     }
 }

@@ -42,8 +42,14 @@ impl Observer {
             serving,
             node_ports,
             events,
-            told: Told::new(sync_period.saturating_mul(2)),
+            told: Told::new(patience(sync_period)),
         }
+    }
+
+    /// Syncs have this period from now on.
+    pub fn sync_period(&mut self, sync_period: Duration) {
+        self.serving.health.sync_period(sync_period);
+        self.told.patience(patience(sync_period));
     }
 
     /// An advance is over.
@@ -136,6 +142,11 @@ impl Observer {
         let layers: Vec<_> = pipeline.layers().map(now).collect();
         metrics.layers_now(&layers);
     }
+}
+
+/// What lasts for two periods is worth telling.
+const fn patience(sync_period: Duration) -> Duration {
+    sync_period.saturating_mul(2)
 }
 
 /// Why the state is not in force in every layer; `None` if it is.

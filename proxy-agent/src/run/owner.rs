@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::{
     sync::mpsc,
     task::block_in_place,
-    time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until},
+    time::{Instant, Interval, MissedTickBehavior, interval, interval_at, sleep_until},
 };
 
 use super::{RunError, observed::Observer, signals::Order};
@@ -80,6 +80,13 @@ pub struct Inbox {
     pub orders: mpsc::Receiver<Order>,
 }
 
+/// Ticks with this period, for the first time when one is over.
+fn every(period: Duration) -> Interval {
+    let mut interval = interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
 impl Owner {
     /// An owner that has heard nothing yet.
     pub fn new(
@@ -105,14 +112,14 @@ impl Owner {
         }
     }
 
-    /// Serves until told to stop. The kernel is compared with the state every `sync_period`, and
+    /// Serves until an order ends it, and returns that. The kernel is compared with the state every `sync_period`, and
     /// when told; never without one. `first` is called once, when the first state is in force.
     pub async fn run(
         mut self,
         mut inbox: Inbox,
         sync_period: Option<Duration>,
         first: impl FnOnce(&proxy_model::NodeState),
-    ) -> Result<&'static str, RunError> {
+    ) -> Result<Order, RunError> {
         let mut first = Some(first);
         let mut watch = interval(WATCH);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -121,8 +128,7 @@ impl Owner {
         let heart = Arc::clone(&self.observer.serving.heart);
         let never = || Instant::now() + Duration::from_hours(24);
         let period = sync_period.unwrap_or(Duration::from_hours(24));
-        let mut repairs = interval_at(Instant::now() + period, period);
-        repairs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut repairs = every(period);
         loop {
             heart.idle();
             // A layer that failed is left alone for as long as it asked for; the others are not.
@@ -131,7 +137,11 @@ impl Owner {
                 // Whoever looks from outside sees that this goes round.
                 _ = beat.tick() => self.pipeline.summarise(),
                 Some(order) = inbox.orders.recv() => match order {
-                    Order::Stop(signal) => return Ok(signal),
+                    Order::Stop(_) | Order::Anew => return Ok(order),
+                    Order::SyncPeriod(period) => {
+                        self.observer.sync_period(period);
+                        repairs = every(period);
+                    }
                     Order::Repair if sync_period.is_none() => {
                         tracing::info!("SIGHUP: a brain programs nothing that could differ");
                     }

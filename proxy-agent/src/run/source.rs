@@ -11,11 +11,12 @@ use super::RunError;
 use crate::{
     cluster::{
         Message, Update, brain, kube,
-        manifests::{ManifestError, ManifestSource, ManifestWatch, watch},
+        manifests::{ManifestError, ManifestSource},
     },
     events::Recorder,
     own_node::Nodes,
     serving::Collector,
+    watch::{Watch, watch},
 };
 
 /// Batches between source and owner. A source that is faster than the kernel waits, and its API
@@ -40,7 +41,7 @@ pub struct Manifests {
     /// What can be read again.
     source: ManifestSource,
     /// Says when.
-    changes: ManifestWatch,
+    changes: Watch,
     /// What was read first.
     events: Vec<ClusterEvent>,
 }

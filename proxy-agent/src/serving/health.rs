@@ -77,8 +77,6 @@ impl InForce {
 /// What was told so far.
 #[derive(Debug)]
 pub struct Health {
-    /// How long something may wait to be programmed.
-    timeout: Duration,
     /// What the owner of the state is at.
     heart: Option<Arc<Heart>>,
     state: Mutex<State>,
@@ -87,6 +85,8 @@ pub struct Health {
 /// One sync programs both families, so both are in the same state.
 #[derive(Debug, Clone, Copy)]
 struct State {
+    /// How long something may wait to be programmed.
+    timeout: Duration,
     /// Since when something waits to be programmed in the last of the layers.
     all_wait: Option<Instant>,
     /// The same in the first of them.
@@ -101,9 +101,9 @@ impl Health {
     /// Nothing was told. A sync may take two of `sync_period`.
     pub fn new(sync_period: Duration) -> Self {
         Self {
-            timeout: sync_period.saturating_mul(2),
             heart: None,
             state: Mutex::new(State {
+                timeout: timeout(sync_period),
                 all_wait: None,
                 any_waits: None,
                 outside_waits: None,
@@ -120,6 +120,11 @@ impl Health {
             heart: Some(heart),
             ..self
         }
+    }
+
+    /// Syncs have this period from now on.
+    pub fn sync_period(&self, sync_period: Duration) {
+        self.change(|state| state.timeout = timeout(sync_period));
     }
 
     /// Something is to be programmed.
@@ -158,16 +163,15 @@ impl Health {
     /// What `probe` is answered. `clients_behind`: for how long a backend behind the node API has
     /// had something newer to bring into force.
     pub fn answer(&self, probe: Probe, now: Moment, clients_behind: Duration) -> Answer {
-        let clients_late = clients_behind >= self.timeout && clients_behind > Duration::ZERO;
         let hangs = self.hangs(now);
-        self.change(|state| state.answer(probe, now, self.timeout, clients_late, hangs))
+        self.change(|state| state.answer(probe, now, clients_behind, hangs))
     }
 
     /// Whether traffic from outside is served as the cluster wants it, as far as the layers that
     /// serve it are concerned.
     pub fn outside(&self, now: Moment) -> bool {
         let hangs = self.hangs(now);
-        !self.change(|state| hangs || late(state.outside_waits, now, self.timeout))
+        !self.change(|state| hangs || late(state.outside_waits, now, state.timeout))
     }
 
     fn hangs(&self, now: Moment) -> bool {
@@ -192,19 +196,12 @@ impl State {
         ]
     }
 
-    fn answer(
-        self,
-        probe: Probe,
-        now: Moment,
-        timeout: Duration,
-        clients_late: bool,
-        hangs: bool,
-    ) -> Answer {
+    fn answer(self, probe: Probe, now: Moment, clients_behind: Duration, hangs: bool) -> Answer {
         let waits = match probe {
             Probe::Healthz => self.all_wait,
             Probe::Livez => self.any_waits,
         };
-        let late = hangs || late(waits, now, timeout);
+        let late = hangs || late(waits, now, self.timeout);
         let judged = late || self.last_synced.is_some();
         let family = FamilyStatus {
             last_updated: self.last_synced.map_or_else(go_zero, timestamp),
@@ -212,7 +209,9 @@ impl State {
         };
         let node_eligible = (probe == Probe::Healthz).then_some(self.node_eligible);
         // To restart this process would not help a backend in another one.
-        let clients_late = clients_late && probe == Probe::Healthz;
+        let clients_late = clients_behind >= self.timeout
+            && clients_behind > Duration::ZERO
+            && probe == Probe::Healthz;
         let healthy = !late && !clients_late && node_eligible != Some(false);
         Answer {
             // kube-proxy says now if it is well: its older versions synced every so often, and
@@ -228,6 +227,11 @@ impl State {
             status: Families(judged.then_some(family)),
         }
     }
+}
+
+/// A sync may take two periods.
+const fn timeout(sync_period: Duration) -> Duration {
+    sync_period.saturating_mul(2)
 }
 
 /// Whether what waits since then has waited for too long.

@@ -5,6 +5,7 @@ mod conntrack;
 pub mod definitions;
 mod layers;
 mod register;
+mod reloads;
 mod scrape;
 mod shown;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use self::{
     definitions::{self as define, Definition},
     layers::Layers,
     register::{counter, gauge, histogram, plain_counter},
+    reloads::Reloads,
     shown::Shown,
 };
 use super::health::Probe;
@@ -86,6 +88,8 @@ pub struct Metrics {
     shown: Shown,
     /// How each of them does.
     layers: Layers,
+    /// What became of changes of the configuration file.
+    pub reloads: Reloads,
 }
 
 /// What is counted at a scrape.
@@ -148,6 +152,7 @@ impl Metrics {
         let metrics = Self {
             shown: Shown::new(at, chosen, backends),
             layers: Layers::new(at, backends),
+            reloads: Reloads::new(at),
             started: SystemTime::now(),
             sync: histogram(at, &define::SYNC_DURATION),
             full_sync: histogram(at, &define::FULL_SYNC_DURATION),

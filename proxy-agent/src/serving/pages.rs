@@ -18,7 +18,7 @@ use axum::{
     routing::any,
 };
 use proxy_model::Figure;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     sync::{mpsc, oneshot},
     task::spawn_blocking,
@@ -42,8 +42,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) serving: Arc<Serving>,
-    /// What is in force of file and flags.
-    pub(super) configuration: Value,
     /// What this process was started with.
     pub(super) flags: BTreeMap<String, String>,
     /// When it was.
@@ -133,7 +131,7 @@ async fn proxy_mode(State(site): State<Arc<Site>>) -> Response {
 }
 
 async fn configz(State(site): State<Arc<Site>>) -> Response {
-    let all = json!({ "kubeproxy.config.k8s.io": site.configuration });
+    let all = json!({ "kubeproxy.config.k8s.io": *site.serving.configuration() });
     with_type(JSON, all.to_string())
 }
 

@@ -5,12 +5,14 @@
 //! objects   text ──manifests──> ClusterEvent ──┐
 //! model     bytes ──events────> ClusterEvent ──┴─> Model ──────> state, changes, reports, verdicts
 //! wire      bytes ──────────────operations────────> Replica ──┘
+//! configuration  text ──────────> settings, and the same in the other version
 //! packets   bytes ──steps──────> packets, as they come and leave ──> maps in memory
 //! ```
 //!
 //! Knows no fuzzer: the programs in `targets/` do.
 
 mod changes;
+pub mod configuration;
 mod events;
 pub mod model;
 pub mod objects;

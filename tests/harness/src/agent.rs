@@ -52,6 +52,9 @@ pub struct AgentOptions {
     /// Further arguments of `run`. Without `--proxy-mode` or `--config` among them, socket hooks serve alone:
     /// what a test is about must not depend on what its Services need.
     pub arguments: Vec<String>,
+    /// Whether every sync is told. Without it, and without `--log-level`, the configuration decides what is
+    /// logged.
+    pub tells_syncs: bool,
     /// A command that is given the agent's command line to execute, to start it in unusual
     /// surroundings: with all rights. Empty for none.
     pub launcher: Vec<String>,
@@ -66,6 +69,7 @@ impl Default for AgentOptions {
             cgroup_path: None,
             source: Vec::new(),
             arguments: Vec::new(),
+            tells_syncs: true,
             launcher: Vec::new(),
             rights: Rights::default(),
         }
@@ -241,7 +245,7 @@ impl<'w> Agent<'w> {
     fn log_level(&self) -> Option<&'static str> {
         let mut arguments = self.options.source.iter().chain(&self.options.arguments);
         let given = arguments.any(|one| one.starts_with("--log-level"));
-        (!given).then_some(EVERY_SYNC)
+        (self.options.tells_syncs && !given).then_some(EVERY_SYNC)
     }
 
     /// `proxy-agent SUBCOMMAND --pin-dir …`, to add to and to run.

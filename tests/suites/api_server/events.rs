@@ -142,6 +142,34 @@ fn operators_see_on_the_node_that_changes_are_not_in_force_and_when_they_are() {
 }
 
 #[test]
+fn operators_see_on_the_node_that_a_changed_configuration_is_not_in_force_and_when_it_is() {
+    if !requires::met("api_server", PRIVILEGED) {
+        return;
+    }
+    let cluster = Cluster::serving(&[1]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let write = |fields: &str| {
+        let head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+        std::fs::write(file.path(), format!("{head}{fields}")).unwrap();
+    };
+    write("");
+    let mut agent = cluster.masters(&[]);
+    let config = format!("--config={}", file.path().display());
+    let further = [config, "--backend-order=ebpf".to_owned()];
+    agent.options().arguments.extend(further);
+    agent.launch().unwrap();
+    write("detectLocalMode: Guess\n");
+    let event = until_written(&cluster, "ConfigurationRefused");
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["regarding"]["name"], "node-a");
+    let note = event["note"].as_str().unwrap();
+    assert!(note.contains("detectLocalMode"), "{note}");
+    write("");
+    let event = until_written(&cluster, "ConfigurationAccepted");
+    assert_eq!(event["type"], "Normal");
+}
+
+#[test]
 fn without_the_right_to_write_events_that_is_told_once_and_nothing_else_is_different() {
     if !requires::met("api_server", PRIVILEGED) {
         return;

@@ -33,6 +33,31 @@ pub struct IdleArgs {
     /// The same
     #[arg(long, value_name = "FILES", hide = true)]
     pub machine_id_file: Option<String>,
+
+    /// Gone in kube-proxy: its value decides nothing
+    #[arg(long, value_name = "PORT", hide = true)]
+    pub healthz_port: Option<String>,
+
+    /// The same
+    #[arg(long, value_name = "PORT", hide = true)]
+    pub metrics_port: Option<String>,
+}
+
+impl IdleArgs {
+    /// Those that kube-proxy warns of, too, with what to give instead.
+    pub fn deprecated(&self) -> Vec<String> {
+        let all = [
+            ("healthz-port", &self.healthz_port, "healthz-bind-address"),
+            ("metrics-port", &self.metrics_port, "metrics-bind-address"),
+        ];
+        let given = all.into_iter().filter_map(|(flag, value, instead)| {
+            let value = value.as_ref()?;
+            Some(format!(
+                "--{flag} {value}: decides nothing, as with kube-proxy 1.36; give --{instead}"
+            ))
+        });
+        given.collect()
+    }
 }
 
 /// What a command line asks for in place of serving. kube-proxy looks in this order, too.

@@ -8,6 +8,24 @@ use clap::Args;
 use super::{AgentArgs, FIRST, NodeArgs, RunArgs};
 use crate::config::kube_proxy::{Given, fields::BACKEND_ORDER};
 
+/// Flags that `--help` shows, without their dashes, and the fields that they set.
+#[rustfmt::skip]
+pub const FLAGS: &[(&str, &[&str])] = &[
+    ("backend-order", &[BACKEND_ORDER]),
+    ("bind-address-hard-fail", &["bindAddressHardFail"]),
+    ("cluster-cidr", &["clusterCIDR"]),
+    ("detect-local-mode", &["detectLocalMode"]),
+    ("healthz-bind-address", &["healthzBindAddress"]),
+    ("iptables-localhost-nodeports", &["iptables.localhostNodePorts"]),
+    ("masquerade-all", &["iptables.masqueradeAll", "nftables.masqueradeAll"]),
+    ("metrics-bind-address", &["metricsBindAddress"]),
+    ("nodeport-addresses", &["nodePortAddresses"]),
+    ("pod-bridge-interface", &["detectLocal.bridgeInterface"]),
+    ("pod-interface-name-prefix", &["detectLocal.interfaceNamePrefix"]),
+    ("proxy-mode", &["mode"]),
+    ("sync-period", &["iptables.syncPeriod", "ipvs.syncPeriod", "nftables.syncPeriod"]),
+];
+
 /// How the API server is reached.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Source: manifests, API server")]
@@ -60,7 +78,7 @@ pub struct ModelArgs {
     #[command(flatten)]
     pub node: NodeArgs,
 
-    /// `KubeProxyConfiguration` (v1alpha1) file, see docs/reference/config.md; flags override the
+    /// `KubeProxyConfiguration` file (v1alpha1 or v1alpha2), see docs/reference/config.md; flags override the
     /// file
     #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "FILE")]
@@ -114,29 +132,21 @@ impl AgentArgs {
     /// Flags that were given and stand for fields of the file. The kubeconfig is not among them:
     /// it decides the source, together with flags that have no field.
     pub fn given(&self) -> Vec<Given> {
-        const PERIODS: &[&str] = &[
-            "iptables.syncPeriod",
-            "ipvs.syncPeriod",
-            "nftables.syncPeriod",
-        ];
         let serving = &self.serving;
         let own = [
             given(
                 "healthz-bind-address",
-                &["healthzBindAddress"],
                 serving.healthz_bind_address.as_ref(),
             ),
             given(
                 "metrics-bind-address",
-                &["metricsBindAddress"],
                 serving.metrics_bind_address.as_ref(),
             ),
             given(
                 "bind-address-hard-fail",
-                &["bindAddressHardFail"],
                 serving.bind_address_hard_fail.as_ref(),
             ),
-            given("sync-period", PERIODS, self.sync_period.as_ref()),
+            given("sync-period", self.sync_period.as_ref()),
         ];
         own.into_iter()
             .flatten()
@@ -149,35 +159,20 @@ impl AgentArgs {
 impl ModelArgs {
     /// Flags that were given and stand for fields of the file.
     pub fn given(&self) -> Vec<Given> {
-        const MASQUERADE: &[&str] = &["iptables.masqueradeAll", "nftables.masqueradeAll"];
         let node_ports = self.nodeport_addresses.as_ref().map(|list| list.join(","));
         let all = [
-            given("proxy-mode", &["mode"], self.proxy_mode.as_ref()),
-            given("cluster-cidr", &["clusterCIDR"], self.cluster_cidr.as_ref()),
-            given(
-                "detect-local-mode",
-                &["detectLocalMode"],
-                self.detect_local_mode.as_ref(),
-            ),
-            given(
-                "pod-bridge-interface",
-                &["detectLocal.bridgeInterface"],
-                self.pod_bridge_interface.as_ref(),
-            ),
+            given("proxy-mode", self.proxy_mode.as_ref()),
+            given("cluster-cidr", self.cluster_cidr.as_ref()),
+            given("detect-local-mode", self.detect_local_mode.as_ref()),
+            given("pod-bridge-interface", self.pod_bridge_interface.as_ref()),
             given(
                 "pod-interface-name-prefix",
-                &["detectLocal.interfaceNamePrefix"],
                 self.pod_interface_name_prefix.as_ref(),
             ),
-            given("masquerade-all", MASQUERADE, self.masquerade_all.as_ref()),
-            given(
-                "nodeport-addresses",
-                &["nodePortAddresses"],
-                node_ports.as_ref(),
-            ),
+            given("masquerade-all", self.masquerade_all.as_ref()),
+            given("nodeport-addresses", node_ports.as_ref()),
             given(
                 "iptables-localhost-nodeports",
-                &["iptables.localhostNodePorts"],
                 self.iptables_localhost_nodeports.as_ref(),
             ),
         ];
@@ -199,18 +194,16 @@ impl RunArgs {
     /// The same, with those of the dataplane.
     pub fn given(&self) -> Vec<Given> {
         let order = (!self.backend_order.is_empty()).then(|| self.backend_order.join(","));
-        let own = given("backend-order", &[BACKEND_ORDER], order.as_ref());
+        let own = given("backend-order", order.as_ref());
         let of_backends = self.backends.of_fields();
         let all = self.agent.given().into_iter().chain(own);
         all.chain(of_backends).collect()
     }
 }
 
-fn given(
-    flag: &'static str,
-    paths: &'static [&'static str],
-    typed: Option<&impl ToString>,
-) -> Option<Given> {
+/// A flag of [`FLAGS`] that was given.
+fn given(flag: &'static str, typed: Option<&impl ToString>) -> Option<Given> {
+    let (_, paths) = FLAGS.iter().find(|(name, _)| *name == flag)?;
     typed.map(|typed| Given {
         flag,
         paths,

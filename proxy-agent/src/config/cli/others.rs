@@ -22,7 +22,7 @@ pub const FLAGS: &[(&str, &[&str])] = &[
     ("conntrack-udp-timeout", &["conntrack.udpTimeout"]),
     ("conntrack-udp-timeout-stream", &["conntrack.udpStreamTimeout"]),
     ("feature-gates", &["featureGates"]),
-    ("iptables-masquerade-bit", &["iptables.masqueradeBit", "nftables.masqueradeBit"]),
+    ("iptables-masquerade-bit", &["iptables.masqueradeBit", "ipvs.masqueradeBit", "nftables.masqueradeBit"]),
     ("iptables-min-sync-period", &["iptables.minSyncPeriod", "nftables.minSyncPeriod"]),
     ("ipvs-exclude-cidrs", &["ipvs.excludeCIDRs"]),
     ("ipvs-min-sync-period", &["ipvs.minSyncPeriod"]),

@@ -16,25 +16,27 @@ use crate::{backends::ALL, host::settings::HostSettings};
 
 use super::{
     Mistake, Mode, Notice, Settings, address, backends,
-    complete::Complete,
-    fields::BACKEND_ORDER,
+    complete::{Complete, HEALTHZ_PORT, METRICS_PORT},
+    fields::{BACKEND_ORDER, FIELDS, FieldKind, MODE, MayBeZero, OWN_MODE},
     order,
+    section::Section,
     typed::{Origin, Typed},
-    value::go_text,
+    value::{Setting, go_text},
 };
 
 /// Between two comparisons with the kernel: closer ones would do nothing else.
 const SHORTEST_PERIOD: SignedDuration = SignedDuration::from_millis(100);
-const HEALTHZ_PORT: u16 = 10256;
-const METRICS_PORT: u16 = 10249;
 
 /// The settings, as far as they make sense; `typed` gets the mistakes and notices.
 pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     let mut check = Check {
         complete,
+        section: complete.section(),
         mistakes: &mut typed.mistakes,
+        notices: &mut typed.notices,
     };
-    let (mode, section) = check.mode();
+    let section = check.section;
+    let mode = check.mode();
     let (order, wrong) = order::of(complete.texts(BACKEND_ORDER), mode, ALL);
     for text in wrong {
         check.mistake(BACKEND_ORDER, text);
@@ -43,8 +45,8 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     for (field, text) in backends::wrong(&given, ALL) {
         check.mistake(field, text);
     }
-    check.periods(section);
-    check.numbers();
+    check.bounds();
+    check.periods();
     let node_ports = check.lists(section);
     let healthz = check.address("healthzBindAddress", HEALTHZ_PORT);
     let metrics = check.address("metricsBindAddress", METRICS_PORT);
@@ -55,22 +57,26 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         );
         check.mistake("bindAddress", text);
     }
+    check.node_ips();
     let cluster_cidrs = check.read("clusterCIDR", address::cluster_cidrs);
     let half = half_selected(cluster_cidrs.as_deref().unwrap_or_default(), &node_ports);
     let detector = check.detector(cluster_cidrs.unwrap_or_default());
 
     let optional = |path| Some(complete.text(path)).filter(|text| !text.is_empty());
-    let (masquerade, bit) = match section {
-        Section::Nftables => ("nftables.masqueradeAll", "nftables.masqueradeBit"),
-        Section::Iptables | Section::Ipvs => ("iptables.masqueradeAll", "iptables.masqueradeBit"),
+    // IPVS has that of iptables.
+    let masquerade = match section {
+        Section::Nftables => "nftables.masqueradeAll",
+        Section::Iptables | Section::Ipvs => "iptables.masqueradeAll",
     };
+    let bit = format!("{}.masqueradeBit", section.name());
     let period = format!("{}.syncPeriod", section.name());
     let mut sync_period = complete.period(&period);
     typed.notices.extend(notices(complete, mode));
     if sync_period.is_positive() && sync_period < SHORTEST_PERIOD {
         sync_period = SHORTEST_PERIOD;
         let text = "is less than 100ms, which is used instead";
-        typed.notices.push(Notice::new(&period, text.to_owned()));
+        let spelled = complete.version.spelled(&period);
+        typed.notices.push(Notice::new(spelled, text.to_owned()));
     }
     typed.notices.extend(half);
     Settings {
@@ -91,7 +97,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         timeouts: timeouts(complete),
         host: host(complete),
         // One out of range is among the mistakes.
-        masquerade_mark: u32::try_from(complete.whole(bit))
+        masquerade_mark: u32::try_from(complete.whole(&bit))
             .ok()
             .and_then(|bit| 1_u32.checked_shl(bit))
             .unwrap_or_default(),
@@ -103,6 +109,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         verbosity: complete.whole("logging.verbosity"),
         notices: Vec::new(),
         effective: complete.to_value(),
+        version: complete.version,
     }
 }
 
@@ -159,24 +166,6 @@ fn notices(complete: &Complete, mode: Mode) -> Vec<Notice> {
     notices
 }
 
-/// The sections of the file that belong to a mode of kube-proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Section {
-    Iptables,
-    Ipvs,
-    Nftables,
-}
-
-impl Section {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Iptables => "iptables",
-            Self::Ipvs => "ipvs",
-            Self::Nftables => "nftables",
-        }
-    }
-}
-
 /// The mode that names a backend, or would if this program had it.
 fn named(mode: &'static str) -> Mode {
     BackendKind::named(mode, ALL).map_or(Mode::Other(mode), Mode::Only)
@@ -199,15 +188,47 @@ fn half_selected(cluster_cidrs: &[IpNet], node_ports: &NodePortSelection) -> Opt
     Some(Notice::new("nodePortAddresses", text))
 }
 
+/// What is wrong with a setting of this kind, whatever the others are.
+fn out_of_bounds(kind: FieldKind, setting: &Setting) -> Option<String> {
+    match (kind, setting) {
+        (FieldKind::Whole(least, most), Setting::Whole(number)) => {
+            let text = if most == i32::MAX {
+                format!("must be at least {least}, but is {number}")
+            } else {
+                format!("must be {least} to {most}, but is {number}")
+            };
+            (!(least..=most).contains(number)).then_some(text)
+        }
+        (FieldKind::Period(MayBeZero::No), Setting::Period(period)) => {
+            let text = format!("must be longer than 0s, but is {}", go_text(*period));
+            (!period.is_positive()).then_some(text)
+        }
+        (FieldKind::Period(MayBeZero::Yes), Setting::Period(period)) => {
+            let text = format!("must not be negative, but is {}", go_text(*period));
+            period.is_negative().then_some(text)
+        }
+        _ => None,
+    }
+}
+
 struct Check<'a> {
     complete: &'a Complete,
+    section: Section,
     mistakes: &'a mut Vec<Mistake>,
+    notices: &'a mut Vec<Notice>,
 }
 
 impl Check<'_> {
+    /// What is wrong with a field: as for kube-proxy, no reason to refuse the file where no mode reads it.
     fn mistake(&mut self, path: &str, text: String) {
-        let origin = self.complete.origin(path);
-        self.mistakes.push(Mistake::new(path, origin, text));
+        let spelled = self.complete.version.spelled(path);
+        if self.section.reads(path) {
+            let origin = self.complete.origin(path);
+            self.mistakes.push(Mistake::new(spelled, origin, text));
+        } else {
+            let text = format!("{text}; the selected mode does not read it");
+            self.notices.push(Notice::new(spelled, text));
+        }
     }
 
     /// Reads a string field. The error completes the sentence "field: …".
@@ -221,105 +242,88 @@ impl Check<'_> {
         self.read(path, |text| address::bind(text, port)).flatten()
     }
 
-    /// The mode, and the section that is read for it. `ebpf` and `auto` are Culvert's own. kube-proxy's
-    /// default mode on Linux is iptables, and that is the section that existing files fill, so it
-    /// also stands for eBPF.
-    fn mode(&mut self) -> (Mode, Section) {
-        match self.complete.text("mode") {
-            "" => (Mode::Unset, Section::Iptables),
-            "ebpf" => (named("ebpf"), Section::Iptables),
-            "auto" => (Mode::Auto, Section::Iptables),
-            "iptables" => (named("iptables"), Section::Iptables),
-            "ipvs" => (named("ipvs"), Section::Ipvs),
-            "nftables" => (named("nftables"), Section::Nftables),
-            mode => {
-                let text = format!(
-                    "must be empty, auto, ebpf, iptables, ipvs or nftables, but is \"{mode}\""
-                );
-                self.mistake("mode", text);
-                (Mode::Unset, Section::Iptables)
-            }
+    /// The mode: ours, unless a flag names one.
+    fn mode(&self) -> Mode {
+        let is_overruled = matches!(self.complete.origin(MODE), Origin::Flag(_));
+        let path = match self.complete.text(OWN_MODE) {
+            "" => MODE,
+            _ if is_overruled => MODE,
+            _ => OWN_MODE,
+        };
+        match self.complete.text(path) {
+            "auto" => Mode::Auto,
+            "ebpf" => named("ebpf"),
+            "iptables" => named("iptables"),
+            "ipvs" => named("ipvs"),
+            "nftables" => named("nftables"),
+            _ => Mode::Unset,
         }
     }
 
-    fn periods(&mut self, selected: Section) {
-        // kube-proxy checks the section of iptables in every mode.
-        for section in [Section::Iptables, Section::Ipvs, Section::Nftables] {
-            if section != Section::Iptables && section != selected {
-                continue;
+    /// What the table says of each field by itself.
+    fn bounds(&mut self) {
+        for field in FIELDS.iter() {
+            let setting = self.complete.setting(field.path);
+            // A default may follow from another field, of which it is said then.
+            let is_said = self.complete.origin(field.path) != Origin::Default;
+            if let Some(text) = out_of_bounds(field.kind, setting).filter(|_| is_said) {
+                self.mistake(field.path, text);
             }
+        }
+        let hidden = self.complete.text("showHiddenMetricsForVersion");
+        let is_version = hidden.split_once('.').is_some_and(|(major, minor)| {
+            major.parse::<u8>().is_ok() && minor.parse::<u8>().is_ok()
+        });
+        if !hidden.is_empty() && !is_version {
+            let text = format!("must be a version such as 1.35, but is \"{hidden}\"");
+            self.mistake("showHiddenMetricsForVersion", text);
+        }
+    }
+
+    fn periods(&mut self) {
+        for section in [Section::Iptables, Section::Ipvs, Section::Nftables] {
             let section = section.name();
             let (least, period) = (
                 format!("{section}.minSyncPeriod"),
                 format!("{section}.syncPeriod"),
             );
-            self.above_zero(&period);
-            self.not_negative(&least);
             let (shortest, longest) = (self.complete.period(&least), self.complete.period(&period));
             // Where the short one is left to its default, a sync period below it is a wish to
             // sync more often, and nothing here stops that.
             if shortest > longest && self.complete.origin(&least) != Origin::Default {
+                let least = self.complete.version.spelling_of(&least);
                 let text = format!(
-                    "must be at least {least} ({}), but is {}",
+                    "must be at least {} ({}), but is {}",
+                    least.map_or("the shortest one", |spelling| spelling.path),
                     go_text(shortest),
                     go_text(longest)
                 );
                 self.mistake(&period, text);
             }
         }
-        self.above_zero("configSyncPeriod");
-        for name in [
-            "tcpEstablishedTimeout",
-            "tcpCloseWaitTimeout",
-            "udpTimeout",
-            "udpStreamTimeout",
-        ] {
-            self.not_negative(&format!("conntrack.{name}"));
-        }
-        for name in ["tcpTimeout", "tcpFinTimeout", "udpTimeout"] {
-            self.not_negative(&format!("ipvs.{name}"));
-        }
     }
 
-    fn above_zero(&mut self, path: &str) {
-        let period = self.complete.period(path);
-        if !period.is_positive() {
-            let text = format!("must be longer than 0s, but is {}", go_text(period));
-            self.mistake(path, text);
-        }
-    }
-
-    fn not_negative(&mut self, path: &str) {
-        let period = self.complete.period(path);
-        if period.is_negative() {
-            let text = format!("must not be negative, but is {}", go_text(period));
-            self.mistake(path, text);
-        }
-    }
-
-    fn numbers(&mut self) {
-        let ranges = [
-            ("iptables.masqueradeBit", 0, 31),
-            ("nftables.masqueradeBit", 0, 31),
-            ("oomScoreAdj", -1000, 1000),
-            ("clientConnection.burst", 0, i32::MAX),
-            ("conntrack.maxPerCore", 0, i32::MAX),
-            ("conntrack.min", 0, i32::MAX),
-        ];
-        for (path, least, most) in ranges {
-            let number = self.complete.whole(path);
-            if !(least..=most).contains(&number) {
-                let text = format!("must be {least} to {most}, but is {number}");
-                self.mistake(path, text);
-            }
+    /// One address, or one of each family.
+    fn node_ips(&mut self) {
+        let given = self.complete.texts("nodeIPOverride");
+        let parsed: Result<Vec<IpAddr>, _> = given.iter().map(|one| one.parse()).collect();
+        let is_right = parsed.is_ok_and(|all| match all[..] {
+            [] | [_] => true,
+            [one, other] => one.is_ipv4() != other.is_ipv4(),
+            _ => false,
+        });
+        if !is_right {
+            let text = format!(
+                "must be an IP address, or one of each family, but is {}",
+                given.join(", ")
+            );
+            self.mistake("nodeIPOverride", text);
         }
     }
 
     fn lists(&mut self, section: Section) -> NodePortSelection {
         let complete = self.complete;
-        if section == Section::Ipvs {
-            self.cidrs("ipvs.excludeCIDRs", complete.texts("ipvs.excludeCIDRs"));
-        }
+        self.cidrs("ipvs.excludeCIDRs", complete.texts("ipvs.excludeCIDRs"));
         match complete.texts("nodePortAddresses") {
             // kube-proxy's default in this mode, and in no other.
             [] if section == Section::Nftables => NodePortSelection::Primary,
@@ -350,9 +354,7 @@ impl Check<'_> {
     fn detector(&mut self, cluster_cidrs: Vec<IpNet>) -> Detector {
         let complete = self.complete;
         match complete.text("detectLocalMode") {
-            // Empty can only come from a flag here, and means the default there too.
-            "" | "ClusterCIDR" if cluster_cidrs.is_empty() => Detector::None,
-            "" | "ClusterCIDR" => Detector::ClusterCidr(cluster_cidrs),
+            "ClusterCIDR" if !cluster_cidrs.is_empty() => Detector::ClusterCidr(cluster_cidrs),
             "NodeCIDR" => Detector::NodeCidr,
             "BridgeInterface" => {
                 Detector::BridgeInterface(self.interface("detectLocal.bridgeInterface"))
@@ -360,14 +362,7 @@ impl Check<'_> {
             "InterfaceNamePrefix" => {
                 Detector::InterfaceNamePrefix(self.interface("detectLocal.interfaceNamePrefix"))
             }
-            other => {
-                let text = format!(
-                    "must be ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix, but is \
-                     \"{other}\""
-                );
-                self.mistake("detectLocalMode", text);
-                Detector::None
-            }
+            _ => Detector::None,
         }
     }
 

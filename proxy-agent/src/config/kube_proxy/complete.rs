@@ -1,54 +1,100 @@
-//! Second step: every field has a value. Third step's input, `/configz`, and what is said of
-//! fields that are set but not honoured, or not for all.
+//! Second step: every field of the table has a value, whatever the version. Third step's input, `/configz`, and what
+//! is said of fields that are set but not honoured, or not for all.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use super::{
     Notice,
-    fields::{self, FIELDS, Field, FieldKind, Honoured},
+    fields::{FIELDS, Field, FieldKind, Honoured, MODE, OWN_MODE},
+    section::Section,
     typed::{Origin, Typed},
     value::Setting,
+    version::Version,
 };
 
-/// A value for every field. The accessors take paths of the table of fields and may panic on
+/// The ports of kube-proxy.
+pub(super) const HEALTHZ_PORT: u16 = 10256;
+pub(super) const METRICS_PORT: u16 = 10249;
+const IPVS_BIT: &str = "ipvs.masqueradeBit";
+
+/// A value for every field of the table. The accessors take paths of the table and may panic on
 /// others; every use is covered by reading an empty configuration.
-#[derive(Debug)]
-pub(super) struct Complete(BTreeMap<&'static str, (Setting, Origin)>);
+#[derive(Debug, Clone)]
+pub(super) struct Complete {
+    settings: BTreeMap<&'static str, (Setting, Origin)>,
+    /// Whose defaults they have.
+    pub(super) version: Version,
+}
 
 impl Complete {
-    /// Fills what was not typed with defaults.
+    /// Fills what was not typed with the defaults of the version.
     pub(super) fn of(typed: &mut Typed) -> Self {
+        let version = typed.version;
         let mut settings = std::mem::take(&mut typed.settings);
-        settings.retain(|path, (setting, origin)| {
-            let zero_is_default = fields::at(path).is_some_and(|field| field.zero_is_default);
-            !(*origin == Origin::File && zero_is_default && setting.is_zero())
-        });
         for field in FIELDS.iter() {
             settings
                 .entry(field.path)
-                .or_insert_with(|| (default_of(field), Origin::Default));
+                .or_insert_with(|| (default_of(field, version), Origin::Default));
         }
-        let mut complete = Self(settings);
+        let mut complete = Self { settings, version };
         if matches!(complete.text("bindAddress").parse(), Ok(IpAddr::V6(_))) {
             complete.default_to("healthzBindAddress", "[::]:10256");
             complete.default_to("metricsBindAddress", "[::1]:10249");
         }
+        for (path, port) in [
+            ("healthzBindAddress", HEALTHZ_PORT),
+            ("metricsBindAddress", METRICS_PORT),
+        ] {
+            complete.add_port(path, port);
+        }
+        if version.spelling_of(IPVS_BIT).is_none() {
+            // There, IPVS has that of iptables.
+            let bit = Setting::Whole(complete.whole("iptables.masqueradeBit"));
+            complete.settings.insert(IPVS_BIT, (bit, Origin::Default));
+        }
         complete
+    }
+
+    /// An address without a port gets one.
+    fn add_port(&mut self, path: &'static str, port: u16) {
+        if let Ok(ip) = self.text(path).parse::<IpAddr>() {
+            let text = SocketAddr::new(ip, port).to_string();
+            let origin = self.origin(path);
+            self.settings.insert(path, (Setting::Text(text), origin));
+        }
+    }
+
+    /// As if the file had said so.
+    pub(super) fn set(&mut self, path: &'static str, setting: Setting) {
+        self.settings.insert(path, (setting, Origin::File));
     }
 
     /// Another default than the table's.
     fn default_to(&mut self, path: &'static str, text: &str) {
         if self.origin(path) == Origin::Default {
             let setting = Setting::Text(text.to_owned());
-            self.0.insert(path, (setting, Origin::Default));
+            self.settings.insert(path, (setting, Origin::Default));
         }
     }
 
     fn at(&self, path: &str) -> &(Setting, Origin) {
-        self.0.get(path).expect("every field has a value")
+        self.settings.get(path).expect("every field has a value")
+    }
+
+    /// The section that the mode reads.
+    pub(super) fn section(&self) -> Section {
+        Section::of(self.text(MODE), self.text(OWN_MODE))
+    }
+
+    /// What it holds.
+    pub(super) fn setting(&self, path: &str) -> &Setting {
+        &self.at(path).0
     }
 
     pub(super) fn origin(&self, path: &str) -> Origin {
@@ -100,37 +146,49 @@ impl Complete {
             // A free-form field has defaults within, and only logging has such fields.
             let changed = *origin != Origin::Default
                 && field.kind != FieldKind::Any
-                && *setting != default_of(field);
+                && *setting != default_of(field, self.version);
             changed.then(|| {
                 let text = format!("{} {what}", setting.to_value());
-                Notice::new(field.path, text)
+                Notice::new(self.version.spelled(field.path), text)
             })
         });
         ignored.collect()
     }
 
-    /// Everything, in the form of a file.
+    /// Everything, in the form of a file of v1alpha1, which kube-proxy shows too.
     pub(super) fn to_value(&self) -> Value {
-        let mut top = Map::new();
-        for (path, (setting, _)) in &self.0 {
-            let mut section = &mut top;
-            let mut names = path.split('.').peekable();
-            while let Some(name) = names.next() {
-                if names.peek().is_none() {
-                    section.insert(name.to_owned(), setting.to_value());
-                } else {
-                    section = section
-                        .entry(name)
-                        .or_insert_with(|| Value::Object(Map::new()))
-                        .as_object_mut()
-                        .expect("no field is also a section");
-                }
-            }
-        }
-        Value::Object(top)
+        let all = FIELDS.iter();
+        let shown = all.filter(|field| field.only != Some(Version::V1Alpha2));
+        nested(shown.map(|field| (field.path, self.setting(field.path).to_value())))
     }
 }
 
-fn default_of(field: &Field) -> Setting {
-    Setting::of_text(field.kind, field.default).expect("defaults in the table have the right type")
+/// Values by the paths of their fields, in sections.
+pub(super) fn nested<'p>(fields: impl Iterator<Item = (&'p str, Value)>) -> Value {
+    let mut top = Map::new();
+    for (path, value) in fields {
+        let (mut section, mut value) = (&mut top, Some(value));
+        let mut names = path.split('.').peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_some() {
+                section = section
+                    .entry(name)
+                    .or_insert_with(|| Value::Object(Map::new()))
+                    .as_object_mut()
+                    .expect("no field is also a section");
+            } else if let Some(value) = value.take() {
+                section.insert(name.to_owned(), value);
+            }
+        }
+    }
+    Value::Object(top)
+}
+
+/// What a field of the table holds where nobody says anything.
+fn default_of(field: &Field, version: Version) -> Setting {
+    match version.spelling_of(field.path) {
+        Some(spelling) => spelling.default().of_kind(field.kind),
+        None => Setting::of_text(field.kind, field.default)
+            .expect("defaults in the table have the right type"),
+    }
 }

@@ -1,13 +1,14 @@
-//! Every field of `kubeproxy.config.k8s.io/v1alpha1` `KubeProxyConfiguration`, and of our own section
-//! `culvert`: its type, its default and whether Culvert honours it. Reading, defaults, the list of what is not honoured
-//! and `docs/reference/config.md` all follow from this table. Fields that mean the same as a flag of a
-//! backend are named by that flag alone (`backends`).
+//! Every field of `KubeProxyConfiguration`, and of our own section `culvert`: its type, its default, what it may hold
+//! and whether Culvert honours it. Reading, defaults, what is refused, the list of what is not honoured, the JSON
+//! Schemas and the reference pages all follow from this table. Fields are named as v1alpha1 has them, which is finer:
+//! v1alpha2 has one field where v1alpha1 has one in each section (`version`). Fields that mean the same as a flag of
+//! a backend are named by that flag alone (`backends`).
 
 use std::sync::LazyLock;
 
 use proxy_backend::Flag;
 
-use super::backends;
+use super::{backends, version::Version};
 
 /// One field.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +24,22 @@ pub struct Field {
     pub zero_is_default: bool,
     /// What Culvert does with it.
     pub honoured: Honoured,
+    /// The only version that has it; `None` for both.
+    pub only: Option<Version>,
+}
+
+impl Field {
+    /// Whether a zero value of a file says nothing. A boolean has no other value to say the opposite of its default.
+    pub(super) fn zero_means_default(&self) -> bool {
+        self.zero_is_default && self.kind != FieldKind::Switch
+    }
+
+    const fn only(self, version: Version) -> Self {
+        Self {
+            only: Some(version),
+            ..self
+        }
+    }
 }
 
 /// What a field holds.
@@ -32,14 +49,14 @@ pub enum FieldKind {
     Switch,
     /// A string.
     Text,
-    /// One of these strings: `auto|on|off`.
+    /// One of these strings: `auto|on|off`; empty means the first.
     Choice(&'static str),
-    /// A 32-bit integer.
-    Whole,
+    /// An integer of 32 bits: the least and the greatest.
+    Whole(i32, i32),
     /// A number, whole or not.
     Number,
-    /// A duration as Go writes it: `1h30m`, `250ms`.
-    Period,
+    /// A duration as Go writes it, `1h30m`, `250ms`: not negative, and zero only if this says so.
+    Period(MayBeZero),
     /// A list of strings.
     Texts,
     /// Names with booleans.
@@ -48,15 +65,31 @@ pub enum FieldKind {
     Any,
 }
 
+/// Whether a duration of zero can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MayBeZero {
+    /// It can.
+    Yes,
+    /// It cannot.
+    No,
+}
+
+const LASTING: FieldKind = FieldKind::Period(MayBeZero::No);
+const TIMEOUT: FieldKind = FieldKind::Period(MayBeZero::Yes);
+const BIT: FieldKind = FieldKind::Whole(0, 31);
+/// Those of ours, and those that kube-proxy has on Linux.
+const MODES: FieldKind = FieldKind::Choice("|auto|ebpf|iptables|ipvs|nftables");
+const COUNT: FieldKind = FieldKind::Whole(0, i32::MAX);
+
 impl FieldKind {
     /// How it is called in messages and on the reference page.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Switch => "boolean",
             Self::Text | Self::Choice(_) => "string",
-            Self::Whole => "integer",
+            Self::Whole(..) => "integer",
             Self::Number => "number",
-            Self::Period => "duration",
+            Self::Period(_) => "duration",
             Self::Texts => "list of strings",
             Self::Switches => "map of booleans",
             Self::Any => "any",
@@ -112,6 +145,7 @@ pub(super) const fn field(
         default,
         zero_is_default: true,
         honoured,
+        only: None,
     }
 }
 
@@ -142,75 +176,74 @@ const TABLE: &[Field] = &[
     field("clientConnection.acceptContentTypes", FieldKind::Text, "", OWN_CLIENT),
     field("clientConnection.contentType", FieldKind::Text, "application/vnd.kubernetes.protobuf", OWN_CLIENT),
     field("clientConnection.qps", FieldKind::Number, "5", OWN_CLIENT),
-    field("clientConnection.burst", FieldKind::Whole, "10", OWN_CLIENT),
-    field("logging.format", FieldKind::Text, "text", OWN_LOG),
+    field("clientConnection.burst", COUNT, "10", OWN_CLIENT),
+    field("logging.format", FieldKind::Choice("text|json"), "text", OWN_LOG),
     field("logging.flushFrequency", FieldKind::Any, "5s", OWN_LOG),
-    field("logging.verbosity", FieldKind::Whole, "0", Honoured::Yes("what is logged, unless `--log-level` is given: 0 to 3 for info, 4 and 5 for debug, more for trace")),
+    field("logging.verbosity", COUNT, "0", Honoured::Yes("what is logged, unless `--log-level` is given: 0 to 3 for info, 4 and 5 for debug, more for trace")),
     field("logging.vmodule", FieldKind::Any, "", OWN_LOG),
     field("logging.options", FieldKind::Any, "", OWN_LOG),
     field("hostnameOverride", FieldKind::Text, "", Honoured::Yes("this node's name")),
-    field("bindAddress", FieldKind::Text, "0.0.0.0", Honoured::Yes("the family of the defaults of the two addresses below; nothing else yet")),
+    field("bindAddress", FieldKind::Text, "0.0.0.0", Honoured::Yes("the family of the defaults of the two addresses below; nothing else yet")).only(Version::V1Alpha1),
+    field("nodeIPOverride", FieldKind::Texts, "", Honoured::No("this node's addresses are those of its Node object and of its interfaces")).only(Version::V1Alpha2),
+    field("ipFamilyPolicy", FieldKind::Choice("PreferDualStack|SingleStack|RequireDualStack"), "PreferDualStack", Honoured::No("each family that a Service has is served")).only(Version::V1Alpha2),
     field("healthzBindAddress", FieldKind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` if `bindAddress` is IPv6")),
     field("metricsBindAddress", FieldKind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` if `bindAddress` is IPv6")),
     field("bindAddressHardFail", FieldKind::Switch, "false", Honoured::Yes("exit if one of these cannot be bound, instead of retrying")),
+    pointer("configHardFail", FieldKind::Switch, "true", Honoured::Yes("whether a field that is unknown, or said twice, is a mistake; where it is not, it is logged")).only(Version::V1Alpha2),
     field("enableProfiling", FieldKind::Switch, "false", Honoured::Yes("whether `PUT /debug/flags/v` on the metrics port changes the log; there are no profiles")),
     field("showHiddenMetricsForVersion", FieldKind::Text, "", Honoured::No("no metric is hidden")),
-    field("mode", FieldKind::Text, "", Honoured::Yes("which backends serve: `auto`, none, and every other mode of kube-proxy mean eBPF over the first packet backend that this host supports; `ebpf` means the same with eBPF required; `nftables` means nftables alone. Also which section is read, see above")),
-    field("portRange", FieldKind::Text, "", Honoured::No("kube-proxy ignores it too")),
+    field(MODE, MODES, "", Honoured::Yes("which backends serve: `auto`, none, and every other mode of kube-proxy mean eBPF over the first packet backend that this host supports; `ebpf` means the same with eBPF required; `nftables` means nftables alone. Also which section is read, see above")),
+    field("portRange", FieldKind::Text, "", Honoured::No("kube-proxy ignores it too")).only(Version::V1Alpha1),
     field("windowsRunAsService", FieldKind::Switch, "false", NO_WINDOWS),
-    pointer("iptables.masqueradeBit", FieldKind::Whole, "14", MARK),
+    pointer("iptables.masqueradeBit", BIT, "14", MARK),
     field("iptables.masqueradeAll", FieldKind::Switch, "false", MASQUERADE),
     pointer("iptables.localhostNodePorts", FieldKind::Switch, "true", Honoured::Yes("whether processes of this node reach NodePorts through loopback addresses, also of IPv6; only in the modes that read this section, and only if `nodePortAddresses` includes them")),
-    field("iptables.syncPeriod", FieldKind::Period, "30s", PERIOD),
-    field("iptables.minSyncPeriod", FieldKind::Period, "1s", COALESCED),
-    field("ipvs.syncPeriod", FieldKind::Period, "30s", PERIOD),
-    field("ipvs.minSyncPeriod", FieldKind::Period, "0s", COALESCED),
+    field("iptables.syncPeriod", LASTING, "30s", PERIOD),
+    field("iptables.minSyncPeriod", TIMEOUT, "1s", COALESCED),
+    field("ipvs.syncPeriod", LASTING, "30s", PERIOD),
+    field("ipvs.minSyncPeriod", TIMEOUT, "0s", COALESCED),
     field("ipvs.scheduler", FieldKind::Text, "", NO_IPVS),
     field("ipvs.excludeCIDRs", FieldKind::Texts, "", NO_IPVS),
     field("ipvs.strictARP", FieldKind::Switch, "false", NO_IPVS),
-    field("ipvs.tcpTimeout", FieldKind::Period, "0s", NO_IPVS),
-    field("ipvs.tcpFinTimeout", FieldKind::Period, "0s", NO_IPVS),
-    field("ipvs.udpTimeout", FieldKind::Period, "0s", NO_IPVS),
-    pointer("nftables.masqueradeBit", FieldKind::Whole, "14", MARK),
+    field("ipvs.tcpTimeout", TIMEOUT, "0s", NO_IPVS),
+    field("ipvs.tcpFinTimeout", TIMEOUT, "0s", NO_IPVS),
+    field("ipvs.udpTimeout", TIMEOUT, "0s", NO_IPVS),
+    pointer("ipvs.masqueradeBit", BIT, "14", MARK).only(Version::V1Alpha2),
+    pointer("nftables.masqueradeBit", BIT, "14", MARK),
     field("nftables.masqueradeAll", FieldKind::Switch, "false", MASQUERADE),
-    field("nftables.syncPeriod", FieldKind::Period, "30s", PERIOD),
-    field("nftables.minSyncPeriod", FieldKind::Period, "1s", COALESCED),
+    field("nftables.syncPeriod", LASTING, "30s", PERIOD),
+    field("nftables.minSyncPeriod", TIMEOUT, "1s", COALESCED),
     field("winkernel.networkName", FieldKind::Text, "", NO_WINDOWS),
     field("winkernel.sourceVip", FieldKind::Text, "", NO_WINDOWS),
     field("winkernel.enableDSR", FieldKind::Switch, "false", NO_WINDOWS),
     field("winkernel.rootHnsEndpointName", FieldKind::Text, "", NO_WINDOWS),
     field("winkernel.forwardHealthCheckVip", FieldKind::Switch, "false", NO_WINDOWS),
-    field("detectLocalMode", FieldKind::Text, "ClusterCIDR", Honoured::Yes("how packets from pods are recognised; the nftables backend masquerades other packets to ClusterIPs, and lets recognised ones reach any endpoint where externalTrafficPolicy is Local")),
+    field("detectLocalMode", FieldKind::Choice("ClusterCIDR|NodeCIDR|BridgeInterface|InterfaceNamePrefix"), "ClusterCIDR", Honoured::Yes("how packets from pods are recognised; the nftables backend masquerades other packets to ClusterIPs, and lets recognised ones reach any endpoint where externalTrafficPolicy is Local")),
     field("detectLocal.bridgeInterface", FieldKind::Text, "", Honoured::Yes("the bridge, with `detectLocalMode: BridgeInterface`")),
     field("detectLocal.interfaceNamePrefix", FieldKind::Text, "", Honoured::Yes("the prefix, with `detectLocalMode: InterfaceNamePrefix`")),
     field("clusterCIDR", FieldKind::Text, "", Honoured::Yes("addresses of all pods, one CIDR or one per family, with `detectLocalMode: ClusterCIDR`")),
     field("nodePortAddresses", FieldKind::Texts, "", Honoured::Yes("where NodePorts and health check node ports answer: `primary`, or CIDRs; empty means everywhere, or `primary` with `mode: nftables`")),
-    pointer("oomScoreAdj", FieldKind::Whole, "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
-    pointer("conntrack.maxPerCore", FieldKind::Whole, "32768", Honoured::Partly(TABLE_OF_KERNEL, "for how many connections for each CPU `nf_conntrack_max` of the host is raised, to 1048576 at most, and the hash table to a quarter; neither is ever lowered; `0`: neither is touched")),
-    pointer("conntrack.min", FieldKind::Whole, "131072", Honoured::Partly(TABLE_OF_KERNEL, "the least that `nf_conntrack_max` is raised to")),
-    pointer("conntrack.tcpEstablishedTimeout", FieldKind::Period, "24h", Honoured::Yes("how long a connection of TCP may be idle; for programs on devices and as `nf_conntrack_tcp_timeout_established` of the host; `0s`: as that is")),
-    pointer("conntrack.tcpCloseWaitTimeout", FieldKind::Period, "1h", Honoured::Yes("how long one may be idle that one side has closed; for programs on devices and as `nf_conntrack_tcp_timeout_close_wait` of the host; `0s`: as that is")),
+    pointer("oomScoreAdj", FieldKind::Whole(-1000, 1000), "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
+    pointer("conntrack.maxPerCore", COUNT, "32768", Honoured::Partly(TABLE_OF_KERNEL, "for how many connections for each CPU `nf_conntrack_max` of the host is raised, to 1048576 at most, and the hash table to a quarter; neither is ever lowered; `0`: neither is touched")),
+    pointer("conntrack.min", COUNT, "131072", Honoured::Partly(TABLE_OF_KERNEL, "the least that `nf_conntrack_max` is raised to")),
+    pointer("conntrack.tcpEstablishedTimeout", TIMEOUT, "24h", Honoured::Yes("how long a connection of TCP may be idle; for programs on devices and as `nf_conntrack_tcp_timeout_established` of the host; `0s`: as that is")),
+    pointer("conntrack.tcpCloseWaitTimeout", TIMEOUT, "1h", Honoured::Yes("how long one may be idle that one side has closed; for programs on devices and as `nf_conntrack_tcp_timeout_close_wait` of the host; `0s`: as that is")),
     field("conntrack.tcpBeLiberal", FieldKind::Switch, "false", Honoured::Yes("whether `nf_conntrack_tcp_be_liberal` of the host is set to 1; `false` leaves it as it is")),
-    field("conntrack.udpTimeout", FieldKind::Period, "0s", Honoured::Yes("for how long datagrams are remembered that nobody answers; for programs on devices and as `nf_conntrack_udp_timeout` of the host; `0s`: as that is")),
-    field("conntrack.udpStreamTimeout", FieldKind::Period, "0s", Honoured::Yes("how long a flow of datagrams both ways may be idle; for programs on devices and as `nf_conntrack_udp_timeout_stream` of the host; `0s`: as that is")),
-    field("configSyncPeriod", FieldKind::Period, "15m", Honoured::No("the API server is watched, and never listed periodically")),
+    field("conntrack.udpTimeout", TIMEOUT, "0s", Honoured::Yes("for how long datagrams are remembered that nobody answers; for programs on devices and as `nf_conntrack_udp_timeout` of the host; `0s`: as that is")),
+    field("conntrack.udpStreamTimeout", TIMEOUT, "0s", Honoured::Yes("how long a flow of datagrams both ways may be idle; for programs on devices and as `nf_conntrack_udp_timeout_stream` of the host; `0s`: as that is")),
+    field("configSyncPeriod", LASTING, "15m", Honoured::No("the API server is watched, and never listed periodically")),
+    field(OWN_MODE, MODES, "", Honoured::Yes("what `mode` means, in its place, in a file that kube-proxy reads too: it refuses `mode: ebpf` and `mode: auto`. The section that is read is still that of `mode`, if that is set. Not where `--proxy-mode` is given")),
     field(BACKEND_ORDER, FieldKind::Texts, "", Honoured::Yes("backends in order of preference, such as `[ebpf, nftables]`; others are not used, but for one that the mode requires. Empty means all. Not with a mode that names a packet backend")),
 ];
 
+/// Which backends serve, and which section is read.
+pub const MODE: &str = "mode";
 /// Culvert's own section: kube-proxy warns of it, and reads the rest of the file.
+pub const OWN_MODE: &str = "culvert.mode";
+/// The same.
 pub const BACKEND_ORDER: &str = "culvert.backendOrder";
 
 /// The field at `path`.
 pub fn at(path: &str) -> Option<&'static Field> {
     FIELDS.iter().find(|field| field.path == path)
-}
-
-/// Whether `path` is a section: some field lies below it.
-pub fn is_section(path: &str) -> bool {
-    FIELDS.iter().any(|field| {
-        field
-            .path
-            .strip_prefix(path)
-            .is_some_and(|rest| rest.starts_with('.'))
-    })
 }

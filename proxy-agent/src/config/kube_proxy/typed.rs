@@ -1,17 +1,18 @@
 //! First step: what was typed, in the file and in flags, with the right types. No defaults yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::{
     Given, Mistake, Notice,
-    fields::{self, Field},
+    document::{self, Position},
+    fields::{self, FieldKind},
+    nearest::nearest,
     value::Setting,
+    version::{Spelling, Version},
 };
 
-/// The only version that is read.
-pub const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
 pub const KIND: &str = "KubeProxyConfiguration";
 
 /// Where a setting comes from.
@@ -22,74 +23,87 @@ pub(super) enum Origin {
     Flag(&'static str),
 }
 
-/// Settings by the path of their field.
+/// Settings by the path of their field in the table.
 #[derive(Debug, Default)]
 pub(super) struct Typed {
     pub(super) settings: BTreeMap<&'static str, (Setting, Origin)>,
+    /// That of the file; the oldest if there is none.
+    pub(super) version: Version,
     pub(super) notices: Vec<Notice>,
     pub(super) mistakes: Vec<Mistake>,
+    /// Where fields stand in the file, by how it spells them.
+    positions: BTreeMap<String, Position>,
 }
 
 impl Typed {
     /// Takes the file's text.
     pub(super) fn read_file(&mut self, text: &str) {
-        let document = match self.parse(text) {
+        let document = match document::read(text) {
             Ok(document) => document,
             Err(text) => return self.mistakes.push(Mistake::of_file("", text)),
         };
-        let Value::Object(mut top) = document else {
-            let text = if document.is_null() {
+        self.positions = document.positions;
+        let Value::Object(mut top) = document.value else {
+            let text = if document.value.is_null() {
                 format!("is empty: it must hold a {KIND}")
             } else {
-                format!("must hold a {KIND}, but holds {}", kind_of(&document))
+                format!("must hold a {KIND}, but holds {}", kind_of(&document.value))
             };
             return self.mistakes.push(Mistake::of_file("", text));
         };
         let version = top.remove("apiVersion");
         let kind = top.remove("kind");
-        if let Some(text) = wrong_version(version.as_ref(), kind.as_ref()) {
+        match version_of(version.as_ref(), kind.as_ref()) {
+            Ok(version) => self.version = version,
             // Fields of another version mean something else: there is no use in naming them.
-            return self.mistakes.push(Mistake::of_file("", text));
+            Err(text) => return self.mistakes.push(Mistake::of_file("", text)),
+        }
+        if document.has_more {
+            let text = "holds more than one document: only the first one counts, as for kube-proxy";
+            self.notices.push(Notice::new("", text.to_owned()));
+        }
+        let mut unexpected = Vec::new();
+        if let Some(text) = document.repeated {
+            unexpected.push((String::new(), text, "the last one counts"));
         }
         for (name, value) in &top {
-            self.take(name, value);
+            self.take(name, value, &mut unexpected);
         }
-    }
-
-    /// Strict first. A file that says something twice is read all the same, as kube-proxy does:
-    /// what it serves must not depend on how tidy its file is. The error completes the sentence
-    /// "file: …".
-    fn parse(&mut self, text: &str) -> Result<Value, String> {
-        use serde_saphyr::{DuplicateKeyPolicy, from_str, from_str_with_options, options};
-        let said = |error: serde_saphyr::Error| {
-            let text = error.without_snippet().to_string();
-            format!("is not valid YAML: {}", text.trim_end())
-        };
-        let lenient = options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
-        match from_str(text) {
-            Ok(value) => Ok(value),
-            Err(strict) => match from_str_with_options(text, lenient) {
-                Ok(value) => {
-                    let text = format!("{}; the last one counts", said(strict));
-                    self.notices.push(Notice::new("", text));
-                    Ok(value)
-                }
-                Err(_) => Err(said(strict)),
-            },
-        }
-    }
-
-    fn take(&mut self, path: &str, value: &Value) {
-        if let Some(field) = fields::at(path) {
-            if !value.is_null() {
-                self.set(field, Origin::File, Setting::of_value(field.kind, value));
+        let is_strict = self.version.is_strict() && !self.is_lenient();
+        for (path, text, otherwise) in unexpected {
+            if is_strict {
+                let text = format!("{text}; `configHardFail: false` would make it a warning");
+                self.mistakes.push(Mistake::of_file(&path, text));
+            } else {
+                let text = format!("{text}: {otherwise}");
+                self.notices.push(Notice::new(&path, text));
             }
-        } else if fields::is_section(path) {
+        }
+    }
+
+    /// Whether the file says that it may hold what is not known.
+    fn is_lenient(&self) -> bool {
+        let said = self.settings.get("configHardFail");
+        said.is_some_and(|(setting, _)| *setting == Setting::Switch(false))
+    }
+
+    /// Takes a field, or those of a section. What nobody expects comes with what becomes of it otherwise.
+    fn take(
+        &mut self,
+        path: &str,
+        value: &Value,
+        unexpected: &mut Vec<(String, String, &'static str)>,
+    ) {
+        if let Some(spelling) = self.version.at(path) {
+            if !value.is_null() {
+                self.set_from_file(spelling, value);
+            }
+        } else if self.version.is_section(path) {
             match value {
                 Value::Null => {}
                 Value::Object(section) => {
                     for (name, value) in section {
-                        self.take(&format!("{path}.{name}"), value);
+                        self.take(&format!("{path}.{name}"), value, unexpected);
                     }
                 }
                 other => {
@@ -98,18 +112,30 @@ impl Typed {
                 }
             }
         } else {
-            let text = "unknown field: ignored, as kube-proxy does".to_owned();
-            self.notices.push(Notice::new(path, text));
+            let text = unknown(path, self.version);
+            let otherwise = "ignored, as kube-proxy does";
+            unexpected.push((path.to_owned(), text, otherwise));
         }
     }
 
-    /// Takes a setting, or why there is none, which completes the sentence "field: …".
-    fn set(&mut self, field: &'static Field, origin: Origin, setting: Result<Setting, String>) {
-        match setting {
-            Ok(setting) => {
-                self.settings.insert(field.path, (setting, origin));
+    fn set_from_file(&mut self, spelling: &'static Spelling, value: &Value) {
+        match Setting::of_value(spelling.kind, value) {
+            Ok(Setting::Texts(list))
+                if spelling.field().kind == FieldKind::Text
+                    && list.iter().any(|one| one.contains(',')) =>
+            {
+                let text = "must be a list of strings without commas".to_owned();
+                self.mistakes.push(Mistake::of_file(spelling.path, text));
             }
-            Err(text) => self.mistakes.push(Mistake::new(field.path, origin, text)),
+            Ok(setting) if spelling.means_default(&setting) => {}
+            Ok(setting) => {
+                for path in spelling.sets {
+                    let field = fields::at(path).expect("spellings name fields of the table");
+                    let setting = setting.clone().of_kind(field.kind);
+                    self.settings.insert(path, (setting, Origin::File));
+                }
+            }
+            Err(text) => self.mistakes.push(Mistake::of_file(spelling.path, text)),
         }
     }
 
@@ -117,49 +143,91 @@ impl Typed {
     pub(super) fn take_flag(&mut self, given: &Given) {
         for path in given.paths {
             let field = fields::at(path).expect("flags name fields of the table");
-            let setting = Setting::of_text(field.kind, &given.text);
-            if let (Ok(now), Some((before, Origin::File))) = (&setting, self.settings.get(path))
-                && now != before
-                && !(field.zero_is_default && before.is_zero())
+            let origin = Origin::Flag(given.flag);
+            let setting = match Setting::of_text(field.kind, &given.text) {
+                Ok(setting) => setting,
+                Err(text) => {
+                    self.mistakes
+                        .push(Mistake::new(self.version.spelled(path), origin, text));
+                    // One flag, one mistake, however many fields it sets.
+                    break;
+                }
+            };
+            if let Some((before, Origin::File)) = self.settings.get(path)
+                && setting != *before
             {
                 let text = format!(
                     "{} in the file, but --{} {} was given: the flag overrides the file",
                     before.to_value(),
                     given.flag,
-                    now.to_value()
+                    setting.to_value()
                 );
-                self.notices.push(Notice::new(path, text));
+                self.notices
+                    .push(Notice::new(self.version.spelled(path), text));
             }
-            let failed = setting.is_err();
-            self.set(field, Origin::Flag(given.flag), setting);
-            if failed {
-                // One flag, one mistake, however many fields it sets.
-                break;
-            }
+            self.settings.insert(path, (setting, origin));
         }
+    }
+
+    /// Says where fields stand, and tells nothing twice: where the file has one field for several of the table.
+    pub(super) fn find_positions(&mut self) {
+        let positions = &self.positions;
+        for mistake in self
+            .mistakes
+            .iter_mut()
+            .filter(|mistake| mistake.flag.is_none())
+        {
+            mistake.at = positions.get(&mistake.field).copied();
+        }
+        for notice in &mut self.notices {
+            notice.at = positions.get(&notice.field).copied();
+        }
+        let mut seen = BTreeSet::new();
+        self.mistakes
+            .retain(|mistake| seen.insert((mistake.field.clone(), mistake.text.clone())));
+        seen.clear();
+        self.notices
+            .retain(|notice| seen.insert((notice.field.clone(), notice.text.clone())));
     }
 }
 
-/// Why a document of this version and kind cannot be used.
-fn wrong_version(version: Option<&Value>, kind: Option<&Value>) -> Option<String> {
+/// What is said of a field that the version does not have.
+fn unknown(path: &str, version: Version) -> String {
+    let others = Version::ALL.into_iter().filter(|other| *other != version);
+    let mut elsewhere = others.filter(|other| other.at(path).is_some() || other.is_section(path));
+    if let Some(other) = elsewhere.next() {
+        let here = other
+            .at(path)
+            .and_then(|there| version.spelling_of(there.sets[0]));
+        return match here {
+            Some(here) => format!("is a field of {other}; {version} has {}", here.path),
+            None => format!("is of {other}, and {version} has no such field"),
+        };
+    }
+    let known = version.spellings().iter().map(|spelling| spelling.path);
+    match nearest(path, known) {
+        Some(known) => format!("unknown field, is {known} meant?"),
+        None => "unknown field".to_owned(),
+    }
+}
+
+/// The version of a document with these; or why it cannot be used.
+fn version_of(version: Option<&Value>, kind: Option<&Value>) -> Result<Version, String> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (version, kind) = (text(version), text(kind));
-    if version == API_VERSION && kind == KIND {
-        return None;
-    }
-    if version.ends_with(".k8s.io/v1alpha2") && kind == KIND {
-        return Some(format!(
-            "apiVersion: {version} is not supported yet; write the file as {API_VERSION}"
-        ));
+    if let (Some(version), KIND) = (Version::of_api_version(&version), &*kind) {
+        return Ok(version);
     }
     let shown = |name, value: &str| match value {
         "" => format!("no {name}"),
         value => format!("{name} {value}"),
     };
-    Some(format!(
-        "has {} and {}, but must have apiVersion {API_VERSION} and kind {KIND}",
+    let known = Version::ALL.map(Version::api_version);
+    Err(format!(
+        "has {} and {}, but must have apiVersion {} and kind {KIND}",
         shown("apiVersion", &version),
-        shown("kind", &kind)
+        shown("kind", &kind),
+        known.join(" or ")
     ))
 }
 

@@ -27,12 +27,12 @@ impl Setting {
             FieldKind::Switch => value.as_bool().map(Self::Switch),
             FieldKind::Text => value.as_str().map(|text| Self::Text(text.to_owned())),
             FieldKind::Choice(words) => word(value).and_then(|text| chosen(words, text)),
-            FieldKind::Whole => value
+            FieldKind::Whole(..) => value
                 .as_i64()
                 .and_then(|number| i32::try_from(number).ok())
                 .map(Self::Whole),
             FieldKind::Number => value.as_f64().map(Self::Number),
-            FieldKind::Period => value.as_str().and_then(period).map(Self::Period),
+            FieldKind::Period(_) => value.as_str().and_then(period).map(Self::Period),
             FieldKind::Texts => value.as_array().and_then(|list| {
                 let texts = list.iter().map(|one| one.as_str().map(str::to_owned));
                 texts.collect::<Option<_>>().map(Self::Texts)
@@ -44,10 +44,10 @@ impl Setting {
             FieldKind::Any => Some(Self::Other(value.clone())),
         }
         .ok_or_else(|| match kind {
-            FieldKind::Whole => wrong().replacen("a integer", "a 32-bit integer", 1),
-            FieldKind::Period => wrong() + EXAMPLE,
+            FieldKind::Whole(..) => wrong().replacen("a integer", "a 32-bit integer", 1),
+            FieldKind::Period(_) => wrong() + EXAMPLE,
             FieldKind::Choice(words) => {
-                format!("must be {}, but is {}", one_of(words), shown(value))
+                format!("must be {}, but is {}", choice(words), shown(value))
             }
             _ => wrong(),
         })
@@ -61,9 +61,9 @@ impl Setting {
             FieldKind::Text => Some(Self::Text(text.to_owned())),
             FieldKind::Choice(words) => chosen(words, text),
             FieldKind::Switch => text.parse().ok().map(Self::Switch),
-            FieldKind::Whole => text.parse().ok().map(Self::Whole),
+            FieldKind::Whole(..) => text.parse().ok().map(Self::Whole),
             FieldKind::Number => text.parse().ok().map(Self::Number),
-            FieldKind::Period => period(text).map(Self::Period),
+            FieldKind::Period(_) => period(text).map(Self::Period),
             FieldKind::Texts => {
                 let list = text.split(',').filter(|one| !one.is_empty());
                 Some(Self::Texts(list.map(str::to_owned).collect()))
@@ -72,8 +72,8 @@ impl Setting {
             FieldKind::Any => Some(Self::Other(text.into())),
         }
         .ok_or_else(|| match kind {
-            FieldKind::Period => wrong() + EXAMPLE,
-            FieldKind::Choice(words) => format!("must be {}, but is \"{text}\"", one_of(words)),
+            FieldKind::Period(_) => wrong() + EXAMPLE,
+            FieldKind::Choice(words) => format!("must be {}, but is \"{text}\"", choice(words)),
             _ => wrong(),
         })
     }
@@ -96,6 +96,18 @@ impl Setting {
         }
     }
 
+    /// The same as another kind has it: a list where a string holds one, with commas, and the other way round.
+    pub(super) fn of_kind(self, kind: FieldKind) -> Self {
+        match (self, kind) {
+            (Self::Texts(list), FieldKind::Text) => Self::Text(list.join(",")),
+            (Self::Text(text), FieldKind::Texts) if text.is_empty() => Self::Texts(Vec::new()),
+            (Self::Text(text), FieldKind::Texts) => {
+                Self::Texts(text.split(',').map(str::to_owned).collect())
+            }
+            (same, _) => same,
+        }
+    }
+
     /// As JSON, for `/configz` and messages.
     pub(super) fn to_value(&self) -> Value {
         match self {
@@ -107,6 +119,14 @@ impl Setting {
             Self::Texts(list) => list.clone().into(),
             Self::Other(value) => value.clone(),
         }
+    }
+}
+
+/// The words that there are.
+pub(super) fn choice(words: &str) -> String {
+    match words.strip_prefix('|') {
+        Some(others) => one_of(&format!("empty|{others}")),
+        None => one_of(words),
     }
 }
 
@@ -196,6 +216,7 @@ fn fraction(whole: impl Into<u64>, part: u32, size: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::kube_proxy::fields::MayBeZero;
 
     #[test]
     fn durations_are_read_and_written_as_go_does() {
@@ -253,16 +274,18 @@ mod tests {
             "must be a list of strings, but is a list"
         );
         assert!(
-            wrong(FieldKind::Period, "30").starts_with("must be a duration, but is 30; write it")
+            wrong(FieldKind::Period(MayBeZero::Yes), "30")
+                .starts_with("must be a duration, but is 30; write it")
         );
         assert!(
-            wrong(FieldKind::Period, "\"30\"").starts_with("must be a duration, but is \"30\"")
+            wrong(FieldKind::Period(MayBeZero::Yes), "\"30\"")
+                .starts_with("must be a duration, but is \"30\"")
         );
         assert_eq!(
-            wrong(FieldKind::Whole, "2147483648"),
+            wrong(FieldKind::Whole(0, 9), "2147483648"),
             "must be a 32-bit integer, but is 2147483648"
         );
-        assert!(wrong(FieldKind::Whole, "1.5").ends_with("1.5"));
+        assert!(wrong(FieldKind::Whole(0, 9), "1.5").ends_with("1.5"));
     }
 
     #[test]

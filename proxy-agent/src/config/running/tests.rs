@@ -429,7 +429,7 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
 fn the_configuration_that_is_shown_is_the_one_in_effect() {
     let shown = |args: &[&str]| run_args(args).unwrap().agent.serving.configuration;
     let plain = shown(&["--manifests=x", "--node-name=node-a"]);
-    for field in kube_proxy::fields::FIELDS.iter() {
+    for field in kube_proxy::version::Version::V1Alpha1.spellings() {
         let pointer = format!("/{}", field.path.replace('.', "/"));
         assert!(plain.pointer(&pointer).is_some(), "{}", field.path);
     }

@@ -36,6 +36,11 @@ impl Told {
         }
     }
 
+    /// What is told has lasted for so long from now on.
+    pub(super) const fn patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Why the state is not in force everywhere, if it is not.
     pub(super) fn layers(&mut self, behind: Option<&str>, now: Instant) -> Option<News> {
         let Some(why) = behind else {

@@ -49,7 +49,7 @@ struct Running {
     messages: mpsc::Sender<Message>,
     queries: mpsc::Sender<Query>,
     orders: mpsc::Sender<Order>,
-    task: JoinHandle<Result<&'static str, RunError>>,
+    task: JoinHandle<Result<Order, RunError>>,
 }
 
 impl Running {
@@ -166,7 +166,7 @@ impl Running {
     async fn stop(self) -> Fake {
         self.orders.send(Order::Stop("SIGTERM")).await.unwrap();
         let ended = timeout(LIMIT, self.task).await.unwrap().unwrap();
-        assert_eq!(ended.unwrap(), "SIGTERM");
+        assert_eq!(ended.unwrap(), Order::Stop("SIGTERM"));
         self.fake
     }
 }
@@ -204,15 +204,18 @@ async fn nothing_is_programmed_before_the_cluster_is_known() {
     assert_eq!(calls, [(true, vec!["+s1".to_owned(), "+s2".to_owned()])]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_kernel_is_compared_every_period_and_when_told() {
-    let differs = || Difference {
+fn differs() -> Difference {
+    Difference {
         object: "SETS 3".to_owned(),
         kind: DifferenceKind::Missing,
         service: None,
         wanted: None,
         found: None,
-    };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kernel_is_compared_every_period_and_when_told() {
     let running = Running::start(Duration::from_millis(5)).await;
     running.fake.repair(Ok(vec![differs(), differs()]));
     running.messages.send(Message::Synced).await.unwrap();
@@ -229,6 +232,18 @@ async fn the_kernel_is_compared_every_period_and_when_told() {
     running.until(|facts| facts.revision == 1).await;
     running.fake.repair(Ok(vec![differs()]));
     running.orders.send(Order::Repair).await.unwrap();
+    running.until(|facts| facts.repaired == 1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_period_counts_from_now_on() {
+    let running = Running::start(NEVER).await;
+    running.messages.send(Message::Synced).await.unwrap();
+    running.until(|facts| facts.revision == 1).await;
+    running.fake.repair(Ok(vec![differs()]));
+    let period = Order::SyncPeriod(Duration::from_millis(1));
+    running.orders.send(period).await.unwrap();
     running.until(|facts| facts.repaired == 1).await;
     running.stop().await;
 }

@@ -137,6 +137,12 @@ define! {
         "Objects of a layer in the kernel that another process changed and that were repaired";
     LAYER_NOT_PROGRAMMED = Gauge "culvert_layer_service_ports_not_programmed" ["layer"] false,
         "Service ports that the layer could not program; the log and `state` name them";
+    CONFIG_RELOADS = Counter "culvert_config_reloads_total" ["result"] false,
+        "How often the changed configuration file was applied while serving (applied) or by executing \
+         the process anew (restarted; only this one goes on counting then), or was refused (refused)";
+    CONFIG_LAST_RELOAD = Gauge "culvert_config_last_reload_successful" [] false,
+        "0 while the configuration file differs from what is in force because it was refused, otherwise 1; \
+         the log says why";
     DIAGNOSTICS = Gauge "culvert_diagnostics" [] false,
         "Parts of objects that are invalid or not served; the log and `state` list them";
     LOG_LINES_LOST = Counter "culvert_log_lines_lost_total" [] false,

@@ -1,5 +1,7 @@
 //! Each page as a client sees it; no sockets.
 
+use std::sync::Mutex;
+
 use axum::{body::Body, http::Request};
 use http_body_util::BodyExt as _;
 use proxy_model::FigureKind;
@@ -42,8 +44,8 @@ fn rig() -> Rig {
             events: crate::events::Recorder::default(),
             heart: Arc::default(),
             service_health: ServiceHealth::default(),
+            configuration: Mutex::new(json!({ "hostnameOverride": "node-a" })),
         }),
-        configuration: json!({ "hostnameOverride": "node-a" }),
         flags: BTreeMap::from(
             [("config", ""), ("v", "2")].map(|(name, value)| (name.to_owned(), value.to_owned())),
         ),
@@ -279,7 +281,7 @@ async fn what_runs_here_is_told_to_people_and_to_programs_that_name_the_object()
     let of = |kind: &str, media: &str| format!("{media};v=v1beta1;g=config.k8s.io;as={kind}");
     let status = page("/statusz", &of("Statusz", JSON)).await;
     assert_eq!((status.status, &*status.kind), (200, JSON));
-    let status: Value = serde_json::from_str(&status.body).unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status.body).unwrap();
     assert_eq!(status["apiVersion"], "config.k8s.io/v1beta1");
     assert_eq!(
         (&status["kind"], &status["metadata"]["name"]),
@@ -291,7 +293,7 @@ async fn what_runs_here_is_told_to_people_and_to_programs_that_name_the_object()
     );
     let flags = page("/flagz", &of("Flagz", "application/yaml")).await;
     assert_eq!((flags.status, &*flags.kind), (200, "application/yaml"));
-    let flags: Value = serde_saphyr::from_str(&flags.body).unwrap();
+    let flags: serde_json::Value = serde_saphyr::from_str(&flags.body).unwrap();
     assert_eq!(flags["flags"], json!({ "config": "", "v": "2" }));
     for accept in ["application/json", &of("Flagz", JSON), "text/html"] {
         assert_eq!(page("/statusz", accept).await.status, 406, "{accept}");

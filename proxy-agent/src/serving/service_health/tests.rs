@@ -1,6 +1,6 @@
 //! What a health check node port answers, against a real answer of kube-proxy; no sockets.
 
-use std::{num::NonZeroU16, time::Duration};
+use std::{num::NonZeroU16, sync::Mutex, time::Duration};
 
 use axum::{
     body::Body as RequestBody,
@@ -40,6 +40,7 @@ fn serving(checks: HealthChecks) -> Arc<Serving> {
         events: crate::events::Recorder::default(),
         heart: Arc::default(),
         service_health: ServiceHealth::default(),
+        configuration: Mutex::default(),
     };
     serving.health_checks(checks);
     Arc::new(serving)

@@ -121,7 +121,7 @@ fn mistakes_in_fields_of_backends_are_told_with_the_others() {
         flag("--devices", &["culvert.devices"], "x/y"),
     ];
     let told = settle(None, &flags).unwrap_err();
-    let told: Vec<_> = told.iter().map(ToString::to_string).collect();
+    let told = texts(&told);
     assert_eq!(told[0], "--tc: must be auto, on or off, but is \"maybe\"");
     assert!(told[1].starts_with("--devices: x/y: "), "{told:?}");
     assert_eq!(told.len(), 2, "{told:?}");

@@ -10,7 +10,7 @@ use super::*;
 /// Longer than any notification takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-async fn expect_change(watch: &mut ManifestWatch, after: &str) {
+async fn expect_change(watch: &mut Watch, after: &str) {
     assert!(
         timeout(PATIENCE, watch.changed()).await.is_ok(),
         "no change reported after: {after}"

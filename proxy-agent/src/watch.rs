@@ -1,4 +1,5 @@
-//! Says when something under the given paths changed. Reads no manifest itself.
+//! Says when something under the given paths changed: manifests, or the configuration file. Reads none
+//! of them itself.
 //!
 //! Directories are watched, never files: editors and `ConfigMap` mounts replace a file or a link
 //! rather than write into it, and a watch on the old file would hear nothing more.
@@ -29,13 +30,15 @@ const LONGEST: Duration = Duration::from_millis(500);
 #[derive(Debug, Error)]
 pub enum WatchError {
     /// The kernel gave no watcher.
-    #[error("cannot watch manifests: {source}; fs.inotify.max_user_instances may be too low")]
+    #[error(
+        "cannot watch files for changes: {source}; fs.inotify.max_user_instances may be too low"
+    )]
     Start {
         /// What the kernel said.
         source: notify::Error,
     },
     /// One directory cannot be watched.
-    #[error("cannot watch {path} for changed manifests: {source}")]
+    #[error("cannot watch {path} for changes: {source}")]
     Directory {
         /// Which.
         path: PathBuf,
@@ -46,7 +49,7 @@ pub enum WatchError {
 
 /// Watches until dropped.
 #[derive(Debug)]
-pub struct ManifestWatch {
+pub struct Watch {
     paths: Vec<PathBuf>,
     watcher: RecommendedWatcher,
     watched: BTreeSet<PathBuf>,
@@ -55,7 +58,7 @@ pub struct ManifestWatch {
 
 /// Starts to watch `paths`. Do so before the first read: what changes in between is then
 /// reported, not missed.
-pub fn watch(paths: &[PathBuf]) -> Result<ManifestWatch, WatchError> {
+pub fn watch(paths: &[PathBuf]) -> Result<Watch, WatchError> {
     let signal = Arc::new(Notify::new());
     let reporter = Arc::clone(&signal);
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -65,7 +68,7 @@ pub fn watch(paths: &[PathBuf]) -> Result<ManifestWatch, WatchError> {
         }
     })
     .map_err(|source| WatchError::Start { source })?;
-    let mut watch = ManifestWatch {
+    let mut watch = Watch {
         paths: paths.to_vec(),
         watcher,
         watched: BTreeSet::new(),
@@ -87,7 +90,7 @@ pub fn watch(paths: &[PathBuf]) -> Result<ManifestWatch, WatchError> {
     Ok(watch)
 }
 
-impl ManifestWatch {
+impl Watch {
     /// Waits until something changed and is then quiet for a moment. May report a change where
     /// there is none that matters. Cancel safe.
     pub async fn changed(&mut self) {
@@ -99,8 +102,10 @@ impl ManifestWatch {
     /// watches the old one by its inode. Before the caller reads, so that nothing is missed.
     fn follow(&mut self) {
         for directory in std::mem::take(&mut self.watched) {
-            // Fails for one that is gone, which is as good.
-            drop(self.watcher.unwatch(&directory));
+            // With one that is gone the kernel's watch is, and the library warns of that.
+            if directory.is_dir() {
+                drop(self.watcher.unwatch(&directory));
+            }
         }
         for directory in directories(&self.paths) {
             match self.watcher.watch(&directory, RecursiveMode::NonRecursive) {
@@ -109,7 +114,7 @@ impl ManifestWatch {
                 }
                 Err(error) => {
                     let directory = directory.display();
-                    tracing::warn!(%directory, %error, "cannot watch for changed manifests");
+                    tracing::warn!(%directory, %error, "cannot watch for changes");
                 }
             }
         }

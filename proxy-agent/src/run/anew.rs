@@ -1,0 +1,115 @@
+//! The process executes itself anew: the same program, arguments and surroundings, another configuration.
+//! What is in the kernel stays, and the next start adopts it, as after an upgrade. Must not know why.
+
+use std::{
+    convert::Infallible,
+    env,
+    ffi::{CString, OsString},
+    fs::{self, File},
+    io,
+    os::unix::{ffi::OsStringExt as _, fs::MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+use nix::unistd::execve;
+
+use super::{RunError, signals::Hearing};
+
+/// This process's program, even if its file was replaced or removed since.
+const OWN: &str = "/proc/self/exe";
+/// How often the process has executed itself anew: a metric goes on counting.
+const TIMES: &str = "CULVERT_EXECUTED_ANEW";
+
+/// How often this process has executed itself anew.
+pub fn times() -> u32 {
+    let times = env::var(TIMES).ok();
+    times.and_then(|times| times.parse().ok()).unwrap_or(0)
+}
+
+/// Whether the program can still be read.
+pub fn check() -> io::Result<()> {
+    File::open(OWN).map(drop)
+}
+
+/// An agent that has ended, whose process is to begin again.
+pub struct Anew {
+    hearing: Hearing,
+}
+
+impl Anew {
+    pub(super) const fn new(hearing: Hearing) -> Self {
+        Self { hearing }
+    }
+
+    /// Executes this process's program in its place. Nothing goes on that it did: every descriptor but
+    /// the standard ones closes, and no thread stays. Returns only if that fails, or, without an error,
+    /// if a signal told the process to end meanwhile. Then it should.
+    pub fn execute(self) -> Result<(), RunError> {
+        if self.hearing.end() {
+            return Ok(());
+        }
+        let program = program();
+        let error = match execute(&program) {
+            Ok(never) => match never {},
+            Err(error) => error,
+        };
+        Err(RunError::Io {
+            what: format!(
+                "executing {} anew, for the changed configuration: the dataplane stays; start the agent \
+                 again",
+                program.display()
+            ),
+            error,
+        })
+    }
+}
+
+fn execute(program: &Path) -> io::Result<Infallible> {
+    let arguments = strings(env::args_os())?;
+    let others = env::vars_os().filter(|(name, _)| name != TIMES);
+    let times = times().saturating_add(1).to_string();
+    let all = others.chain([(TIMES.into(), times.into())]);
+    let environment = strings(all.map(|(mut variable, value)| {
+        variable.push("=");
+        variable.push(value);
+        variable
+    }))?;
+    let path = CString::new(program.to_owned().into_os_string().into_vec())?;
+    Ok(execve(&path, &arguments, &environment)?)
+}
+
+fn strings(all: impl Iterator<Item = OsString>) -> io::Result<Vec<CString>> {
+    all.map(|one| Ok(CString::new(one.into_vec())?)).collect()
+}
+
+/// Its path, so that lists of processes go on showing its name; where another file is at that path by
+/// now, what does not depend on paths.
+fn program() -> PathBuf {
+    let number = |path: &Path| {
+        let file = fs::metadata(path).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    let own = PathBuf::from(OWN);
+    match env::current_exe() {
+        Ok(path) if number(&path).is_some() && number(&path) == number(&own) => path,
+        _ => own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_named_by_its_path_while_it_is_there() {
+        assert_eq!(program(), env::current_exe().unwrap());
+        check().unwrap();
+    }
+
+    #[test]
+    fn what_the_kernel_would_cut_off_is_an_error() {
+        assert!(strings([OsString::from("a\0b")].into_iter()).is_err());
+        let all = strings(["a", ""].map(OsString::from).into_iter()).unwrap();
+        assert_eq!(all, [c"a".to_owned(), c"".to_owned()]);
+    }
+}
