@@ -57,6 +57,11 @@ fn what_kube_proxy_would_refuse_is_told_with_what_to_do() {
         assert_eq!(refused.len(), 1, "{refused:?}");
         assert!(refused[0].contains("culvert.mode"), "{refused:?}");
     }
+    let refused = told(&format!("{HEAD}clusterCIDR: 10.0.0.0/8, fd00::/8\n"));
+    assert_eq!(
+        refused,
+        ["clusterCIDR: kube-proxy takes no blanks around CIDRs: write \"10.0.0.0/8,fd00::/8\""]
+    );
     let refused = told(&defaults(Version::V1Alpha2));
     assert!(
         refused[0].starts_with("apiVersion: kube-proxy reads no other"),
