@@ -29,7 +29,7 @@ fn a_field_is_told_with_its_flags_and_how_the_other_version_spells_it() {
         explain("syncPeriod").unwrap(),
         "syncPeriod, a field of v1alpha2\n  holds     duration, longer than 0s\n  default   `30s`\n  flags     \
          --sync-period\n  elsewhere v1alpha1: iptables.syncPeriod, ipvs.syncPeriod, nftables.syncPeriod\n  honoured  \
-         yes: how often the kernel is compared with the desired state; read from the section of the selected `mode`\n"
+         yes: how often the kernel is compared with the desired state\n"
     );
     let told = explain("oomScoreAdj").unwrap();
     assert!(
