@@ -27,7 +27,7 @@ pub use self::{
 };
 use self::{
     cli::{ModelArgs, NodeArgs, PinArgs, RunArgs},
-    kube_proxy::{Given, Mistake, Settings, version::Version},
+    kube_proxy::{Extent, Given, Mistake, Settings, version::Version},
 };
 
 /// Bytes of a configuration file.
@@ -133,7 +133,8 @@ pub fn written(args: &RunArgs) -> Result<(String, Vec<String>), ConfigError> {
     let path = args.agent.model.config.as_deref();
     let named = path.map(as_flag);
     let text = path.and_then(|path| read_config(path, &as_flag(path), &mut mistakes));
-    let converted = kube_proxy::convert(text.as_deref(), &args.given(), Version::NEWEST);
+    let converted =
+        kube_proxy::convert(text.as_deref(), &args.given(), Version::NEWEST, Extent::All);
     let converted = converted.map_err(|wrong| mistakes.extend(told(wrong, named.as_deref())));
     let (Ok(converted), true) = (converted, mistakes.is_empty()) else {
         return Err(ConfigError { mistakes });

@@ -124,6 +124,23 @@ fn assert_well(shop: &Shop) {
     }
 }
 
+/// An agent with socket hooks alone, which is not launched yet.
+fn with_hooks<'w>(shop: &'w Shop, mounted: &Mounted) -> Agent<'w> {
+    let options = mounted.options(&["--backend-order=ebpf", "--tc=off"]);
+    Agent::prepare(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap()
+}
+
+/// Waits until a file is refused, for one reason, which begins so.
+fn assert_refused(agent: &mut Agent<'_>, begins: &str) {
+    let line = agent.wait_for(REFUSED).unwrap();
+    assert_eq!(line.level(), Some("ERROR"));
+    let mistakes = line.list("mistakes").unwrap();
+    assert!(
+        mistakes.len() == 1 && mistakes[0].starts_with(begins),
+        "{mistakes:?}"
+    );
+}
+
 /// Waits until the process has executed itself anew and serves. What changed.
 fn until_anew(agent: &mut Agent<'_>) -> Vec<String> {
     let line = agent.wait_for(ANEW).unwrap();
@@ -141,8 +158,8 @@ fn log_and_period_change_without_another_start() {
     }
     let shop = Shop::new().unwrap();
     let mut mounted = Mounted::new("");
-    let options = mounted.options(&["--backend-order=ebpf", "--tc=off"]);
-    let mut agent = Agent::start(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
+    let mut agent = with_hooks(&shop, &mounted);
+    agent.launch().unwrap();
     let pid = agent.pid();
     let debug = |agent: &Agent<'_>| {
         let log = agent.log();
@@ -235,8 +252,8 @@ fn a_file_that_cannot_be_used_changes_nothing() {
     }
     let shop = Shop::new().unwrap();
     let mounted = Mounted::new("");
-    let options = mounted.options(&["--backend-order=ebpf", "--tc=off"]);
-    let mut agent = Agent::start(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
+    let mut agent = with_hooks(&shop, &mounted);
+    agent.launch().unwrap();
     let mut prober = Prober::start(&shop.client).unwrap();
     let mut serves = |shop: &Shop| {
         let to = proxy_tests::shop::frontend(1, 80);
@@ -245,12 +262,10 @@ fn a_file_that_cannot_be_used_changes_nothing() {
     };
 
     mounted.write("nodePortAddresses: [somewhere]\nlogging: {verbosity: 4}\n");
-    let line = agent.wait_for(REFUSED).unwrap();
-    assert_eq!(line.level(), Some("ERROR"));
-    let mistakes = line.list("mistakes").unwrap();
-    assert!(
-        mistakes.len() == 1 && mistakes[0].contains("nodePortAddresses"),
-        "{mistakes:?}"
+    let file = mounted.path();
+    assert_refused(
+        &mut agent,
+        &format!("--config {}: nodePortAddresses: ", file.display()),
     );
     serves(&shop);
     assert_eq!(reloads(&shop), [0, 0, 1]);
@@ -281,19 +296,14 @@ fn a_start_that_would_fail_is_not_tried() {
     }
     let shop = Shop::new().unwrap();
     let mut mounted = Mounted::new("");
-    let options = mounted.options(&["--backend-order=ebpf", "--tc=off"]);
-    let mut agent = Agent::start(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
+    let mut agent = with_hooks(&shop, &mounted);
+    agent.launch().unwrap();
     let take = || TcpListener::bind("127.0.0.1:10300");
     let taken = shop.world.node().netns().run(take).unwrap().unwrap();
     let fields = "bindAddressHardFail: true\nhealthzBindAddress: 127.0.0.1:10300\n";
 
     mounted.swap(fields);
-    let line = agent.wait_for(REFUSED).unwrap();
-    let mistakes = line.list("mistakes").unwrap();
-    assert!(
-        mistakes.len() == 1 && mistakes[0].starts_with("healthzBindAddress: 127.0.0.1:10300"),
-        "{mistakes:?}"
-    );
+    assert_refused(&mut agent, "healthzBindAddress: 127.0.0.1:10300");
     assert_well(&shop);
     assert_eq!(reloads(&shop), [0, 0, 1]);
     assert!(!is_in_force(&shop));
@@ -327,12 +337,7 @@ fn a_mode_that_is_not_possible_here_is_not_tried() {
     let mut pod = from_a_pod(&shop);
 
     mounted.swap("mode: ebpf\n");
-    let line = agent.wait_for(REFUSED).unwrap();
-    let mistakes = line.list("mistakes").unwrap();
-    assert!(
-        mistakes.len() == 1 && mistakes[0].starts_with("mode: ebpf cannot serve on this host: "),
-        "{mistakes:?}"
-    );
+    assert_refused(&mut agent, "mode: ebpf cannot serve on this host: ");
     pod.goes_on("refused").unwrap();
     assert_well(&shop);
     assert_eq!((starts(&agent), is_in_force(&shop)), (1, false));
@@ -347,8 +352,7 @@ fn a_signal_to_stop_is_heard_whenever_it_comes() {
     }
     let shop = Shop::new().unwrap();
     let mut mounted = Mounted::new("");
-    let options = mounted.options(&["--backend-order=ebpf", "--tc=off"]);
-    let mut agent = Agent::prepare(&shop.world, options, &[(FILE, &service(1, &[1]))]).unwrap();
+    let mut agent = with_hooks(&shop, &mounted);
     let mut anew = 0;
     agent.launch().unwrap();
     let mut pod = from_a_pod(&shop);

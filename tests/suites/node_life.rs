@@ -180,7 +180,8 @@ fn kube_proxys_other_flags_do_what_they_say() {
     let text = fs::read_to_string(&first).unwrap();
     for line in [
         "kind: KubeProxyConfiguration",
-        "clusterCIDR: 10.244.0.0/16",
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha2",
+        "- 10.244.0.0/16",
         "mode: \"\"",
     ] {
         assert!(text.contains(line), "{line}: {text}");

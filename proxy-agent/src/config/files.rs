@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     ConfigError,
     cli::{self, ConfigCommand, ConvertArgs, DiffArgs, ValidateArgs},
-    kube_proxy::{self, Mistake, Notice},
+    kube_proxy::{self, Extent, Mistake, Notice},
     read_config, told,
 };
 
@@ -91,7 +91,7 @@ fn validate(args: &ValidateArgs) -> Result<Answer, ConfigError> {
 
 fn convert(args: &ConvertArgs) -> Result<Answer, ConfigError> {
     let text = read(&args.file)?;
-    let converted = kube_proxy::convert(Some(&text), &[], args.to);
+    let converted = kube_proxy::convert(Some(&text), &[], args.to, Extent::Said);
     let converted = converted.map_err(|mistakes| wrong(mistakes, &args.file))?;
     Ok(Answer {
         text: converted.file,

@@ -34,6 +34,7 @@ use serde_json::Value;
 
 use crate::{backend::choice::Mode, host::settings::HostSettings};
 
+pub use self::convert::Extent;
 use self::{
     complete::Complete,
     document::Position,
@@ -211,9 +212,10 @@ pub fn convert(
     file: Option<&str>,
     flags: &[Given],
     to: Version,
+    extent: Extent,
 ) -> Result<Converted, Vec<Mistake>> {
     let (complete, settings) = settled(file, flags)?;
-    let (file, lost) = convert::convert(&complete, to);
+    let (file, lost) = convert::convert(&complete, to, extent);
     Ok(Converted {
         file,
         lost,
@@ -270,6 +272,15 @@ pub fn refused_by_kube_proxy(file: &str) -> Vec<Mistake> {
             fields::OWN_MODE
         );
         refused.push(Mistake::of_file(fields::MODE, text));
+    }
+    if let Some((value::Setting::Text(cidrs), _)) = typed.settings.get("clusterCIDR")
+        && cidrs.contains(char::is_whitespace)
+    {
+        let text = format!(
+            "kube-proxy takes no blanks around CIDRs: write \"{}\"",
+            cidrs.replace(' ', "")
+        );
+        refused.push(Mistake::of_file("clusterCIDR", text));
     }
     typed.mistakes = refused;
     typed.find_positions();

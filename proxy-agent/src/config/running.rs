@@ -21,7 +21,8 @@ use super::{
     cli::{AgentArgs, BrainArgs, RunArgs},
     kube_proxy::{
         Given, Settings,
-        fields::{self, Honoured},
+        fields::{Honoured, MODE, OWN_MODE},
+        version::Version,
     },
     node_name, settings,
 };
@@ -140,8 +141,11 @@ fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     }
     // They would say which backend serves in the place of kube-proxy's, and which connections a field is
     // about: none does here, and none are.
-    let notices = &mut settings.notices;
-    notices.retain(|notice| notice.field != "mode" && !is_partly_honoured(&notice.field));
+    let version = settings.version;
+    settings.notices.retain(|notice| {
+        let is_mode = [MODE, OWN_MODE].contains(&&*notice.field);
+        !is_mode && !is_partly_honoured(version, &notice.field)
+    });
     let agent = prepared.agent(&settings, args.admin_socket.clone(), mistakes)?;
     Ok(Agent {
         on_its_node: !args.elsewhere,
@@ -149,8 +153,10 @@ fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     })
 }
 
-fn is_partly_honoured(path: &str) -> bool {
-    fields::at(path).is_some_and(|field| matches!(field.honoured, Honoured::Partly(..)))
+/// Whether the field that the version has at `path` is.
+fn is_partly_honoured(version: Version, path: &str) -> bool {
+    let spelling = version.at(path);
+    spelling.is_some_and(|spelling| matches!(spelling.field().honoured, Honoured::Partly(..)))
 }
 
 /// What was found out before all mistakes are known.

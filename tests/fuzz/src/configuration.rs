@@ -1,6 +1,6 @@
 //! Configuration files as a fuzzer writes them: read, and converted from version to version.
 
-use proxy_agent::config::kube_proxy::{convert, every_field, settle, version::Version};
+use proxy_agent::config::kube_proxy::{Extent, convert, every_field, settle, version::Version};
 
 /// Reads `data` as a configuration file.
 ///
@@ -15,11 +15,11 @@ pub fn run(data: &[u8]) {
         assert!(!mistake.to_string().is_empty());
     }
     for version in Version::ALL {
-        let converted = convert(Some(&text), &[], version);
+        let converted = convert(Some(&text), &[], version, Extent::Said);
         assert_eq!(converted.is_ok(), read.is_ok(), "{text}");
         let Ok(converted) = converted else { continue };
         let file = converted.file;
-        let again = convert(Some(&file), &[], version)
+        let again = convert(Some(&file), &[], version, Extent::Said)
             .unwrap_or_else(|wrong| panic!("{text}\n{file}\n{wrong:?}"));
         assert_eq!(again.file, file, "{text}");
         if converted.lost.is_empty() {

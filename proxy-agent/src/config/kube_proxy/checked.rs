@@ -36,7 +36,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         notices: &mut typed.notices,
     };
     let section = check.section;
-    let mode = check.mode();
+    let (mode_at, mode) = mode(complete);
     let (order, wrong) = order::of(complete.texts(BACKEND_ORDER), mode, ALL);
     for text in wrong {
         check.mistake(BACKEND_ORDER, text);
@@ -71,7 +71,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     let bit = format!("{}.masqueradeBit", section.name());
     let period = format!("{}.syncPeriod", section.name());
     let mut sync_period = complete.period(&period);
-    typed.notices.extend(notices(complete, mode));
+    typed.notices.extend(notices(complete, mode_at, mode));
     if sync_period.is_positive() && sync_period < SHORTEST_PERIOD {
         sync_period = SHORTEST_PERIOD;
         let text = "is less than 100ms, which is used instead";
@@ -147,23 +147,44 @@ fn host(complete: &Complete) -> HostSettings {
 }
 
 /// What whoever started the agent should know, although nothing is wrong.
-fn notices(complete: &Complete, mode: Mode) -> Vec<Notice> {
+fn notices(complete: &Complete, mode_at: &str, mode: Mode) -> Vec<Notice> {
     let mut notices = complete.not_honoured();
     if let Mode::Other(mode) = mode {
         let text = format!(
             "\"{mode}\": this version has no such backend; mode auto applies, and the agent reads the sync period, the masquerade bit, masqueradeAll and \
              the NodePort addresses as this mode does"
         );
-        notices.push(Notice::new("mode", text));
+        notices.push(Notice::new(mode_at, text));
     }
     let by_cidr = complete.text("detectLocalMode") == "ClusterCIDR"
         && complete.origin("detectLocalMode") != Origin::Default;
     if by_cidr && complete.text("clusterCIDR").is_empty() {
-        let text = "ClusterCIDR, but there is no clusterCIDR: no packets are recognised as those \
-                    of pods";
-        notices.push(Notice::new("detectLocalMode", text.to_owned()));
+        let text = format!(
+            "ClusterCIDR, but there is no {}: no packets are recognised as those of pods",
+            complete.version.spelled("clusterCIDR")
+        );
+        notices.push(Notice::new("detectLocalMode", text));
     }
     notices
+}
+
+/// The field that says the mode, which is ours unless a flag names one, and the mode.
+fn mode(complete: &Complete) -> (&'static str, Mode) {
+    let is_overruled = matches!(complete.origin(MODE), Origin::Flag(_));
+    let path = match complete.text(OWN_MODE) {
+        "" => MODE,
+        _ if is_overruled => MODE,
+        _ => OWN_MODE,
+    };
+    let mode = match complete.text(path) {
+        "auto" => Mode::Auto,
+        "ebpf" => named("ebpf"),
+        "iptables" => named("iptables"),
+        "ipvs" => named("ipvs"),
+        "nftables" => named("nftables"),
+        _ => Mode::Unset,
+    };
+    (path, mode)
 }
 
 /// The mode that names a backend, or would if this program had it.
@@ -240,24 +261,6 @@ impl Check<'_> {
 
     fn address(&mut self, path: &str, port: u16) -> Option<std::net::SocketAddr> {
         self.read(path, |text| address::bind(text, port)).flatten()
-    }
-
-    /// The mode: ours, unless a flag names one.
-    fn mode(&self) -> Mode {
-        let is_overruled = matches!(self.complete.origin(MODE), Origin::Flag(_));
-        let path = match self.complete.text(OWN_MODE) {
-            "" => MODE,
-            _ if is_overruled => MODE,
-            _ => OWN_MODE,
-        };
-        match self.complete.text(path) {
-            "auto" => Mode::Auto,
-            "ebpf" => named("ebpf"),
-            "iptables" => named("iptables"),
-            "ipvs" => named("ipvs"),
-            "nftables" => named("nftables"),
-            _ => Mode::Unset,
-        }
     }
 
     /// What the table says of each field by itself.

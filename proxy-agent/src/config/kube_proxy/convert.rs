@@ -1,5 +1,5 @@
 //! From one version of the file to another: what it says, spelled as the other version does, and what that one cannot
-//! say. What was left to the defaults is written only where those of the other version differ.
+//! say.
 
 use std::net::IpAddr;
 
@@ -15,8 +15,17 @@ use super::{
     version::{Spelling, Version},
 };
 
+/// Which fields are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// What was said, and defaults that are others there.
+    Said,
+    /// Every field.
+    All,
+}
+
 /// A file of the version `to` that means the same in the mode that is selected, and what it cannot say.
-pub(super) fn convert(complete: &Complete, to: Version) -> (String, Vec<Notice>) {
+pub(super) fn convert(complete: &Complete, to: Version, extent: Extent) -> (String, Vec<Notice>) {
     let mut lost = Vec::new();
     let section = complete.section();
     let complete = &adapted(complete, section, to, &mut lost);
@@ -38,7 +47,7 @@ pub(super) fn convert(complete: &Complete, to: Version) -> (String, Vec<Notice>)
         }
         let is_default = complete.origin(path) == Origin::Default
             && (setting == spelling.default() || !section.reads(path));
-        if is_default && !is_derived(complete, path) {
+        if extent == Extent::Said && is_default && !is_derived(complete, path) {
             continue;
         }
         if spelling.means_default(&setting) && setting != spelling.default() {

@@ -124,10 +124,7 @@ const NO_IPVS: Honoured = Honoured::No("there is no IPVS");
 const NO_WINDOWS: Honoured = Honoured::No("for Windows only");
 const COALESCED: Honoured =
     Honoured::No("changes that arrive while one is being programmed are joined");
-const PERIOD: Honoured = Honoured::Yes(
-    "how often the kernel is compared with the desired state; read from the section of the \
-     selected `mode`",
-);
+const PERIOD: Honoured = Honoured::Yes("how often the kernel is compared with the desired state");
 const MASQUERADE: Honoured = Honoured::Yes(
     "by a packet backend, to which socket hooks leave ClusterIPs then; eBPF alone never masquerades",
 );
@@ -186,8 +183,8 @@ const TABLE: &[Field] = &[
     field("bindAddress", FieldKind::Text, "0.0.0.0", Honoured::Yes("the family of the defaults of the two addresses below; nothing else yet")).only(Version::V1Alpha1),
     field("nodeIPOverride", FieldKind::Texts, "", Honoured::No("this node's addresses are those of its Node object and of its interfaces")).only(Version::V1Alpha2),
     field("ipFamilyPolicy", FieldKind::Choice("PreferDualStack|SingleStack|RequireDualStack"), "PreferDualStack", Honoured::No("each family that a Service has is served")).only(Version::V1Alpha2),
-    field("healthzBindAddress", FieldKind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` if `bindAddress` is IPv6")),
-    field("metricsBindAddress", FieldKind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` if `bindAddress` is IPv6")),
+    field("healthzBindAddress", FieldKind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` by default where `bindAddress`, which v1alpha1 has, is IPv6")),
+    field("metricsBindAddress", FieldKind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` by default where `bindAddress`, which v1alpha1 has, is IPv6")),
     field("bindAddressHardFail", FieldKind::Switch, "false", Honoured::Yes("exit if one of these cannot be bound, instead of retrying")),
     pointer("configHardFail", FieldKind::Switch, "true", Honoured::Yes("whether a field that is unknown, or said twice, is a mistake; where it is not, it is logged")).only(Version::V1Alpha2),
     field("enableProfiling", FieldKind::Switch, "false", Honoured::Yes("whether `PUT /debug/flags/v` on the metrics port changes the log; there are no profiles")),

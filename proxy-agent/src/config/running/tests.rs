@@ -424,6 +424,20 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     assert_eq!(brain.warnings, run.agent.warnings);
 }
 
+#[test]
+fn a_brain_is_silent_about_layers_in_every_version_of_the_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "apiVersion: kubeproxy.config.k8s.io/v1alpha2\nkind: KubeProxyConfiguration\n\
+                culvert: {mode: ipvs}\nlinux: {conntrack: {udpTimeout: 5s}}\n";
+    std::fs::write(file.path(), text).unwrap();
+    let config = format!("--config={}", file.path().display());
+    let args = ["--manifests=x", "-o=-", &config];
+    let run = run_args(&[&args[..], &["--node-name=n"]].concat()).unwrap();
+    assert_eq!(run.agent.warnings.len(), 2, "{:?}", run.agent.warnings);
+    let brain = brain_args(&args).unwrap();
+    assert_eq!(brain.warnings, [] as [String; 0]);
+}
+
 /// What `/configz` shows, against what it shows where nothing is set.
 #[test]
 fn the_configuration_that_is_shown_is_the_one_in_effect() {

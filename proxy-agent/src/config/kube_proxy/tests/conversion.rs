@@ -10,8 +10,8 @@ fn text(file: &Value) -> String {
 
 /// A file in the other version, with what that cannot say.
 fn to(version: Version, file: &str) -> (String, Vec<String>) {
-    let converted =
-        convert(Some(file), &[], version).unwrap_or_else(|wrong| panic!("{file}: {wrong:?}"));
+    let converted = convert(Some(file), &[], version, Extent::Said)
+        .unwrap_or_else(|wrong| panic!("{file}: {wrong:?}"));
     (converted.file, texts(&converted.lost))
 }
 

@@ -20,10 +20,15 @@ struct Case {
 }
 
 /// Where our verdict is another one, and why.
-const OTHERWISE: [(&str, &str); 7] = [
+const OTHERWISE: [(&str, &str); 9] = [
     ("mode-auto", "a mode of ours"),
     ("mode-ebpf", "a mode of ours"),
     ("v1alpha2", "kube-proxy cannot read it"),
+    (
+        "clusterCIDR= 10.0.0.0/8",
+        "blanks do no harm, and are in use",
+    ),
+    ("clusterCIDR=10.0.0.0/8, fd00::/64", "the same"),
     (
         "showHiddenMetricsForVersion=1.34",
         "no metric is hidden, whatever the version",

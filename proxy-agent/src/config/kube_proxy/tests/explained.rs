@@ -29,7 +29,7 @@ fn a_field_is_told_with_its_flags_and_how_the_other_version_spells_it() {
         explain("syncPeriod").unwrap(),
         "syncPeriod, a field of v1alpha2\n  holds     duration, longer than 0s\n  default   `30s`\n  flags     \
          --sync-period\n  elsewhere v1alpha1: iptables.syncPeriod, ipvs.syncPeriod, nftables.syncPeriod\n  honoured  \
-         yes: how often the kernel is compared with the desired state; read from the section of the selected `mode`\n"
+         yes: how often the kernel is compared with the desired state\n"
     );
     let told = explain("oomScoreAdj").unwrap();
     assert!(
@@ -57,6 +57,11 @@ fn what_kube_proxy_would_refuse_is_told_with_what_to_do() {
         assert_eq!(refused.len(), 1, "{refused:?}");
         assert!(refused[0].contains("culvert.mode"), "{refused:?}");
     }
+    let refused = told(&format!("{HEAD}clusterCIDR: 10.0.0.0/8, fd00::/8\n"));
+    assert_eq!(
+        refused,
+        ["clusterCIDR: kube-proxy takes no blanks around CIDRs: write \"10.0.0.0/8,fd00::/8\""]
+    );
     let refused = told(&defaults(Version::V1Alpha2));
     assert!(
         refused[0].starts_with("apiVersion: kube-proxy reads no other"),

@@ -15,7 +15,9 @@ fn validates(version: Version, file: &str) -> Result<(), String> {
 fn the_file_of_kubeadm_is_right_in_both_versions() {
     let first = conversion::kubeadm();
     assert_eq!(validates(Version::V1Alpha1, &first), Ok(()));
-    let second = convert(Some(&first), &[], Version::V1Alpha2).unwrap().file;
+    let second = convert(Some(&first), &[], Version::V1Alpha2, Extent::Said)
+        .unwrap()
+        .file;
     assert_eq!(validates(Version::V1Alpha2, &second), Ok(()));
     assert!(validates(Version::V1Alpha1, &second).is_err());
 }

@@ -126,6 +126,23 @@ fn what_decides_nothing_here_is_told() {
 }
 
 #[test]
+fn what_is_odd_is_told_by_the_names_that_it_has() {
+    let told = notices(&second(
+        "detectLocalMode: ClusterCIDR\nculvert: {mode: ipvs}\n",
+    ));
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told[0].starts_with("culvert.mode: \"ipvs\": this version has no such backend"),
+        "{told:?}"
+    );
+    assert!(
+        told[1]
+            .starts_with("detectLocalMode: ClusterCIDR, but there is no detectLocal.clusterCIDRs"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn one_flag_sets_the_field_of_all_modes() {
     let flag = flag(
         "--sync-period",
