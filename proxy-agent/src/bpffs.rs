@@ -16,12 +16,13 @@ use nix::{
 };
 use thiserror::Error;
 
+use crate::host::mounts::{self, Mount};
+
 /// As systemd mounts it: closed to all but root.
 const MODE: &str = "mode=0700";
 /// Inode of the initial pid namespace (`PROC_PID_INIT_INO` of the kernel), the same on every host.
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 const FILE_SYSTEMS: &str = "/proc/filesystems";
-const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,8 +112,8 @@ pub fn ensure(at: &Path) -> Result<Mounted, MountError> {
     {
         return Err(MountError::Kernel);
     }
-    let mounts = read(MOUNTS)?;
-    let around = around(&mounts, &path);
+    let table = read(mounts::TABLE)?;
+    let around = around(&table, &path);
     if let Some(mount) = around.as_ref().filter(|mount| mount.is_whole_at(&path)) {
         return Err(place(format!(
             "a file system of type {} is mounted there",
@@ -140,17 +141,6 @@ fn read(path: &str) -> Result<String, MountError> {
     })
 }
 
-/// A line of `/proc/self/mountinfo` (proc(5)).
-#[derive(Debug, PartialEq, Eq)]
-struct Mount<'a> {
-    /// The directory of the file system that is shown: `/` where all of it is.
-    root: &'a str,
-    at: &'a Path,
-    kind: &'a str,
-    /// Others see what is mounted on it: it is a member of a peer group.
-    shared: bool,
-}
-
 impl Mount<'_> {
     /// Whether it is somebody's file system, and not a directory of the host that was brought here.
     fn is_whole_at(&self, path: &Path) -> bool {
@@ -160,21 +150,8 @@ impl Mount<'_> {
 
 /// The mount that holds `path`: of those that could, the longest, and of these the last. Paths with
 /// characters that the table escapes are found by what is above them, which is as good here.
-fn around<'a>(mounts: &'a str, path: &Path) -> Option<Mount<'a>> {
-    let mounts = mounts.lines().filter_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        let fields: Vec<&str> = before.split(' ').collect();
-        let [_, _, _, root, at, _, tags @ ..] = &fields[..] else {
-            return None;
-        };
-        Some(Mount {
-            root,
-            at: Path::new(*at),
-            kind: after.split(' ').next()?,
-            shared: tags.iter().any(|tag| tag.starts_with("shared:")),
-        })
-    });
-    mounts
+fn around<'a>(table: &'a str, path: &Path) -> Option<Mount<'a>> {
+    mounts::each(table)
         .filter(|mount| path.starts_with(mount.at))
         .max_by_key(|mount| mount.at.components().count())
 }

@@ -156,9 +156,10 @@ pub async fn run(config: Run, file: Option<ConfigFile>, handle: Handle) -> Resul
             of_backend.cleaned(family, deleted, took);
         }),
     };
+    let dataplane = dataplane::open(&config, &heart, &surroundings, &chosen).await?;
+    // Only now: where another agent serves, this is its host.
     heart.at("setting the limits and timeouts of connection tracking");
     block_in_place(|| apply::apply_and_tell(&config.host));
-    let dataplane = dataplane::open(&config, &heart, &surroundings, &chosen).await?;
     heart.at("opening the admin socket");
     let socket = Socket::open_unless_served(&config.agent.admin_socket).await;
     // Not every backend has a lock of its own.

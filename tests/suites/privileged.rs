@@ -13,6 +13,7 @@ mod conntrack;
 mod edge;
 mod edge_faults;
 mod host;
+mod host_settings;
 mod image;
 mod installed;
 mod journey;

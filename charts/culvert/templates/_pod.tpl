@@ -47,6 +47,11 @@ volumeMounts:
   - name: config
     mountPath: /etc/culvert
     readOnly: true
+  {{- if .Values.hostSettings }}
+  # The container's own is read-only. Not at /proc, which runtimes keep to themselves.
+  - name: proc-sys-net
+    mountPath: /host/proc/sys/net
+  {{- end }}
   {{- if include "culvert.hasEbpf" . }}
   # The container's own /sys/fs/cgroup begins at its own cgroup; programs attached there would miss
   # every other pod. The agent finds the root of the hierarchy by its mounts.
@@ -109,6 +114,12 @@ wait for connections it looks into maps. */}}
     type: Directory
 {{- end }}
 {{- if not $cleans }}
+{{- if .Values.hostSettings }}
+- name: proc-sys-net
+  hostPath:
+    path: /proc/sys/net
+    type: Directory
+{{- end }}
 {{- if .Values.takeOver }}
 - name: xtables-lock
   hostPath:

@@ -21,8 +21,7 @@ use super::{
     cli::{AgentArgs, BrainArgs, RunArgs},
     kube_proxy::{
         Given, Settings,
-        fields::{Honoured, MODE, OWN_MODE},
-        version::Version,
+        fields::{MODE, OWN_MODE},
     },
     node_name, settings,
 };
@@ -139,24 +138,16 @@ fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
     if prepared.output.is_none() && args.agent.sinks.api.listen.is_empty() {
         mistakes.push(NO_SINK.to_owned());
     }
-    // They would say which backend serves in the place of kube-proxy's, and which connections a field is
-    // about: none does here, and none are.
-    let version = settings.version;
-    settings.notices.retain(|notice| {
-        let is_mode = [MODE, OWN_MODE].contains(&&*notice.field);
-        !is_mode && !is_partly_honoured(version, &notice.field)
-    });
+    // They would say which backend serves in the place of kube-proxy's: none does here.
+    let modes = [MODE, OWN_MODE];
+    settings
+        .notices
+        .retain(|notice| !modes.contains(&&*notice.field));
     let agent = prepared.agent(&settings, args.admin_socket.clone(), mistakes)?;
     Ok(Agent {
         on_its_node: !args.elsewhere,
         ..agent
     })
-}
-
-/// Whether the field that the version has at `path` is.
-fn is_partly_honoured(version: Version, path: &str) -> bool {
-    let spelling = version.at(path);
-    spelling.is_some_and(|spelling| matches!(spelling.field().honoured, Honoured::Partly(..)))
 }
 
 /// What was found out before all mistakes are known.

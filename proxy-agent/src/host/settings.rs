@@ -11,13 +11,9 @@ use proxy_backend::Timeouts;
 
 /// Nothing that this program computes is above it; kube-proxy stops there, too.
 const MOST: u64 = 1 << 20;
-/// Below the file system root, the sysctls of connection tracking.
-const SYSCTL: &str = "proc/sys/net/netfilter";
-/// Below the file system root, the buckets of the table.
-const HASH_SIZE: &str = "sys/module/nf_conntrack/parameters/hashsize";
 
 /// What was asked for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostSettings {
     /// Tracked connections for each CPU; zero leaves the limits as they are.
     pub max_per_core: u32,
@@ -27,9 +23,18 @@ pub struct HostSettings {
     pub tcp_be_liberal: bool,
     /// Idle times; each that is `None` is left as it is.
     pub timeouts: Timeouts,
-    /// Whether any of it differs from kube-proxy's defaults: somebody wants it, and is warned if it
-    /// cannot be set.
-    pub explicit: bool,
+}
+
+impl Default for HostSettings {
+    /// kube-proxy's.
+    fn default() -> Self {
+        Self {
+            max_per_core: 32768,
+            min: 131_072,
+            tcp_be_liberal: false,
+            timeouts: Timeouts::default(),
+        }
+    }
 }
 
 /// How a value relates to one that is there.
@@ -46,10 +51,13 @@ enum Rule {
 /// A file, and what it should hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Relative to the root of the file system.
+    /// Its name, in the directory of netfilter's sysctls.
     pub file: String,
     /// The number.
     pub value: u64,
+    /// Whether the defaults ask for something else: then somebody wants it, and should know if it cannot be
+    /// had. Generated files spell the defaults out, and that asks for nothing.
+    pub is_asked_for: bool,
     rule: Rule,
 }
 
@@ -68,18 +76,23 @@ impl HostSettings {
     /// What the files of a host with this many CPUs should hold, in the order of writing: a table of
     /// more connections first gets the buckets for them.
     pub fn wanted(&self, cpus: u32) -> Vec<Wanted> {
-        let sysctl = |name: &str, value, rule| Wanted {
-            file: format!("{SYSCTL}/nf_conntrack_{name}"),
-            value,
-            rule,
-        };
+        let defaults = Self::default().values(cpus);
+        let values = self.values(cpus).into_iter();
+        let wanted = values.map(|one| Wanted {
+            is_asked_for: !defaults.contains(&one),
+            file: one.0,
+            value: one.1,
+            rule: one.2,
+        });
+        wanted.collect()
+    }
+
+    fn values(&self, cpus: u32) -> Vec<(String, u64, Rule)> {
+        let sysctl = |name, value, rule| (format!("nf_conntrack_{name}"), value, rule);
         let mut all = Vec::new();
         if let Some(max) = self.max(cpus) {
-            all.push(Wanted {
-                file: HASH_SIZE.to_owned(),
-                value: max / 4,
-                rule: Rule::AtLeast,
-            });
+            // As the module's parameter `hashsize`, which only a privileged container may write.
+            all.push(sysctl("buckets", max / 4, Rule::AtLeast));
             all.push(sysctl("max", max, Rule::AtLeastOrUnlimited));
         }
         let Timeouts {
@@ -130,8 +143,8 @@ mod tests {
         let settings = HostSettings {
             max_per_core,
             min,
+            tcp_be_liberal: false,
             timeouts: UNTOUCHED,
-            ..HostSettings::default()
         };
         let wanted = settings.wanted(cpus);
         wanted.iter().map(|one| one.value).collect()
@@ -154,14 +167,36 @@ mod tests {
                 ..UNTOUCHED
             },
             tcp_be_liberal: true,
-            ..HostSettings::default()
+            min: 0,
         };
-        let [hash, max, udp, liberal] = settings.wanted(4).try_into().expect("four of them");
-        assert!(hash.differs(99) && !hash.differs(100) && !hash.differs(5000));
+        let [buckets, max, udp, liberal] = settings.wanted(4).try_into().expect("four of them");
+        assert!(buckets.differs(99) && !buckets.differs(100) && !buckets.differs(5000));
         assert!(max.differs(399) && !max.differs(400) && !max.differs(5000));
         assert!(!max.differs(0), "zero is no limit");
         assert_eq!(udp.value, 31);
         assert!(udp.differs(30) && udp.differs(60) && !udp.differs(31));
         assert!(liberal.differs(0) && !liberal.differs(1));
+    }
+
+    #[test]
+    fn what_the_defaults_set_nobody_asked_for() {
+        let asked_for = |settings: &HostSettings, cpus| {
+            let wanted = settings.wanted(cpus).into_iter();
+            let asked = wanted.filter(|one| one.is_asked_for);
+            let names = asked.map(|one| one.file.rsplit_once('_').unwrap().1.to_owned());
+            names.collect::<Vec<_>>()
+        };
+        assert!(asked_for(&HostSettings::default(), 2).is_empty());
+        let settings = HostSettings {
+            min: 100,
+            timeouts: Timeouts {
+                udp_stream: Some(Duration::from_mins(3)),
+                ..Timeouts::default()
+            },
+            ..HostSettings::default()
+        };
+        assert_eq!(asked_for(&settings, 2), ["buckets", "max", "stream"]);
+        // The CPUs ask for more.
+        assert_eq!(asked_for(&settings, 200), ["stream"]);
     }
 }

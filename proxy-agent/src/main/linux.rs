@@ -2,10 +2,7 @@
 
 mod cleaning;
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Error};
 use proxy_agent::{
@@ -207,23 +204,31 @@ fn connections(args: &PinArgs) -> Result<Box<dyn Connections>, Error> {
     Ok(found?)
 }
 
-/// kube-proxy's `--init-only`: the settings of the host, which serving only writes where it may.
+/// kube-proxy's `--init-only`: the settings of the host, which serving only writes where it may. A default that
+/// this host does not take keeps nobody from serving.
 pub fn init(args: &RunArgs) -> Result<(), Error> {
-    let applied = apply::apply(&config::host(args)?, Path::new("/"));
+    let applied = apply::apply_here(&config::host(args)?);
     for (file, value) in &applied.changed {
         print(&format!("set {} to {value}\n", file.display()))?;
     }
     for file in &applied.missing {
         let file = file.display();
         print(&format!(
-            "{file} is not there: connection tracking is not loaded\n"
+            "{file} is not there: the kernel has no such setting\n"
         ))?;
     }
-    if applied.failed.is_empty() {
+    let (asked, defaults): (Vec<_>, Vec<_>) = applied
+        .failed
+        .iter()
+        .partition(|failed| failed.is_asked_for);
+    for failed in defaults {
+        print(&format!("{failed}; the host keeps its own value\n"))?;
+    }
+    if asked.is_empty() {
         return print("the host is prepared\n");
     }
-    let failed = applied.failed.iter().map(ToString::to_string);
-    Err(Error::msg(failed.collect::<Vec<_>>().join("\n")))
+    let asked = asked.iter().map(ToString::to_string);
+    Err(Error::msg(asked.collect::<Vec<_>>().join("\n")))
 }
 
 /// Mounts the BPF file system.

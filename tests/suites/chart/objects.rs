@@ -152,6 +152,27 @@ fn bpffs_is_mounted_for_programs_only_and_seen_in_every_mode() {
     assert!(!mounts(&chart(&["bpffs.mount=false"])));
 }
 
+#[test]
+fn sysctls_of_the_host_are_mounted_for_agents_that_may_set_them() {
+    if !requires::met(SUITE, HELM) {
+        return;
+    }
+    let mounted = |set: &str| {
+        let agent = Chart::with(&[SERVERS, set]).unwrap().agent().unwrap();
+        let mut mounts = agent.mounts.into_iter();
+        let host = Source::Host("/proc/sys/net".into(), "Directory".to_owned());
+        mounts.find(|mount| mount.source == host)
+    };
+    for mode in ["auto", "nftables"] {
+        let mount = mounted(&format!("mode={mode}")).unwrap();
+        assert!(!mount.read_only, "{mode}");
+        // Runtimes mount nothing there.
+        assert!(!mount.at.starts_with("/proc"), "{mode}");
+    }
+    assert!(mounted("hostSettings=false").is_none());
+    assert!(mounted("mode=cleanup").is_none());
+}
+
 /// `helm upgrade --set mode=cleanup` must find the same DaemonSet, and its selector as it was.
 #[test]
 fn nodes_are_cleaned_by_the_same_daemonset() {

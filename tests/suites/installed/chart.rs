@@ -127,6 +127,8 @@ fn a_life_without_one_failed_connection() {
     );
     let mut traffic = cluster.traffic();
     traffic.goes_on("installed").unwrap();
+    let set = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established";
+    assert_eq!(node.on_node(&["cat", set]), "86400\n");
 
     for change in 0..CHANGES {
         node.lead_to(1 + change % 8);
@@ -148,7 +150,7 @@ fn a_life_without_one_failed_connection() {
     drained(&node, &back, &mut traffic);
     away(&node, &back, &mut traffic);
 
-    // Another configuration is another pod.
+    // By another pod of another configuration; the suite `live` has what becomes of it in one that runs.
     assert_quiet(back);
     let changed = node.start(&["syncPeriod=20s"], &image);
     traffic.goes_on("configured").unwrap();

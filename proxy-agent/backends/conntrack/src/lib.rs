@@ -28,6 +28,7 @@ use std::{
 
 use netlink_packet_core::DecodeError;
 use proxy_model::IpFamily;
+use proxy_netlink::netfilter;
 use thiserror::Error;
 
 pub use self::{
@@ -143,6 +144,13 @@ pub fn dnat_flows() -> Result<usize, ConntrackError> {
         }
     }
     Ok(flows)
+}
+
+/// Has the kernel load its connection tracking, if it is a module that is not loaded: whoever asks for
+/// something of it over netlink has it loaded, with `CAP_NET_ADMIN` and nothing else.
+pub fn load() -> Result<(), ConntrackError> {
+    netfilter::ask(&message::statistics())
+        .map_err(attempted("having the kernel load connection tracking"))
 }
 
 /// Shows each flow of this network namespace with a translated destination, whoever had it

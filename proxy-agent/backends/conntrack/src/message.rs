@@ -17,6 +17,8 @@ const CONNTRACK: u16 = NFNL_SUBSYS_CTNETLINK << 8;
 pub(super) const ENTRY: u16 = CONNTRACK;
 const GET: u16 = CONNTRACK | 1;
 const DELETE: u16 = CONNTRACK | 2;
+/// `IPCTNL_MSG_CT_GET_STATS`.
+const STATISTICS: u16 = CONNTRACK | 5;
 const CTA_FILTER: u16 = 25;
 const CTA_FILTER_ORIG_FLAGS: u16 = 1;
 /// Compare the number of the protocol (`CTA_FILTER_F_CTA_PROTO_NUM`).
@@ -45,6 +47,11 @@ pub(super) fn dump_translated() -> Messages {
         attributes.bytes(CTA_STATUS, &IPS_DST_NAT.to_be_bytes());
         attributes.bytes(CTA_STATUS_MASK, &IPS_DST_NAT.to_be_bytes());
     })
+}
+
+/// Asks how many entries there are: the cheapest question.
+pub(super) fn statistics() -> Messages {
+    Messages::one(head(STATISTICS, NLM_F_ACK, number(None)), |_| {})
 }
 
 /// Asks to delete an entry, and for an answer in any case.

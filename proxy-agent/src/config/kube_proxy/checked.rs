@@ -129,20 +129,14 @@ fn timeouts(complete: &Complete) -> Timeouts {
     }
 }
 
-/// What the host is set to. Generated files spell the defaults out, and that asks for nothing.
 fn host(complete: &Complete) -> HostSettings {
     // One below zero is among the mistakes.
     let number = |path| u32::try_from(complete.whole(path)).unwrap_or_default();
-    let (max_per_core, min) = (number("conntrack.maxPerCore"), number("conntrack.min"));
-    let tcp_be_liberal = complete.switch("conntrack.tcpBeLiberal");
-    let timeouts = timeouts(complete);
-    let default = (32768, 131_072, false, Timeouts::default());
     HostSettings {
-        max_per_core,
-        min,
-        tcp_be_liberal,
-        timeouts,
-        explicit: (max_per_core, min, tcp_be_liberal, timeouts) != default,
+        max_per_core: number("conntrack.maxPerCore"),
+        min: number("conntrack.min"),
+        tcp_be_liberal: complete.switch("conntrack.tcpBeLiberal"),
+        timeouts: timeouts(complete),
     }
 }
 

@@ -133,13 +133,11 @@ impl Complete {
         }
     }
 
-    /// Every field that is set, has another value than its default, and decides nothing, or less than
-    /// for kube-proxy.
+    /// Every field that is set, has another value than its default, and decides nothing.
     pub(super) fn not_honoured(&self) -> Vec<Notice> {
         let ignored = FIELDS.iter().filter_map(|field| {
             let what = match field.honoured {
                 Honoured::No(why) => format!("is not honoured: {why}"),
-                Honoured::Partly(of, _) => format!("is honoured {of}"),
                 Honoured::Yes(_) | Honoured::Flag(_) => return None,
             };
             let (setting, origin) = self.at(field.path);

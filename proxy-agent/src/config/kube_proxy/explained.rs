@@ -40,7 +40,6 @@ impl Field {
     pub fn effect(&self) -> String {
         match self.honoured {
             Honoured::Yes(what) => format!("yes: {what}"),
-            Honoured::Partly(of, what) => format!("yes: {what}. Only {of}"),
             Honoured::Flag(flag) => format!("yes, as `--{}`: {}", flag.name, flag.help),
             Honoured::No(why) => format!("no: {why}"),
         }

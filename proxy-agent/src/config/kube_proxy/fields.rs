@@ -102,9 +102,6 @@ impl FieldKind {
 pub enum Honoured {
     /// What it decides.
     Yes(&'static str),
-    /// For what it counts, and for what it does not, which is logged when the field is set to
-    /// anything but its default; and what it decides there.
-    Partly(&'static str, &'static str),
     /// What this flag of a backend does.
     Flag(&'static Flag),
     /// Nothing, and why: logged when the field is set to anything but its default.
@@ -117,9 +114,6 @@ const MARK: Honoured = Honoured::Yes(
     "the bit of the packet mark that marks packets for masquerading, with the nftables backend; \
      read from the section of the selected `mode`",
 );
-/// What the limits are not about.
-const TABLE_OF_KERNEL: &str =
-    "for the table of the kernel's conntrack; maps of programs on devices have sizes of their own";
 const NO_IPVS: Honoured = Honoured::No("there is no IPVS");
 const NO_WINDOWS: Honoured = Honoured::No("for Windows only");
 const COALESCED: Honoured =
@@ -221,8 +215,8 @@ const TABLE: &[Field] = &[
     field("clusterCIDR", FieldKind::Text, "", Honoured::Yes("addresses of all pods, one CIDR or one per family, with `detectLocalMode: ClusterCIDR`")),
     field("nodePortAddresses", FieldKind::Texts, "", Honoured::Yes("where NodePorts and health check node ports answer: `primary`, or CIDRs; empty means everywhere, or `primary` with `mode: nftables`")),
     pointer("oomScoreAdj", FieldKind::Whole(-1000, 1000), "-999", Honoured::Yes("how likely the kernel is to end the agent when memory runs out")),
-    pointer("conntrack.maxPerCore", COUNT, "32768", Honoured::Partly(TABLE_OF_KERNEL, "for how many connections for each CPU `nf_conntrack_max` of the host is raised, to 1048576 at most, and the hash table to a quarter; neither is ever lowered; `0`: neither is touched")),
-    pointer("conntrack.min", COUNT, "131072", Honoured::Partly(TABLE_OF_KERNEL, "the least that `nf_conntrack_max` is raised to")),
+    pointer("conntrack.maxPerCore", COUNT, "32768", Honoured::Yes("for how many connections for each CPU `nf_conntrack_max` of the host is raised, to 1048576 at most, and the hash table to a quarter; neither is ever lowered; `0`: neither is touched. Maps of programs on devices have sizes of their own")),
+    pointer("conntrack.min", COUNT, "131072", Honoured::Yes("the least that `nf_conntrack_max` is raised to")),
     pointer("conntrack.tcpEstablishedTimeout", TIMEOUT, "24h", Honoured::Yes("how long a connection of TCP may be idle; for programs on devices and as `nf_conntrack_tcp_timeout_established` of the host; `0s`: as that is")),
     pointer("conntrack.tcpCloseWaitTimeout", TIMEOUT, "1h", Honoured::Yes("how long one may be idle that one side has closed; for programs on devices and as `nf_conntrack_tcp_timeout_close_wait` of the host; `0s`: as that is")),
     field("conntrack.tcpBeLiberal", FieldKind::Switch, "false", Honoured::Yes("whether `nf_conntrack_tcp_be_liberal` of the host is set to 1; `false` leaves it as it is")),

@@ -66,7 +66,7 @@ fn section(version: Version, path: &str) -> Value {
 fn field(spelling: &Spelling) -> Value {
     let mut schema = of_kind(spelling);
     schema["description"] = match spelling.field().honoured {
-        Honoured::Yes(what) | Honoured::Partly(_, what) => what.to_owned(),
+        Honoured::Yes(what) => what.to_owned(),
         Honoured::Flag(flag) => flag.help.to_owned(),
         Honoured::No(why) => format!("Not honoured: {why}"),
     }

@@ -12,6 +12,7 @@ mod told;
 use proxy_model::oracle::Detector;
 
 use super::*;
+use crate::host::settings::HostSettings;
 
 const HEAD: &str = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
 
@@ -206,13 +207,13 @@ fn of_a_field_that_stands_twice_the_last_counts() {
 #[test]
 fn what_is_set_but_not_honoured_is_told() {
     let read = settings(
-        "conntrack: {min: 5}\nnodePortAddresses: [10.0.0.0/8]\nenableProfiling: true\nfeatureGates: {A: true}\n\
+        "ipvs: {tcpTimeout: 5s}\nnodePortAddresses: [10.0.0.0/8]\nenableProfiling: true\nfeatureGates: {A: true}\n\
          iptables: {minSyncPeriod: 1000ms}\nlogging: {verbosity: 2}\n",
     );
     let told = notices(&read);
     let starts = [
         "featureGates: {\"A\":true} is not honoured: ",
-        "conntrack.min: 5 is honoured for the table of the kernel's conntrack; ",
+        "ipvs.tcpTimeout: \"5s\" is not honoured: ",
     ];
     assert_eq!(told.len(), starts.len(), "{told:?}");
     for (told, start) in told.iter().zip(starts) {
@@ -236,7 +237,7 @@ fn timeouts_of_connections_are_taken_for_the_host_and_for_programs() {
         }
     );
     assert_eq!(read.host.timeouts, read.timeouts);
-    assert!(read.host.explicit && !settings("").host.explicit);
+    assert_eq!(settings("").host, HostSettings::default());
     assert_eq!(notices(&read), [""; 0]);
     let zero = settings("conntrack: {tcpEstablishedTimeout: 0s}\n");
     assert_eq!(zero.timeouts.tcp_established, None);

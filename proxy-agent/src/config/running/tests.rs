@@ -170,14 +170,13 @@ fn what_else_kube_proxy_takes_is_taken_and_told() {
         "-v",
         "2",
         "--proxy-mode=ipvs",
-        "--conntrack-min=0",
         "--profiling",
         "--feature-gates=A=true",
         "--ipvs-scheduler",
         "rr",
     ])
     .unwrap();
-    let named = ["featureGates", "ipvs.scheduler", "conntrack.min", "mode"];
+    let named = ["featureGates", "ipvs.scheduler", "mode"];
     assert_eq!(
         run.agent.warnings.len(),
         named.len(),
@@ -406,8 +405,7 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     for flag in ["--listen", "--output-file"] {
         assert!(sink.contains(flag), "{sink}");
     }
-    let limit = "--conntrack-min=5";
-    let args = ["--manifests=x", "-o=-", "--proxy-mode=ipvs", limit];
+    let args = ["--manifests=x", "-o=-", "--proxy-mode=ipvs"];
     let brain = brain_args(&args).unwrap();
     let socket = std::path::Path::new("/run/culvert/brain.sock");
     assert_eq!(brain.admin_socket, socket);
@@ -415,11 +413,10 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
     assert_eq!(brain.model, run.agent.model);
     assert_eq!(brain.serving.healthz, run.agent.serving.healthz);
     assert_eq!(brain.notes, run.agent.notes);
-    // That eBPF serves in the place of another mode is not so here, and nothing has maps.
-    let elsewhere = ["mode:", "conntrack.min:"];
-    let is_elsewhere = |text: &String| elsewhere.iter().any(|field| text.starts_with(field));
+    // That eBPF serves in the place of another mode is not so here.
+    let is_elsewhere = |text: &String| text.starts_with("mode:");
     let told = run.agent.warnings.iter().filter(|text| is_elsewhere(text));
-    assert_eq!(told.count(), 2, "{:?}", run.agent.warnings);
+    assert_eq!(told.count(), 1, "{:?}", run.agent.warnings);
     run.agent.warnings.retain(|text| !is_elsewhere(text));
     assert_eq!(brain.warnings, run.agent.warnings);
 }
@@ -428,12 +425,12 @@ fn a_brain_needs_a_source_and_a_sink_and_takes_the_rest_as_run_does() {
 fn a_brain_is_silent_about_layers_in_every_version_of_the_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = "apiVersion: kubeproxy.config.k8s.io/v1alpha2\nkind: KubeProxyConfiguration\n\
-                culvert: {mode: ipvs}\nlinux: {conntrack: {udpTimeout: 5s}}\n";
+                culvert: {mode: ipvs}\n";
     std::fs::write(file.path(), text).unwrap();
     let config = format!("--config={}", file.path().display());
     let args = ["--manifests=x", "-o=-", &config];
     let run = run_args(&[&args[..], &["--node-name=n"]].concat()).unwrap();
-    assert_eq!(run.agent.warnings.len(), 2, "{:?}", run.agent.warnings);
+    assert_eq!(run.agent.warnings.len(), 1, "{:?}", run.agent.warnings);
     let brain = brain_args(&args).unwrap();
     assert_eq!(brain.warnings, [] as [String; 0]);
 }

@@ -185,10 +185,6 @@ fn a_field_that_is_honoured_decides_something_and_another_is_told() {
                 }
                 // What becomes of what is unknown: `second` has it.
                 _ if path == "configHardFail" => {}
-                Honoured::Partly(..) => {
-                    assert_ne!(before, after, "{version}: {path}");
-                    assert!(is_told, "{version}: {path}");
-                }
                 Honoured::Yes(_) | Honoured::Flag(_) => {
                     assert_ne!(before, after, "{version}: {path}");
                 }
