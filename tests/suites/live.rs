@@ -212,7 +212,7 @@ fn a_change_that_takes_another_start_fails_no_connection() {
     assert_eq!(errno(&mut prober, Transport::Tcp, to).unwrap(), None);
     pod.goes_on("before").unwrap();
 
-    // Where NodePorts answer, the mode, and what is masqueraded.
+    // Where NodePorts answer, the mode, what is masqueraded, and sizes of maps.
     let everywhere = "nodePortAddresses: [0.0.0.0/0, \"::/0\"]\n";
     let nftables = format!("mode: nftables\n{everywhere}");
     let all = format!("{nftables}nftables: {{masqueradeAll: true}}\n");
@@ -226,6 +226,12 @@ fn a_change_that_takes_another_start_fails_no_connection() {
         (&nftables, "mode", "nftables", true),
         (&all, "nftables.masqueradeAll", "nftables", true),
         ("mode: ebpf\n", "mode", "ebpf over nftables", true),
+        (
+            "mode: ebpf\nculvert: {mapSizes: {SLOTS: 5000}}\n",
+            "culvert.mapSizes.SLOTS",
+            "ebpf over nftables",
+            true,
+        ),
     ];
     for ((fields, path, layers, answers), round) in changes.into_iter().zip(1..) {
         mounted.swap(fields);
@@ -239,7 +245,7 @@ fn a_change_that_takes_another_start_fails_no_connection() {
         assert_well(&shop);
     }
     // The same process, which ends as it is told.
-    assert_eq!((agent.pid(), starts(&agent)), (pid, 5));
+    assert_eq!((agent.pid(), starts(&agent)), (pid, 6));
     agent.terminate().unwrap();
     pod.goes_on("without an agent").unwrap();
     pod.stop().unwrap();

@@ -22,6 +22,12 @@ What is not set is left out, and the agent's default counts.
 {{- with $section }}
 {{- $_ := set $config (ternary "nftables" "iptables" (eq $values.mode "nftables")) . }}
 {{- end }}
+{{- with $values.mapSizes }}
+{{- $sizes := dict }}
+{{- /* Helm reads large numbers as fractions. */}}
+{{- range $name, $entries := . }}{{ $_ := set $sizes $name (int64 $entries) }}{{ end }}
+{{- $_ := set $config "culvert" (dict "mapSizes" $sizes) }}
+{{- end }}
 {{- /* What kubelet gives containers of this class already. To ask for less, which is the agent's
 default, takes a right that it does not have. */}}
 {{- if eq $values.priorityClassName "system-node-critical" }}
@@ -49,9 +55,6 @@ default, takes a right that it does not have. */}}
 {{- end }}
 {{- if not .Values.metricsBindAddress }}
 - --metrics-bind-address=
-{{- end }}
-{{- range $name, $entries := .Values.mapSizes }}
-- {{ printf "--map-size=%s=%d" $name (int64 $entries) | quote }}
 {{- end }}
 - {{ printf "--log-format=%s" .Values.log.format | quote }}
 - {{ printf "--log-level=%s" .Values.log.level | quote }}

@@ -40,6 +40,9 @@ pub enum Takes {
     Path(&'static str),
     /// Some text; may be repeated.
     Texts(&'static str),
+    /// A name and its number, `NAME=NUMBER`; may be repeated, and of several for one name the last one
+    /// counts.
+    Numbers(&'static str),
 }
 
 /// What was given, by flag.

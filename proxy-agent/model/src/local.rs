@@ -39,7 +39,7 @@ pub(crate) fn localize(cluster: &Cluster, service: &Service, settings: &Settings
         node: &settings.node,
         zone: object.and_then(|node| node.zone.as_deref()),
     };
-    let addresses = object.map_or(&[][..], |node| &node.addresses);
+    let addresses = settings.node_addresses(object.map_or(&[][..], |node| &node.addresses));
     let outside = service.external.as_deref();
     let health_check_port = outside.and_then(|outside| outside.health_check_node_port);
     let mut local = LocalService::default();
@@ -87,7 +87,7 @@ pub(crate) fn localize(cluster: &Cluster, service: &Service, settings: &Settings
                 affinity: service.affinity,
                 source_ranges: outside
                     .filter(|_| balanced)
-                    .and_then(|outside| source_ranges(&outside.source_ranges, family, addresses))
+                    .and_then(|outside| source_ranges(&outside.source_ranges, family, &addresses))
                     .map(Arc::new),
             };
             let key = ServicePortKey {

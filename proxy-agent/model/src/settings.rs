@@ -20,6 +20,9 @@ pub struct Settings {
     pub node: Arc<str>,
     /// How sources are recognised, and what is masqueraded.
     pub traffic: Traffic,
+    /// Addresses of the node that come before those of its Node object, one of each family at most
+    /// (kube-proxy's `bindAddress`, and `nodeIPOverride` of KEP-784).
+    pub node_ips: Vec<IpAddr>,
     /// Where NodePorts answer (kube-proxy's `nodePortAddresses`).
     pub node_ports: NodePortSelection,
     /// Whether processes of this node reach NodePorts through loopback addresses, where the
@@ -37,7 +40,7 @@ pub enum NodePortSelection {
     /// On all of them.
     #[default]
     All,
-    /// On the Node object's first address of each family.
+    /// On the node's first address of each family.
     Primary,
     /// On those in these ranges. A family without a range has all of its addresses, as in
     /// kube-proxy.
@@ -50,6 +53,7 @@ impl<N: Into<Arc<str>>> From<N> for Settings {
         Self {
             node: node.into(),
             traffic: Traffic::default(),
+            node_ips: Vec::new(),
             node_ports: NodePortSelection::All,
             localhost_node_ports: true,
             reserved: Vec::new(),
@@ -63,6 +67,12 @@ const LOOPBACK: [IpAddr; 2] = [
 ];
 
 impl Settings {
+    /// The addresses of the node, given those that its Node object names: the first of a family is the one that
+    /// counts where only one does.
+    pub(crate) fn node_addresses(&self, node: &[IpAddr]) -> Vec<IpAddr> {
+        self.node_ips.iter().chain(node).copied().collect()
+    }
+
     /// The addresses that NodePorts answer on, of those that the host has and those that its Node
     /// object names. 127.0.0.1 among them stands for all of 127.0.0.0/8.
     pub(crate) fn node_port_addresses(&self, host: &[IpAddr], node: &[IpAddr]) -> BTreeSet<IpAddr> {
@@ -72,7 +82,7 @@ impl Settings {
         match &self.node_ports {
             NodePortSelection::Primary => [IpFamily::V4, IpFamily::V6]
                 .into_iter()
-                .filter_map(|family| first_of(family, node))
+                .filter_map(|family| first_of(family, &self.node_addresses(node)))
                 .collect(),
             selection => host
                 .iter()
@@ -158,6 +168,24 @@ mod tests {
         };
         let selected = settings.node_port_addresses(&addresses(host), &addresses(NODE));
         selected.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_address_that_is_given_is_the_first_of_its_family() {
+        let settings = Settings {
+            node_ips: addresses(&["198.51.100.1"]),
+            node_ports: NodePortSelection::Primary,
+            ..Settings::from("here")
+        };
+        let selected = settings.node_port_addresses(&addresses(HOST), &addresses(NODE));
+        assert!(
+            selected
+                .into_iter()
+                .eq(addresses(&["198.51.100.1", "fd00::1"]))
+        );
+        // There may be no Node object.
+        let selected = settings.node_port_addresses(&addresses(HOST), &[]);
+        assert!(selected.into_iter().eq(addresses(&["198.51.100.1"])));
     }
 
     #[test]

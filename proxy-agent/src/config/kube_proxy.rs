@@ -12,6 +12,7 @@ mod address;
 mod backends;
 mod checked;
 mod complete;
+mod conntrack;
 mod convert;
 mod document;
 pub mod explained;
@@ -26,7 +27,13 @@ mod typed;
 mod value;
 pub mod version;
 
-use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use proxy_backend::{BackendKind, Timeouts};
 use proxy_model::{NodePortSelection, oracle::Traffic};
@@ -71,6 +78,8 @@ pub struct Settings {
     pub host: HostSettings,
     /// The bit of the packet mark that packets to be masqueraded get, as a mask.
     pub masquerade_mark: u32,
+    /// Addresses of the node before those of its Node object.
+    pub node_ips: Vec<IpAddr>,
     /// Where NodePorts answer.
     pub node_ports: NodePortSelection,
     /// Whether they answer on loopback addresses too.
@@ -93,6 +102,7 @@ impl Settings {
         proxy_model::Settings {
             node,
             traffic: self.traffic.clone(),
+            node_ips: self.node_ips.clone(),
             node_ports: self.node_ports.clone(),
             localhost_node_ports: self.localhost_node_ports,
             reserved: Vec::new(),

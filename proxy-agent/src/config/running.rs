@@ -171,7 +171,7 @@ fn prepare(
 ) -> (Settings, Prepared) {
     let settings = settings(args.model.config.as_deref(), given, mistakes);
     // A file that cannot be used may well name the source: that is one mistake, not two.
-    let elsewhere = in_pod || !mistakes.is_empty();
+    let elsewhere = in_pod || (args.model.config.is_some() && !mistakes.is_empty());
     let node = node_name(&args.model.node, settings.node_name.clone(), mistakes);
     let given = [&args.model.node.node_name, &settings.node_name];
     let named = given.into_iter().flatten().any(|name| !name.is_empty());

@@ -30,10 +30,10 @@ pub(crate) const ALL: &[Flag] = &[
     },
     Flag {
         name: MAP_SIZE,
-        takes: Takes::Texts("NAME=ENTRIES"),
+        takes: Takes::Numbers("NAME=ENTRIES"),
         help: "Number of entries that a map can hold; may be repeated; see docs/reference/maps.md",
         check_help: None,
-        field: None,
+        field: Some("culvert.mapSizes"),
     },
     Flag {
         name: TC,

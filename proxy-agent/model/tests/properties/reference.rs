@@ -30,7 +30,7 @@ pub fn check(settings: &Settings, objects: &Objects, state: &NodeState) {
         .iter()
         .map(|(key, state)| (key.clone(), (**state).clone()))
         .collect();
-    assert_eq!(services, services::all(objects));
+    assert_eq!(services, services::all(settings, objects));
 
     let health_checks: BTreeMap<_, _> = state
         .health_checks
@@ -57,9 +57,12 @@ fn node_addresses(objects: &Objects) -> Vec<IpAddr> {
 }
 
 /// The address of this node, where only one of a family counts.
-fn node_address(objects: &Objects, family: IpFamily) -> Option<IpAddr> {
-    let mut addresses = node_addresses(objects).into_iter();
-    addresses.find(|address| IpFamily::of(*address) == family)
+fn node_address(settings: &Settings, objects: &Objects, family: IpFamily) -> Option<IpAddr> {
+    let mut addresses = settings.node_ips.clone();
+    addresses.extend(node_addresses(objects));
+    addresses
+        .into_iter()
+        .find(|address| IpFamily::of(*address) == family)
 }
 
 fn host_addresses(objects: &Objects) -> Vec<IpAddr> {
@@ -72,8 +75,8 @@ fn host_addresses(objects: &Objects) -> Vec<IpAddr> {
 fn node_port_addresses(settings: &Settings, objects: &Objects) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     if settings.node_ports == NodePortSelection::Primary {
-        addresses.extend(node_address(objects, IpFamily::V4));
-        addresses.extend(node_address(objects, IpFamily::V6));
+        addresses.extend(node_address(settings, objects, IpFamily::V4));
+        addresses.extend(node_address(settings, objects, IpFamily::V6));
         return ordered(addresses);
     }
     for address in host_addresses(objects) {

@@ -54,7 +54,7 @@ fn arg(flag: &Flag, help: &'static str) -> Arg {
             .action(ArgAction::Set)
             .value_name(name)
             .value_parser(value_parser!(std::path::PathBuf)),
-        Takes::Texts(name) => arg
+        Takes::Texts(name) | Takes::Numbers(name) => arg
             .action(ArgAction::Append)
             .value_name(name)
             .value_parser(StringValueParser::new()),
@@ -84,7 +84,11 @@ pub(crate) fn given(all: &[BackendKind], matches: &ArgMatches) -> Given {
                     let on = matches.get_one::<bool>(flag.name).copied();
                     vec![on.unwrap_or_default().to_string().into()]
                 }
-                Takes::Choice(_) | Takes::Text { .. } | Takes::Path(_) | Takes::Texts(_) => {
+                Takes::Choice(_)
+                | Takes::Text { .. }
+                | Takes::Path(_)
+                | Takes::Texts(_)
+                | Takes::Numbers(_) => {
                     let raw = matches.get_raw(flag.name).unwrap_or_default();
                     raw.map(ToOwned::to_owned).collect()
                 }
@@ -118,7 +122,9 @@ fn of_fields(all: &[BackendKind], given: &Given) -> Vec<kube_proxy::Given> {
                 let last = given.texts(flag.name).last();
                 last.unwrap_or_default().to_owned()
             }
-            Takes::Texts(_) => given.texts(flag.name).collect::<Vec<_>>().join(","),
+            Takes::Texts(_) | Takes::Numbers(_) => {
+                given.texts(flag.name).collect::<Vec<_>>().join(",")
+            }
         },
     });
     typed.collect()

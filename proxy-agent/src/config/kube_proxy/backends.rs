@@ -30,6 +30,7 @@ pub(super) fn fields(all: &[BackendKind]) -> impl Iterator<Item = Field> {
             Takes::Text { default, .. } => (FieldKind::Text, default),
             Takes::Path(_) => (FieldKind::Text, ""),
             Takes::Texts(_) => (FieldKind::Texts, ""),
+            Takes::Numbers(_) => (FieldKind::Numbers, ""),
         };
         fields::field(path, kind, default, Honoured::Flag(flag))
     })
@@ -51,6 +52,7 @@ pub(super) fn given(complete: &Complete, all: &[BackendKind]) -> Given {
                 vec![complete.text(path).into()]
             }
             Takes::Texts(_) => complete.texts(path).iter().map(Into::into).collect(),
+            Takes::Numbers(_) => complete.pairs(path).into_iter().map(Into::into).collect(),
         };
         given.insert(flag.name, values);
     }

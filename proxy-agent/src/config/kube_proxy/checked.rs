@@ -6,17 +6,18 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use jiff::SignedDuration;
-use proxy_backend::{BackendKind, Timeouts};
+use proxy_backend::BackendKind;
 use proxy_model::{
     IpFamily, NodePortSelection,
     oracle::{Detector, Traffic},
 };
 
-use crate::{backends::ALL, host::settings::HostSettings};
+use crate::backends::ALL;
 
 use super::{
     Mistake, Mode, Notice, Settings, address, backends,
     complete::{Complete, HEALTHZ_PORT, METRICS_PORT},
+    conntrack,
     fields::{BACKEND_ORDER, FIELDS, FieldKind, MODE, MayBeZero, OWN_MODE},
     order,
     section::Section,
@@ -50,14 +51,7 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
     let node_ports = check.lists(section);
     let healthz = check.address("healthzBindAddress", HEALTHZ_PORT);
     let metrics = check.address("metricsBindAddress", METRICS_PORT);
-    if complete.text("bindAddress").parse::<IpAddr>().is_err() {
-        let text = format!(
-            "must be an IP address, but is \"{}\"",
-            complete.text("bindAddress")
-        );
-        check.mistake("bindAddress", text);
-    }
-    check.node_ips();
+    let node_ips = check.node_ips();
     let cluster_cidrs = check.read("clusterCIDR", address::cluster_cidrs);
     let half = half_selected(cluster_cidrs.as_deref().unwrap_or_default(), &node_ports);
     let detector = check.detector(cluster_cidrs.unwrap_or_default());
@@ -94,13 +88,14 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
             detector,
             masquerade_all: complete.switch(masquerade),
         },
-        timeouts: timeouts(complete),
-        host: host(complete),
+        timeouts: conntrack::timeouts(complete),
+        host: conntrack::host(complete),
         // One out of range is among the mistakes.
         masquerade_mark: u32::try_from(complete.whole(&bit))
             .ok()
             .and_then(|bit| 1_u32.checked_shl(bit))
             .unwrap_or_default(),
+        node_ips,
         node_ports,
         // kube-proxy's other modes never serve them there.
         localhost_node_ports: section == Section::Iptables
@@ -110,33 +105,6 @@ pub(super) fn check(complete: &Complete, typed: &mut Typed) -> Settings {
         notices: Vec::new(),
         effective: complete.to_value(),
         version: complete.version,
-    }
-}
-
-/// Zero leaves one to the system.
-fn timeouts(complete: &Complete) -> Timeouts {
-    let of = |name: &str| {
-        let period = complete.period(&format!("conntrack.{name}"));
-        // A negative one is among the mistakes.
-        let period = Duration::try_from(period).unwrap_or_default();
-        (!period.is_zero()).then_some(period)
-    };
-    Timeouts {
-        tcp_established: of("tcpEstablishedTimeout"),
-        tcp_close_wait: of("tcpCloseWaitTimeout"),
-        udp: of("udpTimeout"),
-        udp_stream: of("udpStreamTimeout"),
-    }
-}
-
-fn host(complete: &Complete) -> HostSettings {
-    // One below zero is among the mistakes.
-    let number = |path| u32::try_from(complete.whole(path)).unwrap_or_default();
-    HostSettings {
-        max_per_core: number("conntrack.maxPerCore"),
-        min: number("conntrack.min"),
-        tcp_be_liberal: complete.switch("conntrack.tcpBeLiberal"),
-        timeouts: timeouts(complete),
     }
 }
 
@@ -300,15 +268,26 @@ impl Check<'_> {
         }
     }
 
-    /// One address, or one of each family.
-    fn node_ips(&mut self) {
-        let given = self.complete.texts("nodeIPOverride");
+    /// One address, or one of each family: a version has only one of the two fields.
+    fn node_ips(&mut self) -> Vec<IpAddr> {
+        let complete = self.complete;
+        let bound = complete.text("bindAddress").parse::<IpAddr>();
+        if bound.is_err() {
+            let text = format!(
+                "must be an IP address, but is \"{}\"",
+                complete.text("bindAddress")
+            );
+            self.mistake("bindAddress", text);
+        }
+        let given = complete.texts("nodeIPOverride");
         let parsed: Result<Vec<IpAddr>, _> = given.iter().map(|one| one.parse()).collect();
-        let is_right = parsed.is_ok_and(|all| match all[..] {
-            [] | [_] => true,
-            [one, other] => one.is_ipv4() != other.is_ipv4(),
-            _ => false,
-        });
+        let mut all = parsed.unwrap_or_default();
+        let is_right = all.len() == given.len()
+            && match all[..] {
+                [] | [_] => true,
+                [one, other] => one.is_ipv4() != other.is_ipv4(),
+                _ => false,
+            };
         if !is_right {
             let text = format!(
                 "must be an IP address, or one of each family, but is {}",
@@ -316,6 +295,9 @@ impl Check<'_> {
             );
             self.mistake("nodeIPOverride", text);
         }
+        all.extend(bound.ok());
+        all.retain(|address| !address.is_unspecified());
+        all
     }
 
     fn lists(&mut self, section: Section) -> NodePortSelection {

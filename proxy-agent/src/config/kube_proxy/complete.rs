@@ -133,6 +133,20 @@ impl Complete {
         }
     }
 
+    /// Names with numbers, each as `NAME=NUMBER`. Of a flag, also what is none: whose flag it is says what is
+    /// wrong with it.
+    pub(super) fn pairs(&self, path: &str) -> Vec<String> {
+        let Setting::Other(Value::Object(map)) = &self.at(path).0 else {
+            return Vec::new();
+        };
+        let pairs = map.iter().map(|(name, number)| match number {
+            Value::Null => name.clone(),
+            Value::String(text) => format!("{name}={text}"),
+            number => format!("{name}={number}"),
+        });
+        pairs.collect()
+    }
+
     /// Every field that is set, has another value than its default, and decides nothing.
     pub(super) fn not_honoured(&self) -> Vec<Notice> {
         let ignored = FIELDS.iter().filter_map(|field| {

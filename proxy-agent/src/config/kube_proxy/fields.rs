@@ -61,6 +61,8 @@ pub enum FieldKind {
     Texts,
     /// Names with booleans.
     Switches,
+    /// Names with integers that are not negative.
+    Numbers,
     /// Anything; never looked into, nor compared with its default.
     Any,
 }
@@ -92,6 +94,7 @@ impl FieldKind {
             Self::Period(_) => "duration",
             Self::Texts => "list of strings",
             Self::Switches => "map of booleans",
+            Self::Numbers => "map of integers",
             Self::Any => "any",
         }
     }
@@ -168,14 +171,14 @@ const TABLE: &[Field] = &[
     field("clientConnection.contentType", FieldKind::Text, "application/vnd.kubernetes.protobuf", OWN_CLIENT),
     field("clientConnection.qps", FieldKind::Number, "5", OWN_CLIENT),
     field("clientConnection.burst", COUNT, "10", OWN_CLIENT),
-    field("logging.format", FieldKind::Choice("text|json"), "text", OWN_LOG),
+    field("logging.format", FieldKind::Choice("text|json"), "text", Honoured::No("the log is JSON lines unless it goes to a terminal, and `--log-format` decides")),
     field("logging.flushFrequency", FieldKind::Any, "5s", OWN_LOG),
     field("logging.verbosity", COUNT, "0", Honoured::Yes("what is logged, unless `--log-level` is given: 0 to 3 for info, 4 and 5 for debug, more for trace")),
     field("logging.vmodule", FieldKind::Any, "", OWN_LOG),
     field("logging.options", FieldKind::Any, "", OWN_LOG),
     field("hostnameOverride", FieldKind::Text, "", Honoured::Yes("this node's name")),
-    field("bindAddress", FieldKind::Text, "0.0.0.0", Honoured::Yes("the family of the defaults of the two addresses below; nothing else yet")).only(Version::V1Alpha1),
-    field("nodeIPOverride", FieldKind::Texts, "", Honoured::No("this node's addresses are those of its Node object and of its interfaces")).only(Version::V1Alpha2),
+    field("bindAddress", FieldKind::Text, "0.0.0.0", Honoured::Yes("an address of this node in place of the first of its family of the Node object: where NodePorts answer with `primary`, and what `loadBalancerSourceRanges` must hold for clients of the node itself. Nothing is bound to it. Its family is also that of the defaults of the two addresses below")).only(Version::V1Alpha1),
+    field("nodeIPOverride", FieldKind::Texts, "", Honoured::Yes("addresses of this node, one of each family at most, in place of the first of that family of the Node object: where NodePorts answer with `primary`, and what `loadBalancerSourceRanges` must hold for clients of the node itself")).only(Version::V1Alpha2),
     field("ipFamilyPolicy", FieldKind::Choice("PreferDualStack|SingleStack|RequireDualStack"), "PreferDualStack", Honoured::No("each family that a Service has is served")).only(Version::V1Alpha2),
     field("healthzBindAddress", FieldKind::Text, "0.0.0.0:10256", Honoured::Yes("where /healthz and /livez answer; `[::]:10256` by default where `bindAddress`, which v1alpha1 has, is IPv6")),
     field("metricsBindAddress", FieldKind::Text, "127.0.0.1:10249", Honoured::Yes("where /metrics answers; `[::1]:10249` by default where `bindAddress`, which v1alpha1 has, is IPv6")),

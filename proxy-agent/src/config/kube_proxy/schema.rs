@@ -111,6 +111,9 @@ fn of_kind(spelling: &Spelling) -> Value {
         FieldKind::Switches => {
             json!({ "type": "object", "additionalProperties": { "type": "boolean" } })
         }
+        FieldKind::Numbers => {
+            json!({ "type": "object", "additionalProperties": { "type": "integer", "minimum": 0 } })
+        }
         FieldKind::Any => json!({}),
     }
 }

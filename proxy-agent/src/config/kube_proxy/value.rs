@@ -41,6 +41,10 @@ impl Setting {
                 .as_object()
                 .filter(|map| map.values().all(Value::is_boolean))
                 .map(|_| Self::Other(value.clone())),
+            FieldKind::Numbers => value
+                .as_object()
+                .filter(|map| map.values().all(Value::is_u64))
+                .map(|_| Self::Other(value.clone())),
             FieldKind::Any => Some(Self::Other(value.clone())),
         }
         .ok_or_else(|| match kind {
@@ -69,6 +73,7 @@ impl Setting {
                 Some(Self::Texts(list.map(str::to_owned).collect()))
             }
             FieldKind::Switches => switches(text).map(Self::Other),
+            FieldKind::Numbers => Some(Self::Other(numbers(text))),
             FieldKind::Any => Some(Self::Other(text.into())),
         }
         .ok_or_else(|| match kind {
@@ -156,6 +161,20 @@ fn switches(text: &str) -> Option<Value> {
         Some((name.to_owned(), Value::Bool(on.parse().ok()?)))
     });
     pairs.collect::<Option<_>>().map(Value::Object)
+}
+
+/// Names with numbers as a flag has them: `A=1,B=2`. What is no pair, and no number, stays as it is: each is told by
+/// itself.
+fn numbers(text: &str) -> Value {
+    let pairs = text.split(',').filter(|one| !one.is_empty());
+    let pairs = pairs.map(|one| {
+        let Some((name, number)) = one.split_once('=') else {
+            return (one.to_owned(), Value::Null);
+        };
+        let whole = number.parse::<u64>().map(Value::from);
+        (name.to_owned(), whole.unwrap_or_else(|_| number.into()))
+    });
+    Value::Object(pairs.collect())
 }
 
 /// A value as it stands in a file.
@@ -318,6 +337,8 @@ mod tests {
             of(FieldKind::Switches, "A=true,B=false"),
             r#"{"A":true,"B":false}"#
         );
+        assert_eq!(of(FieldKind::Numbers, "A=1,B=2,A=3"), r#"{"A":3,"B":2}"#);
+        assert_eq!(of(FieldKind::Numbers, "A,B=x,"), r#"{"A":null,"B":"x"}"#);
         assert!(Setting::of_text(FieldKind::Switches, "A").is_err());
         assert!(Setting::of_text(FieldKind::Switches, "A=1").is_err());
     }

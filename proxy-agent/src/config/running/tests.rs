@@ -30,12 +30,12 @@ fn every_mistake_is_reported_at_once() {
     .unwrap_err();
     let text = error.to_string();
     let named = [
+        "COUNTERS=5",
+        "FRONTENDS",
+        "SLOTS=0",
         "--node-name",
         "no source",
         "--pin-dir",
-        "FRONTENDS",
-        "COUNTERS=5",
-        "SLOTS=0",
     ];
     assert_eq!(error.mistakes.len(), named.len(), "{text}");
     for (mistake, named) in error.mistakes.iter().zip(named) {

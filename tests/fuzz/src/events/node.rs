@@ -41,6 +41,7 @@ pub(crate) fn settings(input: &mut Unstructured<'_>) -> Result<Settings> {
             },
             masquerade_all: input.arbitrary()?,
         },
+        node_ips: several(input, address)?,
         node_ports: match input.int_in_range(0..=2)? {
             0 => NodePortSelection::All,
             1 => NodePortSelection::Primary,

@@ -7,7 +7,7 @@ use std::{
 
 use proxy_model::{
     FrontendKind, HealthCheck, HealthCheckKey, IpFamily, IpNet, Service, ServicePort,
-    ServicePortKey, ServiceState, SourceRanges, TrafficPolicy,
+    ServicePortKey, ServiceState, Settings, SourceRanges, TrafficPolicy,
 };
 
 use super::{
@@ -16,7 +16,10 @@ use super::{
 };
 use crate::walk::Objects;
 
-pub(super) fn all(objects: &Objects) -> BTreeMap<ServicePortKey, ServiceState> {
+pub(super) fn all(
+    settings: &Settings,
+    objects: &Objects,
+) -> BTreeMap<ServicePortKey, ServiceState> {
     let asked = claims::all_asked(objects);
     let mut services = BTreeMap::new();
     for service in objects.services.values() {
@@ -29,7 +32,8 @@ pub(super) fn all(objects: &Objects) -> BTreeMap<ServicePortKey, ServiceState> {
                         protocol: port.protocol,
                         family,
                     };
-                    services.insert(key, state(objects, &asked, service, port, family));
+                    let local = state(settings, objects, &asked, service, port, family);
+                    services.insert(key, local);
                 }
             }
         }
@@ -38,6 +42,7 @@ pub(super) fn all(objects: &Objects) -> BTreeMap<ServicePortKey, ServiceState> {
 }
 
 fn state(
+    settings: &Settings,
     objects: &Objects,
     all: &[Asked<'_>],
     service: &Service,
@@ -70,7 +75,7 @@ fn state(
         external_policy: external_policy.unwrap_or(TrafficPolicy::Cluster),
         affinity: service.affinity,
         source_ranges: if is_balanced {
-            source_ranges(objects, service, family)
+            source_ranges(settings, objects, service, family)
         } else {
             None
         },
@@ -78,6 +83,7 @@ fn state(
 }
 
 fn source_ranges(
+    settings: &Settings,
     objects: &Objects,
     service: &Service,
     family: IpFamily,
@@ -95,7 +101,7 @@ fn source_ranges(
     if ranges.is_empty() {
         return None;
     }
-    let own_address = match node_address(objects, family) {
+    let own_address = match node_address(settings, objects, family) {
         Some(address) => ranges.iter().any(|range| range.contains(&address)),
         None => false,
     };

@@ -77,11 +77,15 @@ pub fn service_cidr() -> impl Strategy<Value = ServiceCidr> {
     })
 }
 
+const NODE_IPS: &[&[&str]] = &[&[], &["192.0.2.9"], &["198.51.100.1", "2001:db8::9"]];
+
 pub fn settings() -> impl Strategy<Value = Settings> {
-    (traffic(), selection(), any::<bool>()).prop_map(
-        |(traffic, node_ports, localhost_node_ports)| Settings {
+    let node_ips = select(NODE_IPS);
+    (traffic(), node_ips, selection(), any::<bool>()).prop_map(
+        |(traffic, node_ips, node_ports, localhost_node_ports)| Settings {
             node: NODE.into(),
             traffic,
+            node_ips: parsed(node_ips),
             node_ports,
             localhost_node_ports,
             reserved: Vec::new(),

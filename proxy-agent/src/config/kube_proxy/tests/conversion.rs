@@ -178,6 +178,12 @@ fn values(spelling: &version::Spelling) -> Vec<Value> {
         (_, FieldKind::Period(MayBeZero::No)) => some(&["0s", "100s", "2h"]),
         (_, FieldKind::Texts) => vec![Value::Array(vec![]), vec!["a", "b"].into()],
         (_, FieldKind::Switches) => vec![serde_json::json!({}), serde_json::json!({"A": true})],
+        (_, FieldKind::Numbers) => {
+            vec![
+                serde_json::json!({}),
+                serde_json::json!({"SLOTS": 7, "TRACK": 9}),
+            ]
+        }
         (_, FieldKind::Any) => vec!["x".into()],
     }
 }

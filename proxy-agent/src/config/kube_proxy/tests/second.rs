@@ -116,13 +116,20 @@ fn mistakes_name_fields_as_the_file_does() {
 
 #[test]
 fn what_decides_nothing_here_is_told() {
-    let read = second("nodeIPOverride: [10.0.0.1]\nipFamilyPolicy: SingleStack\n");
-    let told = notices(&read);
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(
-        told.iter().all(|text| text.contains("is not honoured")),
-        "{told:?}"
-    );
+    let told = notices(&second("ipFamilyPolicy: SingleStack\n"));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("is not honoured"), "{told:?}");
+}
+
+#[test]
+fn addresses_of_the_node_are_given_by_a_field_of_either_version() {
+    let of = |settings: Settings| settings.node_ips.iter().map(ToString::to_string).collect();
+    let both: Vec<String> = of(second("nodeIPOverride: [10.0.0.1, 'fd00::1']\n"));
+    assert_eq!(both, ["10.0.0.1", "fd00::1"]);
+    assert_eq!(of(settings("bindAddress: 10.0.0.1\n")), ["10.0.0.1"]);
+    for unspecified in ["", "bindAddress: '::'\n"] {
+        assert_eq!(of(settings(unspecified)), [""; 0]);
+    }
 }
 
 #[test]

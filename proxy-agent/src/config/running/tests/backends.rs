@@ -9,6 +9,16 @@ fn map_sizes_are_taken_over() {
     let run = run_args(&["--manifests=x", "--node-name=n", "--map-size=SLOTS=7"]).unwrap();
     let sizes: Vec<_> = run.backends.given.texts("map-size").collect();
     assert_eq!(sizes, ["SLOTS=7"]);
+    let fields = "culvert: {mapSizes: {SLOTS: 9, TRACK: 10}}\n";
+    let of_file = |args: &[&str]| {
+        let args = [&["--manifests=x", "--node-name=n"], args].concat();
+        let run = run_file(fields, &args).unwrap();
+        let sizes = run.backends.given.texts("map-size").map(str::to_owned);
+        sizes.collect::<Vec<_>>()
+    };
+    assert_eq!(of_file(&[]), ["SLOTS=9", "TRACK=10"]);
+    // As any flag, it counts instead of the field, and says so.
+    assert_eq!(of_file(&["--map-size=SLOTS=7"]), ["SLOTS=7"]);
 }
 
 #[test]
@@ -63,7 +73,7 @@ fn backends_are_given_flags_and_fields_of_the_file() {
     assert_eq!(follower.agent.warnings, [] as [String; 0]);
     let wrong = ["--tc=maybe", "--map-size=SLOTS=0"];
     let error = run_file("culvert: {devices: [a/b]}\n", &wrong).unwrap_err();
-    let named = ["--tc: ", "--config /", "--map-size SLOTS=0: "];
+    let named = ["--tc: ", "--map-size: SLOTS=0: ", "--config /"];
     assert_eq!(error.mistakes.len(), named.len(), "{error}");
     for (mistake, named) in error.mistakes.iter().zip(named) {
         assert!(mistake.starts_with(named), "{mistake}");
