@@ -1,8 +1,8 @@
-//! Files that people name, read whole: never without a bound.
+//! Files that people name, read whole, never without a bound, or written whole.
 
 use std::{
-    fs::File,
-    io::{self, Read as _},
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
     path::Path,
 };
 
@@ -15,6 +15,29 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(text)
+}
+
+/// Puts `text` in the place of what the file at `path` holds: whoever reads sees one or the other, and if there is no
+/// room for it, the old one stays. Into what is no regular file, such as a device or a link, it is written.
+pub fn write_text(path: &Path, text: &str) -> io::Result<()> {
+    let directory = match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        _ => Path::new("."),
+    };
+    let rights = match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => return fs::write(path, text),
+        Ok(found) => Some(found.permissions()),
+        Err(_) => None,
+    };
+    let mut staged = tempfile::Builder::new();
+    #[cfg(unix)]
+    staged.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut staged = staged.tempfile_in(directory)?;
+    staged.write_all(text.as_bytes())?;
+    if let Some(rights) = rights {
+        staged.as_file().set_permissions(rights)?;
+    }
+    staged.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// Refuses what a library would read without a bound: a device, or a file of more than `most` bytes. A
@@ -49,6 +72,30 @@ mod tests {
         assert_eq!(read_text(&path, 4).unwrap(), "1234");
         let error = read_text(&path, 3).unwrap_err().to_string();
         assert_eq!(error, "it has more than 3 bytes");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_is_replaced_whole_and_keeps_its_rights() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let directory = tempfile::tempdir().unwrap();
+        let [path, link] = ["file", "link"].map(|name| directory.path().join(name));
+        write_text(&path, "1").unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        let before = File::open(&path).unwrap();
+        write_text(&path, "2").unwrap();
+        // Whoever has the old one open goes on reading that.
+        assert_eq!(io::read_to_string(before).unwrap(), "1");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "2");
+        let rights = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(rights & 0o777, 0o640);
+        symlink(&path, &link).unwrap();
+        write_text(&link, "3").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "3");
+        assert!(write_text(Path::new("/dev/full"), "4").is_err());
+        assert!(write_text(&directory.path().join("none/file"), "5").is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 
     #[cfg(target_os = "linux")]

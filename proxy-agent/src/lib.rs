@@ -18,7 +18,7 @@ pub mod cluster;
 pub mod config;
 #[cfg(target_os = "linux")]
 pub mod events;
-mod file;
+pub mod file;
 #[cfg(target_os = "linux")]
 pub mod heart;
 pub mod host;

@@ -1,7 +1,6 @@
 //! Parses the command line, does what it says, and turns the result into an exit code.
 
 use std::{
-    fs,
     io::{self, Write as _},
     path::Path,
     process::ExitCode,
@@ -21,6 +20,7 @@ use proxy_agent::{
             StateArgs,
         },
     },
+    file::write_text,
     once,
     own_node::{self, Nodes},
     report::{
@@ -86,7 +86,7 @@ fn write_config(args: &RunArgs, file: &Path) -> Result<(), Error> {
     for lost in lost {
         tell(&lost);
     }
-    fs::write(file, text)
+    write_text(file, &text)
         .with_context(|| format!("writing the configuration to {}", file.display()))
 }
 

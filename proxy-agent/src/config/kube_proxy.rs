@@ -19,6 +19,7 @@ pub mod explained;
 pub mod fields;
 mod nearest;
 mod order;
+mod period;
 pub mod schema;
 mod section;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod value;
 pub mod version;
 
 use std::{
+    borrow::Cow,
     fmt,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
@@ -134,10 +136,33 @@ impl Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.field.as_str() {
-            "" => f.write_str(&self.text),
-            field => write!(f, "{field}: {}", self.text),
+            "" => f.write_str(&shortened(&self.text)),
+            field => write!(f, "{}: {}", shortened(field), shortened(&self.text)),
         }?;
         stands(f, self.at)
+    }
+}
+
+/// How many mistakes of one file are told, and how many notices.
+const MOST_TOLD: usize = 100;
+/// Bytes of one name or text that are told: what somebody wrote may be as long as a file.
+const LONGEST_TOLD: usize = 1000;
+
+/// What is told of a text: its beginning, if it is long.
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= LONGEST_TOLD {
+        return text.into();
+    }
+    let end = text.floor_char_boundary(LONGEST_TOLD);
+    format!("{}… ({} bytes)", &text[..end], text.len()).into()
+}
+
+/// The first of them, and how many more there are, as `one_more` makes it.
+fn bounded<T>(all: &mut Vec<T>, one_more: impl FnOnce(String) -> T) {
+    let more = all.len().saturating_sub(MOST_TOLD);
+    if more > 0 {
+        all.truncate(MOST_TOLD);
+        all.push(one_more(format!("{more} more like these")));
     }
 }
 
@@ -181,9 +206,9 @@ impl Mistake {
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.flag, self.field.as_str()) {
-            (Some(flag), _) => write!(f, "--{flag}: {}", self.text),
-            (None, "") => f.write_str(&self.text),
-            (None, field) => write!(f, "{field}: {}", self.text),
+            (Some(flag), _) => write!(f, "--{flag}: {}", shortened(&self.text)),
+            (None, "") => f.write_str(&shortened(&self.text)),
+            (None, field) => write!(f, "{}: {}", shortened(field), shortened(&self.text)),
         }?;
         stands(f, self.at)
     }

@@ -161,8 +161,14 @@ impl Follower {
         self.waits = false;
         self.seen = Some(text.clone());
         let read = || (self.file.read)().map_err(|error| error.mistakes);
-        let wanted = text.map_err(|error| vec![error]);
-        let wanted = match wanted.and_then(|_| block_in_place(read)) {
+        let wanted = text.clone().map_err(|error| vec![error]);
+        let wanted = wanted.and_then(|_| block_in_place(read));
+        if block_in_place(|| self.file.text()) != text {
+            // It was exchanged meanwhile, and what was read may be either. The change is to be heard of.
+            self.seen = None;
+            return false;
+        }
+        let wanted = match wanted {
             Ok(wanted) => wanted,
             Err(mistakes) => {
                 self.refuse(mistakes, is_news);

@@ -20,9 +20,10 @@ use super::{
     conntrack,
     fields::{BACKEND_ORDER, FIELDS, FieldKind, MODE, MayBeZero, OWN_MODE},
     order,
+    period::go_text,
     section::Section,
     typed::{Origin, Typed},
-    value::{Setting, go_text},
+    value::Setting,
 };
 
 /// Between two comparisons with the kernel: closer ones would do nothing else.

@@ -1,13 +1,17 @@
 //! The text of a file, as YAML or JSON, to a value, and where in the text each of its parts stands. Knows no field.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{
     Deserialize,
     de::{Deserializer, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value};
-use serde_saphyr::{DuplicateKeyPolicy, Location, Options, Spanned, options, read_with_options};
+use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned, options, read_with_options};
 
 /// A line and a column of the text, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,11 +33,11 @@ impl fmt::Display for Position {
 pub(super) struct Document {
     /// Its first document; `Null` if it holds none.
     pub(super) value: Value,
-    /// Where the key of each field stands, by the names that lead there, joined by dots. Members of lists are
-    /// numbered: `list[0]`.
+    /// Where the key of each field stands, by the path that leads there ([`below`]). Members of lists are numbered:
+    /// `list[0]`.
     pub(super) positions: BTreeMap<String, Position>,
-    /// What is said twice, which completes the sentence "file: …". The last one counts.
-    pub(super) repeated: Option<String>,
+    /// Fields that stand more than once, by their path. The last one counts.
+    pub(super) repeated: BTreeSet<String>,
     /// Whether other documents follow.
     pub(super) has_more: bool,
 }
@@ -41,40 +45,41 @@ pub(super) struct Document {
 /// Reads the first document. A file that says something twice is read all the same. The error completes the
 /// sentence "file: …".
 pub(super) fn read(text: &str) -> Result<Document, String> {
-    let lenient = options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
-    match parse(text, Options::default()) {
-        Ok(document) => Ok(document),
-        Err(strict) => match parse(text, lenient) {
-            Ok(document) => Ok(Document {
-                repeated: Some(strict),
-                ..document
-            }),
-            Err(_) => Err(format!("is not valid YAML: {strict}")),
-        },
-    }
-}
-
-/// What the library says to programmers.
-const HINT: &str = ", set DuplicateKeyPolicy in Options if acceptable";
-
-fn parse(text: &str, options: Options) -> Result<Document, String> {
     let mut bytes = text.as_bytes();
-    let mut documents = read_with_options::<_, Tree>(&mut bytes, options);
+    let lenient = options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
+    let mut documents = read_with_options::<_, Tree>(&mut bytes, lenient);
     let Some(first) = documents.next() else {
         return Ok(Document::default());
     };
     let first = first.map_err(|error| {
         let text = error.without_snippet().to_string();
-        text.trim_end().replace(HINT, "")
+        if text.contains(BUDGET) {
+            return "is nested too deeply, or too large with its aliases written out".to_owned();
+        }
+        format!("is not valid YAML: {}", text.trim_end())
     })?;
-    let mut positions = BTreeMap::new();
-    let value = first.settle("", &mut positions);
-    Ok(Document {
-        value,
-        positions,
-        repeated: None,
-        has_more: documents.next().is_some(),
-    })
+    let mut document = Document::default();
+    document.value = first.settle("", &mut document);
+    document.has_more = documents.next().is_some();
+    Ok(document)
+}
+
+/// What the library says of its limits, to programmers.
+const BUDGET: &str = "budget breached";
+
+/// The path to the field `name` of what `path` leads to: names joined by dots. One that has a dot itself is quoted: it
+/// is not the path that it looks like.
+pub(super) fn below(path: &str, name: &str) -> String {
+    let is_plain = !name.is_empty() && !name.contains(['.', '[', '"']);
+    let name = if is_plain {
+        Cow::from(name)
+    } else {
+        format!("{name:?}").into()
+    };
+    match path {
+        "" => name.into_owned(),
+        path => format!("{path}.{name}"),
+    }
 }
 
 /// A node of the text.
@@ -86,28 +91,30 @@ enum Tree {
 }
 
 impl Tree {
-    /// Its value. Notes where its parts stand; `path` leads to it.
-    fn settle(self, path: &str, positions: &mut BTreeMap<String, Position>) -> Value {
+    /// Its value. Notes in `document` where its parts stand; `path` leads to it.
+    fn settle(self, path: &str, document: &mut Document) -> Value {
         match self {
             Self::Leaf(value) => value,
             Self::List(list) => {
                 let numbered = list.into_iter().enumerate();
                 let settled = numbered.map(|(at, one)| {
                     let path = format!("{path}[{at}]");
-                    positions.insert(path.clone(), position(one.referenced));
-                    one.value.settle(&path, positions)
+                    let position = position(one.referenced);
+                    document.positions.insert(path.clone(), position);
+                    one.value.settle(&path, document)
                 });
                 settled.collect()
             }
             Self::Section(fields) => {
                 let mut section = Map::new();
                 for (name, tree) in fields {
-                    let path = match path {
-                        "" => name.value.clone(),
-                        path => format!("{path}.{}", name.value),
-                    };
-                    positions.insert(path.clone(), position(name.referenced));
-                    section.insert(name.value, tree.settle(&path, positions));
+                    let path = below(path, &name.value);
+                    let position = position(name.referenced);
+                    document.positions.insert(path.clone(), position);
+                    let value = tree.settle(&path, document);
+                    if section.insert(name.value, value).is_some() {
+                        document.repeated.insert(path);
+                    }
                 }
                 Value::Object(section)
             }
@@ -210,7 +217,7 @@ mod tests {
         assert_eq!(at(&document, "list[1]"), Some((7, 3)));
         assert_eq!(at(&document, "other"), None);
         assert!(!document.has_more);
-        assert_eq!(document.repeated, None);
+        assert!(document.repeated.is_empty());
     }
 
     #[test]
@@ -224,8 +231,21 @@ mod tests {
     fn what_is_said_twice_is_told_and_the_last_one_counts() {
         let document = read("a: 1\nb: 2\na: 3\n").unwrap();
         assert_eq!(document.value, json!({"a": 3, "b": 2}));
-        let repeated = document.repeated.unwrap();
-        assert_eq!(repeated, "duplicate mapping key: a at line 3, column 1");
+        assert!(document.repeated.into_iter().eq(["a"]));
+        let document = read("a: {b: 1, b: 2}\nc: 1\na: {d: 1}\n").unwrap();
+        assert_eq!(document.value, json!({"a": {"d": 1}, "c": 1}));
+        assert!(document.repeated.into_iter().eq(["a", "a.b"]));
+        // What is merged stands for what is not there.
+        let merged = read("x: &x {b: 1}\na:\n  <<: *x\n  b: 2\n").unwrap();
+        assert_eq!(merged.value["a"], json!({"b": 2}));
+        assert!(merged.repeated.is_empty(), "{:?}", merged.repeated);
+    }
+
+    #[test]
+    fn a_name_with_a_dot_is_no_path() {
+        let document = read("a: {b: 1}\n\"a.b\": 2\n").unwrap();
+        assert_eq!(at(&document, "a.b"), Some((1, 5)));
+        assert_eq!(at(&document, "\"a.b\""), Some((2, 1)));
     }
 
     #[test]
@@ -248,5 +268,10 @@ mod tests {
         let wrong = read("a: 1\nb: [\n").unwrap_err();
         assert!(wrong.starts_with("is not valid YAML: "), "{wrong}");
         assert!(wrong.contains("line "), "{wrong}");
+        // Whatever else is wrong with it.
+        let wrong = read("a: 1\na: 2\nb: [\n").unwrap_err();
+        assert!(!wrong.contains("duplicate"), "{wrong}");
+        let wrong = read(&"[".repeat(10_000)).unwrap_err();
+        assert!(!wrong.contains("budget"), "{wrong}");
     }
 }

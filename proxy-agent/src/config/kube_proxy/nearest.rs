@@ -3,12 +3,19 @@
 /// How different a name may be from what was meant: letters that must change.
 const MOST_LETTERS: usize = 3;
 
+/// Bytes of a name that may be meant for another one.
+const LONGEST: usize = 100;
+
 /// The known path that is nearest to `path`: one that differs in a few letters, or in nothing but the section that it
 /// is in.
 pub(super) fn nearest(
     path: &str,
     known: impl Iterator<Item = &'static str>,
 ) -> Option<&'static str> {
+    // Nobody means by it what is much shorter, and to compare it takes long.
+    if path.len() > LONGEST {
+        return None;
+    }
     let letters = |text: &str| text.to_lowercase();
     let name = |path: &str| letters(path.rsplit('.').next().unwrap_or_default());
     let mut all: Vec<_> = known

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    Given, Mistake, Notice,
-    document::{self, Position},
+    Given, MOST_TOLD, Mistake, Notice, bounded,
+    document::{self, Position, below},
     fields::{self, FieldKind},
     nearest::nearest,
     value::Setting,
@@ -63,11 +63,12 @@ impl Typed {
             self.notices.push(Notice::new("", text.to_owned()));
         }
         let mut unexpected = Vec::new();
-        if let Some(text) = document.repeated {
-            unexpected.push((String::new(), text, "the last one counts"));
+        for path in document.repeated {
+            let text = "stands more than once".to_owned();
+            unexpected.push((path, text, "the last one counts"));
         }
         for (name, value) in &top {
-            self.take(name, value, &mut unexpected);
+            self.take(&below("", name), value, &mut unexpected);
         }
         let is_strict = self.version.is_strict() && !self.is_lenient();
         for (path, text, otherwise) in unexpected {
@@ -103,7 +104,7 @@ impl Typed {
                 Value::Null => {}
                 Value::Object(section) => {
                     for (name, value) in section {
-                        self.take(&format!("{path}.{name}"), value, unexpected);
+                        self.take(&below(path, name), value, unexpected);
                     }
                 }
                 other => {
@@ -112,7 +113,12 @@ impl Typed {
                 }
             }
         } else {
-            let text = unknown(path, self.version);
+            // Nobody is told of more than some.
+            let text = if unexpected.len() < MOST_TOLD {
+                unknown(path, self.version)
+            } else {
+                UNKNOWN.to_owned()
+            };
             let otherwise = "ignored, as kube-proxy does";
             unexpected.push((path.to_owned(), text, otherwise));
         }
@@ -169,7 +175,8 @@ impl Typed {
         }
     }
 
-    /// Says where fields stand, and tells nothing twice: where the file has one field for several of the table.
+    /// Says where fields stand, tells nothing twice, where the file has one field for several of the table, and
+    /// not everything of very many.
     pub(super) fn find_positions(&mut self) {
         let positions = &self.positions;
         for mistake in self
@@ -188,8 +195,12 @@ impl Typed {
         seen.clear();
         self.notices
             .retain(|notice| seen.insert((notice.field.clone(), notice.text.clone())));
+        bounded(&mut self.mistakes, |text| Mistake::of_file("", text));
+        bounded(&mut self.notices, |text| Notice::new("", text));
     }
 }
+
+const UNKNOWN: &str = "unknown field";
 
 /// What is said of a field that the version does not have.
 fn unknown(path: &str, version: Version) -> String {
@@ -207,13 +218,17 @@ fn unknown(path: &str, version: Version) -> String {
     let known = version.spellings().iter().map(|spelling| spelling.path);
     match nearest(path, known) {
         Some(known) => format!("unknown field, is {known} meant?"),
-        None => "unknown field".to_owned(),
+        None => UNKNOWN.to_owned(),
     }
 }
 
 /// The version of a document with these; or why it cannot be used.
 fn version_of(version: Option<&Value>, kind: Option<&Value>) -> Result<Version, String> {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
     let (version, kind) = (text(version), text(kind));
     if let (Some(version), KIND) = (Version::of_api_version(&version), &*kind) {
         return Ok(version);

@@ -5,7 +5,10 @@ use serde_json::Value;
 
 use proxy_backend::one_of;
 
-use super::fields::FieldKind;
+use super::{
+    fields::FieldKind,
+    period::{self, go_text},
+};
 
 /// A value of the type that its field has.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +35,7 @@ impl Setting {
                 .and_then(|number| i32::try_from(number).ok())
                 .map(Self::Whole),
             FieldKind::Number => value.as_f64().map(Self::Number),
-            FieldKind::Period(_) => value.as_str().and_then(period).map(Self::Period),
+            FieldKind::Period(_) => value.as_str().and_then(period::read).map(Self::Period),
             FieldKind::Texts => value.as_array().and_then(|list| {
                 let texts = list.iter().map(|one| one.as_str().map(str::to_owned));
                 texts.collect::<Option<_>>().map(Self::Texts)
@@ -53,6 +56,12 @@ impl Setting {
             FieldKind::Choice(words) => {
                 format!("must be {}, but is {}", choice(words), shown(value))
             }
+            FieldKind::Switches => {
+                of_one(value, "a boolean", Value::is_boolean).unwrap_or_else(wrong)
+            }
+            FieldKind::Numbers => {
+                of_one(value, "a whole number", Value::is_u64).unwrap_or_else(wrong)
+            }
             _ => wrong(),
         })
     }
@@ -67,7 +76,7 @@ impl Setting {
             FieldKind::Switch => text.parse().ok().map(Self::Switch),
             FieldKind::Whole(..) => text.parse().ok().map(Self::Whole),
             FieldKind::Number => text.parse().ok().map(Self::Number),
-            FieldKind::Period(_) => period(text).map(Self::Period),
+            FieldKind::Period(_) => period::read(text).map(Self::Period),
             FieldKind::Texts => {
                 let list = text.split(',').filter(|one| !one.is_empty());
                 Some(Self::Texts(list.map(str::to_owned).collect()))
@@ -177,6 +186,12 @@ fn numbers(text: &str) -> Value {
     Value::Object(pairs.collect())
 }
 
+/// What is wrong with the first of some names that has another value than it must.
+fn of_one(value: &Value, must: &str, is_right: impl Fn(&Value) -> bool) -> Option<String> {
+    let (name, wrong) = value.as_object()?.iter().find(|(_, one)| !is_right(one))?;
+    Some(format!("{name} must be {must}, but is {}", shown(wrong)))
+}
+
 /// A value as it stands in a file.
 fn shown(value: &Value) -> String {
     match value {
@@ -187,91 +202,10 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A duration as Go reads it: numbers with units from `ns` to `h`; only zero needs no unit.
-pub(super) fn period(text: &str) -> Option<SignedDuration> {
-    if matches!(text, "0" | "+0" | "-0") {
-        return Some(SignedDuration::ZERO);
-    }
-    // The library reads more than Go does (`2 hours`, `PT2H`), and that does no harm.
-    text.parse().ok()
-}
-
-/// A duration as Go writes it: `1h0m0s`, `30s`, `250ms`.
-pub(super) fn go_text(period: SignedDuration) -> String {
-    let sign = if period.is_negative() { "-" } else { "" };
-    let whole = period.unsigned_abs();
-    let (seconds, nanoseconds) = (whole.as_secs(), whole.subsec_nanos());
-    if seconds == 0 && nanoseconds != 0 {
-        let (unit, size) = match nanoseconds {
-            1_000_000.. => ("ms", 1_000_000),
-            1_000.. => ("µs", 1_000),
-            _ => ("ns", 1),
-        };
-        return format!(
-            "{sign}{}{unit}",
-            fraction(nanoseconds / size, nanoseconds % size, size)
-        );
-    }
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    let rest = format!("{}s", fraction(seconds % 60, nanoseconds, 1_000_000_000));
-    match (hours, minutes) {
-        (0, 0) => format!("{sign}{rest}"),
-        (0, _) => format!("{sign}{minutes}m{rest}"),
-        _ => format!("{sign}{hours}h{minutes}m{rest}"),
-    }
-}
-
-/// `whole` and `part` of `size` (a power of ten), without zeros at the end.
-fn fraction(whole: impl Into<u64>, part: u32, size: u32) -> String {
-    let whole = whole.into();
-    if part == 0 {
-        return whole.to_string();
-    }
-    let digits = size.ilog10() as usize;
-    let text = format!("{whole}.{part:0digits$}");
-    text.trim_end_matches('0').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::kube_proxy::fields::MayBeZero;
-
-    #[test]
-    fn durations_are_read_and_written_as_go_does() {
-        for text in [
-            "0s",
-            "30s",
-            "1m30s",
-            "1h0m0s",
-            "24h0m0s",
-            "250ms",
-            "1.5s",
-            "1.5µs",
-            "-5s",
-            "7ns",
-            "1h0m0.001s",
-        ] {
-            let period = period(text).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!(go_text(period), text);
-        }
-        for (text, written) in [
-            ("0", "0s"),
-            ("90s", "1m30s"),
-            ("1.5h", "1h30m0s"),
-            ("100us", "100µs"),
-            ("1h", "1h0m0s"),
-        ] {
-            assert_eq!(
-                period(text).map(go_text).as_deref(),
-                Some(written),
-                "{text}"
-            );
-        }
-        for text in ["", "30", "s", "1x", "1d"] {
-            assert_eq!(period(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn a_wrong_type_is_told_with_what_was_found() {

@@ -96,3 +96,58 @@ fn our_own_mode_counts_in_a_file_that_kube_proxy_reads_too() {
     let flag = flag("--proxy-mode", &["mode"], "auto");
     assert_eq!(settle(Some(&file), &[flag]).unwrap().mode, Mode::Auto);
 }
+
+/// A file is written by whoever may write the ConfigMap, and read by every node.
+#[test]
+fn of_very_much_only_some_is_told() {
+    let fields: Vec<_> = (0..20_000).map(|at| format!("some{at}: 1\n")).collect();
+    let read = settings(&fields.concat());
+    assert_eq!(read.notices.len(), MOST_TOLD + 1);
+    let last = notices(&read).pop().unwrap();
+    assert_eq!(last, "19900 more like these");
+
+    let many: Vec<_> = (0..20_000).map(|at| format!("x{at}")).collect();
+    let many = many.join(", ");
+    let wrong = settle(Some(&format!("{HEAD}nodePortAddresses: [{many}]\n")), &[]).unwrap_err();
+    assert_eq!(wrong.len(), MOST_TOLD + 1);
+
+    let long = "x".repeat(100_000);
+    let wrong = settle(Some(&format!("{HEAD}mode: {long}\n")), &[]).unwrap_err();
+    let told = wrong[0].to_string();
+    assert!(
+        told.starts_with("mode: must be ") && told.len() < 2 * LONGEST_TOLD,
+        "{told}"
+    );
+}
+
+#[test]
+fn a_name_with_a_dot_is_unknown_and_sets_nothing() {
+    let read = settings("\"iptables.syncPeriod\": 5s\nconntrack: {\"\": 1, 'min.': 2}\n");
+    assert_eq!(read.sync_period, settings("").sync_period);
+    let told = notices(&read);
+    let starts = [
+        "conntrack.\"\": unknown field",
+        "conntrack.\"min.\": unknown field",
+        "\"iptables.syncPeriod\": unknown field, is iptables.syncPeriod meant?",
+    ];
+    assert_eq!(told.len(), starts.len(), "{told:?}");
+    for (told, starts) in told.iter().zip(starts) {
+        assert!(told.starts_with(starts), "{told}");
+    }
+}
+
+#[test]
+fn of_names_with_values_the_wrong_one_is_named() {
+    let wrong = |fields: &str| {
+        let wrong = settle(Some(&format!("{HEAD}{fields}")), &[]).unwrap_err();
+        wrong[0].to_string()
+    };
+    let told = wrong("culvert: {mapSizes: {SLOTS: 5, TRACK: 1.5}}\n");
+    let starts = "culvert.mapSizes: TRACK must be a whole number, but is 1.5 (";
+    assert!(told.starts_with(starts), "{told}");
+    let told = wrong("featureGates: {A: true, B: 7}\n");
+    assert!(
+        told.starts_with("featureGates: B must be a boolean, but is 7 ("),
+        "{told}"
+    );
+}
