@@ -13,6 +13,8 @@ use proxy_tests::{
     shop::small_service,
 };
 
+use crate::live::{Mounted, until_anew};
+
 const SUITE: &str = "host_settings";
 const FILE: &str = "web.yaml";
 const REFUSED: &str = "setting of connection tracking not as configured";
@@ -159,6 +161,29 @@ fn a_container_with_the_hosts_sysctls_needs_no_init_only() {
     assert_eq!(timeouts(&shop)[..3], [86400, 3600, 45]);
     let log = agent.terminate().unwrap();
     assert!(!log.iter().any(|line| line.raw.contains("--init-only")));
+}
+
+#[test]
+fn a_change_of_the_file_is_set_as_well() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    proxy_conntrack::load().unwrap();
+    let mut mounted = Mounted::new("conntrack: {maxPerCore: 0}\n");
+    let mut container = Container::with(&agent::for_programs().unwrap());
+    container.writable.push("/proc/sys/net".into());
+    let options = AgentOptions {
+        rights: Rights::Exactly(container),
+        ..mounted.options(&["--tc=off"])
+    };
+    let files = [(FILE, &*small_service(1, &[1]))];
+    let mut agent = Agent::start(&shop.world, options, &files).unwrap();
+    mounted.swap("conntrack: {maxPerCore: 0, udpTimeout: 45s, tcpBeLiberal: true}\n");
+    until_anew(&mut agent);
+    assert_eq!(timeouts(&shop)[..3], [86400, 3600, 45]);
+    assert_eq!(settings(&shop, ["tcp_be_liberal"]), [1]);
+    agent.terminate().unwrap();
 }
 
 #[test]

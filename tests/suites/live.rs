@@ -36,13 +36,13 @@ const APPLIED: &str = "configuration applied";
 const REFUSED: &str = "configuration refused";
 
 /// A configuration file, as a `ConfigMap` is mounted: behind a link to the directory that is valid now.
-struct Mounted {
+pub struct Mounted {
     directory: TempDir,
     version: u32,
 }
 
 impl Mounted {
-    fn new(fields: &str) -> Self {
+    pub fn new(fields: &str) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("culvert-test-")
             .tempdir()
@@ -61,7 +61,7 @@ impl Mounted {
     }
 
     /// Another version, as kubelet does it.
-    fn swap(&mut self, fields: &str) {
+    pub fn swap(&mut self, fields: &str) {
         let at = |name: &str| self.directory.path().join(name);
         let old = at(&format!("..{}", self.version));
         self.version += 1;
@@ -82,7 +82,7 @@ impl Mounted {
         fs::rename(staged, self.path()).unwrap();
     }
 
-    fn options(&self, further: &[&str]) -> AgentOptions {
+    pub fn options(&self, further: &[&str]) -> AgentOptions {
         let config = format!("--config={}", self.path().display());
         let further = further.iter().map(|one| (*one).to_owned());
         AgentOptions {
@@ -142,7 +142,7 @@ fn assert_refused(agent: &mut Agent<'_>, begins: &str) {
 }
 
 /// Waits until the process has executed itself anew and serves. What changed.
-fn until_anew(agent: &mut Agent<'_>) -> Vec<String> {
+pub fn until_anew(agent: &mut Agent<'_>) -> Vec<String> {
     let line = agent.wait_for(ANEW).unwrap();
     let changed = line.list("changed").unwrap();
     let changed = changed.into_iter().map(str::to_owned).collect();
