@@ -48,9 +48,19 @@ pub struct ConfigError {
 /// What the file and the flags mean together; defaults if they are wrong, so that mistakes
 /// elsewhere are found too.
 fn settings(file: Option<&Path>, given: &[Given], mistakes: &mut Vec<String>) -> Settings {
-    let named = file.map(as_flag);
     let text = file.and_then(|path| read_config(path, &as_flag(path), mistakes));
-    kube_proxy::settle(text.as_deref(), given).unwrap_or_else(|wrong| {
+    settings_of(file, text.as_deref(), given, mistakes)
+}
+
+/// The same of a file that holds this text.
+fn settings_of(
+    file: Option<&Path>,
+    text: Option<&str>,
+    given: &[Given],
+    mistakes: &mut Vec<String>,
+) -> Settings {
+    kube_proxy::settle(text, given).unwrap_or_else(|wrong| {
+        let named = file.map(as_flag);
         mistakes.extend(told(wrong, named.as_deref()));
         kube_proxy::settle(None, &[]).expect("defaults hold no mistakes")
     })

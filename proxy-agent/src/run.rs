@@ -68,7 +68,7 @@ use crate::{
 };
 
 pub use self::{
-    anew::Anew,
+    anew::{Anew, configuration},
     config_file::ConfigFile,
     life::{End, Handle, serve},
     reload::Configuration,
@@ -335,8 +335,10 @@ async fn live(
     if let Some(ending) = ending {
         block_in_place(|| ending.wait(LAST_STATE));
     }
-    let Order::Stop(signal) = ended? else {
-        return Ok(End::Anew);
+    let signal = match ended? {
+        Order::Anew(configuration) => return Ok(End::Anew(configuration)),
+        Order::Stop(signal) => signal,
+        order => unreachable!("{order:?} ends nothing"),
     };
     let rest = if here { "; the dataplane stays" } else { "" };
     tracing::info!("{signal}: stopping{rest}");

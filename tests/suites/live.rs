@@ -176,7 +176,7 @@ fn log_and_period_change_without_another_start() {
 
     // Compared once in thirty seconds before.
     let compared = || metric(&shop, "culvert_comparisons_total");
-    mounted.swap("iptables: {syncPeriod: 50ms}\n");
+    mounted.swap("iptables: {syncPeriod: 100ms}\n");
     let line = agent.wait_for(APPLIED).unwrap();
     let mut changed = line.list("changed").unwrap();
     changed.sort_unstable();
@@ -188,9 +188,17 @@ fn log_and_period_change_without_another_start() {
 
     assert_eq!(reloads(&shop), [2, 0, 0]);
     let (_, shown) = get(&shop, METRICS, "/configz");
-    assert!(shown.contains("\"syncPeriod\":\"50ms\""), "{shown}");
+    assert!(shown.contains("\"syncPeriod\":\"100ms\""), "{shown}");
     assert_eq!((agent.pid(), starts(&agent)), (pid, 1));
-    agent.terminate().unwrap();
+    let log = agent.terminate().unwrap();
+    // Nothing is wrong: who reads warnings has nothing to do.
+    let warns = |line: &LogLine| line.level() == Some("WARN");
+    let warnings: Vec<_> = log
+        .iter()
+        .filter(|line| warns(line))
+        .map(|line| &line.raw)
+        .collect();
+    assert!(warnings.is_empty(), "{warnings:#?}");
 }
 
 #[test]
@@ -325,6 +333,33 @@ fn a_start_that_would_fail_is_not_tried() {
     assert_eq!(get(&shop, "127.0.0.1:10300", "/healthz").0, 200);
     assert_eq!(reloads(&shop), [0, 1, 0]);
     assert!(is_in_force(&shop));
+    agent.terminate().unwrap();
+}
+
+/// The file changes again while the process executes itself.
+#[test]
+fn a_start_goes_by_what_was_found_to_be_right() {
+    if !requires::met(SUITE, PRIVILEGED) {
+        return;
+    }
+    let shop = Shop::new().unwrap();
+    let mut mounted = Mounted::new("");
+    let mut agent = with_hooks(&shop, &mounted);
+    agent.launch().unwrap();
+    for (port, round) in (10301..10306).zip(1..) {
+        let fields = format!("healthzBindAddress: 127.0.0.1:{port}\n");
+        mounted.swap(&fields);
+        agent.wait_for(ANEW).unwrap();
+        mounted.swap(&format!("mode: fast{port}\n"));
+        agent.wait_for("backend chosen").unwrap();
+        // Before or after it serves.
+        let is_refused = |line: &LogLine| line.message() == Some(REFUSED);
+        let refused = || agent.log().into_iter().filter(is_refused).count();
+        await_that("refused", || refused() == round);
+        assert_eq!(get(&shop, &format!("127.0.0.1:{port}"), "/healthz").0, 200);
+        assert!(!is_in_force(&shop));
+    }
+    assert_eq!(starts(&agent), 6);
     agent.terminate().unwrap();
 }
 

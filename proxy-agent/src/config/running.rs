@@ -23,7 +23,7 @@ use super::{
         Given, Settings,
         fields::{MODE, OWN_MODE},
     },
-    node_name, settings,
+    node_name, settings, settings_of,
 };
 use crate::{
     admin, backend::choice::Mode, backends, host::settings::HostSettings, serving,
@@ -76,14 +76,14 @@ pub struct Run {
     pub backends: BackendSettings,
 }
 
-/// Checks the arguments of `run`, and reads the configuration file.
-pub fn run(args: &RunArgs) -> Result<Run, ConfigError> {
-    run_where(args, in_pod())
+/// Checks the arguments of `run`, and reads the configuration file, unless its text is known.
+pub fn run(args: &RunArgs, text: Option<&str>) -> Result<Run, ConfigError> {
+    run_where(args, text, in_pod())
 }
 
-/// Checks the arguments of `brain`, and reads the configuration file.
-pub fn brain(args: &BrainArgs) -> Result<Agent, ConfigError> {
-    brain_where(args, in_pod())
+/// Checks the arguments of `brain`, and reads the configuration file, unless its text is known.
+pub fn brain(args: &BrainArgs, text: Option<&str>) -> Result<Agent, ConfigError> {
+    brain_where(args, text, in_pod())
 }
 
 /// Kubernetes sets this in every container.
@@ -91,7 +91,7 @@ fn in_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
-fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
+fn run_where(args: &RunArgs, text: Option<&str>, in_pod: bool) -> Result<Run, ConfigError> {
     let mut mistakes = Vec::new();
     let name = |settings: &Settings| {
         let kind = settings.mode.required();
@@ -99,7 +99,7 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
         kind.map_or("node", |kind| kind.name())
     };
     let given = args.given();
-    let (settings, mut prepared) = prepare(&args.agent, &given, name, in_pod, &mut mistakes);
+    let (settings, mut prepared) = prepare(&args.agent, text, &given, name, in_pod, &mut mistakes);
     prepared.warnings.extend(args.idle.deprecated());
     let pin_dir = absolute_pin_dir(&args.pins, &mut mistakes);
     // Those that have a field were looked at with the file.
@@ -131,10 +131,17 @@ fn run_where(args: &RunArgs, in_pod: bool) -> Result<Run, ConfigError> {
 const NO_SINK: &str = "no sink was given, so the state would reach no client: give --listen for \
                        backends that connect, or --output-file";
 
-fn brain_where(args: &BrainArgs, in_pod: bool) -> Result<Agent, ConfigError> {
+fn brain_where(args: &BrainArgs, text: Option<&str>, in_pod: bool) -> Result<Agent, ConfigError> {
     let mut mistakes = Vec::new();
     let given = args.agent.given();
-    let (mut settings, prepared) = prepare(&args.agent, &given, |_| "brain", in_pod, &mut mistakes);
+    let (mut settings, prepared) = prepare(
+        &args.agent,
+        text,
+        &given,
+        |_| "brain",
+        in_pod,
+        &mut mistakes,
+    );
     if prepared.output.is_none() && args.agent.sinks.api.listen.is_empty() {
         mistakes.push(NO_SINK.to_owned());
     }
@@ -164,14 +171,19 @@ struct Prepared {
 /// `name` is how the agent calls itself before a brain, unless the user says otherwise.
 fn prepare(
     args: &AgentArgs,
+    text: Option<&str>,
     given: &[Given],
     name: impl FnOnce(&Settings) -> &'static str,
     in_pod: bool,
     mistakes: &mut Vec<String>,
 ) -> (Settings, Prepared) {
-    let settings = settings(args.model.config.as_deref(), given, mistakes);
+    let file = args.model.config.as_deref();
+    let settings = match text {
+        Some(_) => settings_of(file, text, given, mistakes),
+        None => settings(file, given, mistakes),
+    };
     // A file that cannot be used may well name the source: that is one mistake, not two.
-    let elsewhere = in_pod || (args.model.config.is_some() && !mistakes.is_empty());
+    let elsewhere = in_pod || (file.is_some() && !mistakes.is_empty());
     let node = node_name(&args.model.node, settings.node_name.clone(), mistakes);
     let given = [&args.model.node.node_name, &settings.node_name];
     let named = given.into_iter().flatten().any(|name| !name.is_empty());

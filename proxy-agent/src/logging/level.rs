@@ -14,8 +14,9 @@ use tracing_subscriber::{
 pub const DEFAULT: &str = "info";
 
 /// Libraries whose own debug lines help nobody who runs an agent. The kernel programs' lines come
-/// from none of them.
-const QUIET: &str = "aya=warn,aya_obj=warn,hyper_util=warn,kube_client=warn,mio=warn,notify=warn,rustls=warn,tower=warn";
+/// from none of them. `notify` warns each time that a directory it watches is removed, as in every exchange
+/// of a ConfigMap.
+const QUIET: &str = "aya=warn,aya_obj=warn,hyper_util=warn,kube_client=warn,mio=warn,notify=error,rustls=warn,tower=warn";
 
 /// Targets that look like any word. Those of Culvert have an underscore or colons in them.
 const TARGETS: [&str; 9] = [

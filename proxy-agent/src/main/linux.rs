@@ -21,7 +21,7 @@ use proxy_agent::{
     host::settings::apply,
     log_level,
     report::{self, Form},
-    run::{self, Anew, ConfigFile, Configuration, RunError},
+    run::{self, Anew, ConfigFile, Configuration, RunError, configuration},
     start_logging,
 };
 use proxy_backend::{OpenError, connections::Connections};
@@ -36,10 +36,13 @@ pub fn run(args: RunArgs) -> ExitCode {
     logging(&args.agent.log.clone(), || {
         run::serve(move |handle| async move {
             handle.heart.at(CONFIGURATION);
-            let config = block_in_place(|| config::run(&args))?;
+            let config = block_in_place(|| config::run(&args, configuration().as_deref()))?;
             log_as_kube_proxy(config.agent.verbosity);
             let path = args.agent.model.config.clone();
-            let read = move || config::run(&args).map(Box::new).map(Configuration::Run);
+            let read = move |text: &str| {
+                let config = config::run(&args, Some(text));
+                config.map(Box::new).map(Configuration::Run)
+            };
             Ok(run::run(config, watched(path, read), handle).await?)
         })
     })
@@ -50,10 +53,13 @@ pub fn brain(args: BrainArgs) -> ExitCode {
     logging(&args.agent.log.clone(), || {
         run::serve(move |handle| async move {
             handle.heart.at(CONFIGURATION);
-            let config = block_in_place(|| config::brain(&args))?;
+            let config = block_in_place(|| config::brain(&args, configuration().as_deref()))?;
             log_as_kube_proxy(config.verbosity);
             let path = args.agent.model.config.clone();
-            let read = move || config::brain(&args).map(Box::new).map(Configuration::Brain);
+            let read = move |text: &str| {
+                let config = config::brain(&args, Some(text));
+                config.map(Box::new).map(Configuration::Brain)
+            };
             Ok(run::brain(config, watched(path, read), handle).await?)
         })
     })
@@ -62,7 +68,7 @@ pub fn brain(args: BrainArgs) -> ExitCode {
 /// The configuration file, if there is one.
 fn watched(
     path: Option<PathBuf>,
-    read: impl Fn() -> Result<Configuration, ConfigError> + Send + Sync + 'static,
+    read: impl Fn(&str) -> Result<Configuration, ConfigError> + Send + Sync + 'static,
 ) -> Option<ConfigFile> {
     path.map(|path| ConfigFile::new(path, read))
 }

@@ -6,12 +6,19 @@ use std::{
     env,
     ffi::{CString, OsString},
     fs::{self, File},
-    io,
-    os::unix::{ffi::OsStringExt as _, fs::MetadataExt as _},
+    io::{self, Write as _},
+    os::{
+        fd::{AsRawFd as _, RawFd},
+        unix::{ffi::OsStringExt as _, fs::MetadataExt as _},
+    },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use nix::unistd::execve;
+use nix::{
+    sys::memfd::{MFdFlags, memfd_create},
+    unistd::{close, execve},
+};
 
 use super::{RunError, signals::Hearing};
 
@@ -19,6 +26,18 @@ use super::{RunError, signals::Hearing};
 const OWN: &str = "/proc/self/exe";
 /// How often the process has executed itself anew: a metric goes on counting.
 const TIMES: &str = "CULVERT_EXECUTED_ANEW";
+
+/// The descriptor of a file that holds the configuration that the process has executed itself anew for.
+const CONFIGURATION: &str = "CULVERT_CONFIGURATION_FD";
+
+/// The text of the configuration file that this process has executed itself anew for, once: it was found to be right,
+/// and the file may hold something else by now.
+pub fn configuration() -> Option<String> {
+    let number: RawFd = env::var(CONFIGURATION).ok()?.parse().ok()?;
+    let text = fs::read_to_string(format!("/proc/self/fd/{number}")).ok();
+    close(number).ok();
+    text
+}
 
 /// How often this process has executed itself anew.
 pub fn times() -> u32 {
@@ -34,22 +53,27 @@ pub fn check() -> io::Result<()> {
 /// An agent that has ended, whose process is to begin again.
 pub struct Anew {
     hearing: Hearing,
+    configuration: Arc<str>,
 }
 
 impl Anew {
-    pub(super) const fn new(hearing: Hearing) -> Self {
-        Self { hearing }
+    /// `configuration` is what the file holds that the next start goes by.
+    pub(super) const fn new(hearing: Hearing, configuration: Arc<str>) -> Self {
+        Self {
+            hearing,
+            configuration,
+        }
     }
 
     /// Executes this process's program in its place. Nothing goes on that it did: every descriptor but
-    /// the standard ones closes, and no thread stays. Returns only if that fails, or, without an error,
+    /// the standard ones closes, but for one with the configuration, and no thread stays. Returns only if that fails, or, without an error,
     /// if a signal told the process to end meanwhile. Then it should.
     pub fn execute(self) -> Result<(), RunError> {
         if self.hearing.end() {
             return Ok(());
         }
         let program = program();
-        let error = match execute(&program) {
+        let error = match execute(&program, &self.configuration) {
             Ok(never) => match never {},
             Err(error) => error,
         };
@@ -64,11 +88,18 @@ impl Anew {
     }
 }
 
-fn execute(program: &Path) -> io::Result<Infallible> {
+fn execute(program: &Path, configuration: &str) -> io::Result<Infallible> {
     let arguments = strings(env::args_os())?;
-    let others = env::vars_os().filter(|(name, _)| name != TIMES);
+    let others = env::vars_os().filter(|(name, _)| name != TIMES && name != CONFIGURATION);
     let times = times().saturating_add(1).to_string();
-    let all = others.chain([(TIMES.into(), times.into())]);
+    // In memory, and without the flag that closes it.
+    let mut file = File::from(memfd_create("configuration", MFdFlags::empty())?);
+    file.write_all(configuration.as_bytes())?;
+    let number = file.as_raw_fd().to_string();
+    let all = others.chain([
+        (TIMES.into(), times.into()),
+        (CONFIGURATION.into(), number.into()),
+    ]);
     let environment = strings(all.map(|(mut variable, value)| {
         variable.push("=");
         variable.push(value);

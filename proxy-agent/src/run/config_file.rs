@@ -35,8 +35,8 @@ const LOOK: Duration = Duration::from_mins(1);
 /// Bytes that are compared. More is no configuration, and refused whatever follows.
 const MOST: u64 = 1 << 20;
 
-/// Reads and checks the file again, with the same flags.
-type Read = dyn Fn() -> Result<Configuration, ConfigError> + Send + Sync;
+/// Checks a text of the file, with the same flags.
+type Read = dyn Fn(&str) -> Result<Configuration, ConfigError> + Send + Sync;
 
 /// The file that a configuration was read of.
 pub struct ConfigFile {
@@ -45,10 +45,10 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// The file at `path`. `read` is what was done with it at the start.
+    /// The file at `path`. `read` is what was done with its text at the start.
     pub fn new(
         path: PathBuf,
-        read: impl Fn() -> Result<Configuration, ConfigError> + Send + Sync + 'static,
+        read: impl Fn(&str) -> Result<Configuration, ConfigError> + Send + Sync + 'static,
     ) -> Self {
         Self {
             path,
@@ -160,16 +160,12 @@ impl Follower {
         }
         self.waits = false;
         self.seen = Some(text.clone());
-        let read = || (self.file.read)().map_err(|error| error.mistakes);
-        let wanted = text.clone().map_err(|error| vec![error]);
-        let wanted = wanted.and_then(|_| block_in_place(read));
-        if block_in_place(|| self.file.text()) != text {
-            // It was exchanged meanwhile, and what was read may be either. The change is to be heard of.
-            self.seen = None;
-            return false;
-        }
-        let wanted = match wanted {
-            Ok(wanted) => wanted,
+        let read = |text: String| match block_in_place(|| (self.file.read)(&text)) {
+            Ok(wanted) => Ok((text, wanted)),
+            Err(error) => Err(error.mistakes),
+        };
+        let (text, wanted) = match text.map_err(|error| vec![error]).and_then(read) {
+            Ok(read) => read,
             Err(mistakes) => {
                 self.refuse(mistakes, is_news);
                 return false;
@@ -187,7 +183,7 @@ impl Follower {
                 self.apply(&live, wanted).await;
                 false
             }
-            Change::Anew => self.execute_anew(&wanted, is_news).await,
+            Change::Anew => self.execute_anew(text, &wanted, is_news).await,
         }
     }
 
@@ -222,7 +218,7 @@ impl Follower {
         self.accept();
     }
 
-    async fn execute_anew(&mut self, wanted: &Configuration, is_news: bool) -> bool {
+    async fn execute_anew(&mut self, text: String, wanted: &Configuration, is_news: bool) -> bool {
         if let Err(reason) = dry_run::start(&self.in_force, wanted) {
             self.waits = true;
             self.refuse(vec![reason], is_news);
@@ -234,7 +230,11 @@ impl Follower {
             text = "what is in the kernel stays in force, and is adopted",
             "configuration changed; the process executes itself anew"
         );
-        self.concerned.owner.send(Order::Anew).await.ok();
+        self.concerned
+            .owner
+            .send(Order::Anew(text.into()))
+            .await
+            .ok();
         true
     }
 

@@ -43,12 +43,12 @@ pub struct Handle {
 }
 
 /// How an agent ended that did not fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// For good, as it was told.
     Stopped,
-    /// The process is to execute itself anew.
-    Anew,
+    /// The process is to execute itself anew, with this configuration.
+    Anew(Arc<str>),
 }
 
 /// What the main thread is told.
@@ -105,7 +105,7 @@ where
     runtime.shutdown_timeout(LAST_TASKS);
     Ok(match ended.unwrap_or(Ok(End::Stopped))? {
         End::Stopped => None,
-        End::Anew => Some(Anew::new(hearing)),
+        End::Anew(configuration) => Some(Anew::new(hearing, configuration)),
     })
 }
 

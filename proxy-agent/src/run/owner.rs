@@ -137,7 +137,7 @@ impl Owner {
                 // Whoever looks from outside sees that this goes round.
                 _ = beat.tick() => self.pipeline.summarise(),
                 Some(order) = inbox.orders.recv() => match order {
-                    Order::Stop(_) | Order::Anew => return Ok(order),
+                    Order::Stop(_) | Order::Anew(_) => return Ok(order),
                     Order::SyncPeriod(period) => {
                         self.observer.sync_period(period);
                         repairs = every(period);

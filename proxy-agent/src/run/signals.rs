@@ -26,7 +26,7 @@ use super::RunError;
 const LAST_TURNS: usize = 4;
 
 /// What a signal asks for, or a change of the configuration file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// End; the signal's name.
     Stop(&'static str),
@@ -34,8 +34,8 @@ pub enum Order {
     Repair,
     /// Compare them this often from now on.
     SyncPeriod(Duration),
-    /// End, because this process is to execute itself anew.
-    Anew,
+    /// End, because this process is to execute itself anew, with this configuration.
+    Anew(Arc<str>),
 }
 
 /// The thread that hears signals.
@@ -88,7 +88,7 @@ pub fn listen(
             drop(ready.send(Ok(())));
             let each = signals
                 .iter_mut()
-                .map(|(signal, order)| forward(signal, *order, &stop, sender.clone()));
+                .map(|(signal, order)| forward(signal, order.clone(), &stop, sender.clone()));
             select! {
                 // Nobody takes orders any more; nobody said that signals should wait.
                 _ = join_all(each) => return,
@@ -164,7 +164,7 @@ async fn forward(
             stop(name);
         }
         // Waits for an owner that is busy; one that is gone, or was never there, needs no orders.
-        if sender.send(order).await.is_err() {
+        if sender.send(order.clone()).await.is_err() {
             return;
         }
     }

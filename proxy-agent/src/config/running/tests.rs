@@ -15,7 +15,7 @@ use crate::config::{
 
 fn run_args(args: &[&str]) -> Result<Run, ConfigError> {
     let cli = Cli::try_parse_from(["proxy-agent"].iter().chain(args)).unwrap();
-    run_where(&cli.run, false)
+    run_where(&cli.run, None, false)
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn every_flag_of_the_table_names_fields_and_none_is_there_twice() {
 fn the_source_is_what_was_given_and_only_one() {
     let of = |args: &[&str], in_pod| {
         let line = [&["proxy-agent", "--node-name=n"], args].concat();
-        run_where(&Cli::try_parse_from(line).unwrap().run, in_pod).map(|run| run.agent.source)
+        run_where(&Cli::try_parse_from(line).unwrap().run, None, in_pod).map(|run| run.agent.source)
     };
     let server = |kubeconfig: Option<&str>| SourceOptions::ApiServer {
         kubeconfig: kubeconfig.map(PathBuf::from),
@@ -392,7 +392,7 @@ fn brain_args(args: &[&str]) -> Result<Agent, ConfigError> {
     let Some(Command::Brain(args)) = cli.command else {
         panic!("{:?}", cli.command)
     };
-    brain_where(&args, false)
+    brain_where(&args, None, false)
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn configuration(fields: &str, flags: &[&str]) -> Configuration {
     let path = format!("--config={}", file.path().display());
     let given = ["proxy-agent", "--manifests=x", "--node-name=node-a", &path];
     let cli = Cli::try_parse_from(given.iter().chain(flags)).unwrap();
-    Configuration::Run(Box::new(config::run(&cli.run).unwrap()))
+    Configuration::Run(Box::new(config::run(&cli.run, None).unwrap()))
 }
 
 /// What a change from a file with `before` to one with `after` asks for, and which fields it is about.

@@ -11,7 +11,7 @@ use crate::config::{
 
 fn run(args: &[&str]) -> Result<Agent, ConfigError> {
     let cli = Cli::try_parse_from(["proxy-agent"].iter().chain(args)).unwrap();
-    running::run_where(&cli.run, false).map(|run| run.agent)
+    running::run_where(&cli.run, None, false).map(|run| run.agent)
 }
 
 fn brain_of(args: &[&str]) -> Brain {
@@ -51,7 +51,8 @@ fn a_brain_is_another_client_than_a_backend_and_both_can_be_named() {
     let Some(Command::Brain(args)) = Cli::try_parse_from(line).unwrap().command else {
         panic!("no brain");
     };
-    let SourceOptions::Brain(brain) = running::brain_where(&args, false).unwrap().source else {
+    let SourceOptions::Brain(brain) = running::brain_where(&args, None, false).unwrap().source
+    else {
         panic!("another source");
     };
     assert_eq!(brain.client_name.as_str(), "brain");
@@ -69,7 +70,11 @@ fn a_brain_may_be_on_another_host_than_its_node() {
         let Some(Command::Brain(args)) = cli.command else {
             panic!("no brain");
         };
-        Ok::<_, clap::Error>(running::brain_where(&args, false).unwrap().on_its_node)
+        Ok::<_, clap::Error>(
+            running::brain_where(&args, None, false)
+                .unwrap()
+                .on_its_node,
+        )
     };
     assert!(brain(&["--manifests=x"]).unwrap());
     assert!(!brain(&["--manifests=x", "--elsewhere"]).unwrap());
