@@ -8,8 +8,28 @@ use std::{
 
 /// Reads a text of at most `most` bytes. With more it is an error: `/dev/zero` has no end.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    bounded(&File::open(path)?, most)
+}
+
+/// The same, and an error for what is no regular file: a pipe waits for a writer, and a device for an event.
+#[cfg(target_os = "linux")]
+pub fn read_regular(path: &Path, most: u64) -> io::Result<String> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    // Some files of the kernel look regular, and wait.
+    let file = File::options()
+        .read(true)
+        .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    bounded(&file, most)
+}
+
+fn bounded(file: &File, most: u64) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    file.take(most + 1).read_to_string(&mut text)?;
     if text.len() as u64 > most {
         let text = format!("it has more than {most} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
@@ -29,10 +49,13 @@ pub fn write_text(path: &Path, text: &str) -> io::Result<()> {
         Ok(found) => Some(found.permissions()),
         Err(_) => None,
     };
-    let mut staged = tempfile::Builder::new();
+    let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
-    staged.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut staged = staged.tempfile_in(directory)?;
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    // Permissions there are another matter.
+    #[cfg(not(unix))]
+    builder.suffix(".new");
+    let mut staged = builder.tempfile_in(directory)?;
     staged.write_all(text.as_bytes())?;
     if let Some(rights) = rights {
         staged.as_file().set_permissions(rights)?;

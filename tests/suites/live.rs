@@ -316,10 +316,14 @@ fn a_start_that_would_fail_is_not_tried() {
     let taken = shop.world.node().netns().run(take).unwrap().unwrap();
     let fields = "bindAddressHardFail: true\nhealthzBindAddress: 127.0.0.1:10300\n";
 
+    // Both are free, but not for both.
+    mounted.swap("healthzBindAddress: 127.0.0.1:10311\nmetricsBindAddress: 127.0.0.1:10311\n");
+    assert_refused(&mut agent, "metricsBindAddress: 127.0.0.1:10311");
+
     mounted.swap(fields);
     assert_refused(&mut agent, "healthzBindAddress: 127.0.0.1:10300");
     assert_well(&shop);
-    assert_eq!(reloads(&shop), [0, 0, 1]);
+    assert_eq!(reloads(&shop), [0, 0, 2]);
     assert!(!is_in_force(&shop));
     assert_eq!(starts(&agent), 1);
 

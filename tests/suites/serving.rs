@@ -427,7 +427,7 @@ fn kube_proxys_file_is_honoured_as_far_as_it_is_said() {
         b"apiVersion: kubeproxy.config.k8s.io/v1alpha1\n\
           kind: KubeProxyConfiguration\n\
           metricsBindAddress: 127.0.0.1:9999\n\
-          conntrack: {min: 1}\n\
+          ipvs: {strictARP: true}\n\
           oomScoreAdj: 7\n",
     )
     .unwrap();
@@ -459,6 +459,6 @@ fn kube_proxys_file_is_honoured_as_far_as_it_is_said() {
         told[0]
             .text("text")
             .unwrap()
-            .starts_with("conntrack.min: 1 is not honoured")
+            .starts_with("ipvs.strictARP: true is not honoured")
     );
 }

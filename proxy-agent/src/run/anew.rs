@@ -16,8 +16,11 @@ use std::{
 };
 
 use nix::{
-    sys::memfd::{MFdFlags, memfd_create},
-    unistd::{close, execve},
+    sys::{
+        memfd::{MFdFlags, memfd_create},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::{AccessFlags, Pid, close, eaccess, execve},
 };
 
 use super::{RunError, signals::Hearing};
@@ -45,9 +48,23 @@ pub fn times() -> u32 {
     times.and_then(|times| times.parse().ok()).unwrap_or(0)
 }
 
-/// Whether the program can still be read.
-pub fn check() -> io::Result<()> {
-    File::open(OWN).map(drop)
+/// Why the program cannot be executed any more.
+pub fn check() -> Result<(), String> {
+    eaccess(OWN, AccessFlags::X_OK).map_err(|errno| {
+        format!(
+            "this process's own program cannot be executed: {errno}; make its file executable again, and do \
+             not mount its file system noexec"
+        )
+    })
+}
+
+/// Reaps children that ended unheard while this process executed itself.
+pub fn reap() {
+    let any = None::<Pid>;
+    while times() > 0
+        && let Ok(status) = waitpid(any, Some(WaitPidFlag::WNOHANG))
+        && status != WaitStatus::StillAlive
+    {}
 }
 
 /// An agent that has ended, whose process is to begin again.

@@ -6,7 +6,7 @@
 //!                                └─> dry run ──> the process executes itself anew
 //! ```
 
-use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::mpsc,
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     config::ConfigError,
     events::{News, Recorder, Regarding},
-    file::read_text,
+    file::read_regular,
     kept::keep,
     logging::{level, list},
     serving::Serving,
@@ -32,6 +32,8 @@ use crate::{
 /// How often the file is looked at although nothing tells of a change: the kernel does not tell of one
 /// behind a link further up in the path, and a start that was not possible may be.
 const LOOK: Duration = Duration::from_mins(1);
+/// How often where nothing tells of a change.
+const UNWATCHED: Duration = Duration::from_secs(1);
 /// Bytes that are compared. More is no configuration, and refused whatever follows.
 const MOST: u64 = 1 << 20;
 
@@ -58,14 +60,9 @@ impl ConfigFile {
 
     /// What it holds; as text, why it cannot be read.
     fn text(&self) -> Result<String, String> {
-        let read = || {
-            // A pipe would be waited for, and is empty once it was read.
-            if !fs::metadata(&self.path)?.is_file() {
-                return Err(io::Error::other("it is no regular file"));
-            }
-            read_text(&self.path, MOST)
-        };
-        read().map_err(|error| format!("--config {}: {error}", self.path.display()))
+        // A pipe would be waited for, and is empty once it was read.
+        let read = read_regular(&self.path, MOST);
+        read.map_err(|error| format!("--config {}: {error}", self.path.display()))
     }
 }
 
@@ -87,7 +84,8 @@ pub fn follow(file: Option<(ConfigFile, Configuration)>, concerned: Concerned) {
         return;
     };
     concerned.serving.metrics.reloads.restarted(anew::times());
-    if !fs::metadata(&file.path).is_ok_and(|found| found.is_file()) {
+    // One that is not there may come back.
+    if fs::metadata(&file.path).is_ok_and(|found| !found.is_file()) {
         tracing::info!(
             file = %file.path.display(),
             text = "it is no regular file, and can be read once only: start the agent again to change \
@@ -125,29 +123,36 @@ struct Follower {
 
 impl Follower {
     async fn run(mut self) {
-        let mut changes = self.watch();
+        let mut told = false;
+        let mut changes = self.watch(&mut told);
         // What changed since the start read it is found by the first look.
         while !self.look().await {
-            match &mut changes {
-                Some(changes) => drop(timeout(LOOK, changes.changed()).await),
-                None => sleep(LOOK).await,
+            if let Some(changes) = &mut changes {
+                timeout(LOOK, changes.changed()).await.ok();
+            } else {
+                sleep(UNWATCHED).await;
+                changes = self.watch(&mut told);
             }
         }
     }
 
-    fn watch(&self) -> Option<Watch> {
-        match watch(std::slice::from_ref(&self.file.path)) {
-            Ok(changes) => Some(changes),
-            Err(error) => {
-                tracing::warn!(
-                    file = %self.file.path.display(),
-                    %error,
-                    text = "it is read once a minute instead",
-                    "configuration file not watched"
-                );
-                None
-            }
-        }
+    /// Tells what keeps it from being watched once, and not where that passes at once: a directory may be exchanged
+    /// in the same moment.
+    fn watch(&self, told: &mut bool) -> Option<Watch> {
+        let paths = std::slice::from_ref(&self.file.path);
+        let watched = watch(paths).or_else(|_| watch(paths));
+        watched
+            .map_err(|error| {
+                if !std::mem::replace(told, true) {
+                    tracing::warn!(
+                        file = %self.file.path.display(),
+                        %error,
+                        text = "it is read once a second meanwhile",
+                        "configuration file not watched"
+                    );
+                }
+            })
+            .ok()
     }
 
     /// Brings what is new into force. Whether the process is about to execute itself anew.
@@ -252,11 +257,12 @@ impl Follower {
         if !is_news && self.refused == mistakes {
             return;
         }
-        tracing::error!(
-            mistakes = %list(&mistakes),
-            text = "what was in force stays so; correct the file, and it is read again",
-            "configuration refused"
-        );
+        let text = if self.waits {
+            "what was in force stays so; it is tried again each minute, and when the file changes"
+        } else {
+            "what was in force stays so; correct the file, and it is read again"
+        };
+        tracing::error!(mistakes = %list(&mistakes), text, "configuration refused");
         self.concerned.serving.metrics.reloads.refused();
         let note = format!(
             "the changed configuration file is not in force: {}",

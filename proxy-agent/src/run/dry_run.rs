@@ -21,7 +21,7 @@ use crate::{
 /// error says why such a start would fail. Blocks for as long as programs take that give credentials.
 pub fn start(now: &Configuration, wanted: &Configuration) -> Result<(), String> {
     block_in_place(|| {
-        anew::check().map_err(|error| format!("opening this process's own program: {error}"))?;
+        anew::check()?;
         let opened = match wanted {
             Configuration::Run(run) => {
                 let programmed = programmed(&run.backends);
@@ -64,28 +64,51 @@ fn addresses(now: &ServingOptions, wanted: &ServingOptions) -> Result<(), String
         ("healthzBindAddress", wanted.healthz),
         ("metricsBindAddress", wanted.metrics),
     ];
+    // Until the last is bound: they must not be in each other's way either.
+    let mut bound = Vec::new();
     for (field, address) in each {
         if let Some(address) = address.filter(|address| !own.contains(address)) {
-            bind(address, &own).map_err(|error| {
+            let listener = bind(address, &own).map_err(|error| {
                 format!(
                     "{field}: {address} cannot be bound: {error}; stop the process that listens there, \
                      or give another address"
                 )
             })?;
+            bound.extend(listener);
         }
+    }
+    if let (Some(healthz), Some(metrics)) = (wanted.healthz, wanted.metrics)
+        && overlap(healthz, metrics)
+    {
+        return Err(format!(
+            "metricsBindAddress: {metrics} is also that of healthzBindAddress, {healthz}; give another \
+             port"
+        ));
     }
     Ok(())
 }
 
-/// A port that this process itself has, on another address, will be free.
-fn bind(address: SocketAddr, own: &[SocketAddr]) -> io::Result<()> {
+/// What this process itself has, by an address that holds this one or is held by it, will be free.
+fn bind(address: SocketAddr, own: &[SocketAddr]) -> io::Result<Option<TcpListener>> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let is_own = own.iter().any(|one| one.port() == address.port());
-            if is_own { Ok(()) } else { Err(error) }
+            let is_own = own.iter().any(|one| overlap(*one, address));
+            if is_own { Ok(None) } else { Err(error) }
         }
-        bound => bound.map(drop),
+        bound => bound.map(Some),
     }
+}
+
+/// Whether only one of them can be bound.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = |address: SocketAddr| address.ip().is_unspecified();
+    let same = one.ip() == other.ip() || is_any(one) || is_any(other);
+    // Each family may have one of its own, but for the address that is any of both.
+    let both = one.is_ipv4() == other.is_ipv4()
+        || [one, other]
+            .iter()
+            .any(|address| address.is_ipv6() && is_any(*address));
+    one.port() == other.port() && same && both
 }
 
 #[cfg(test)]
@@ -101,7 +124,9 @@ mod tests {
         let error = bind(address, &[]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
-        bind(address, &[everywhere]).unwrap();
+        assert!(bind(address, &[everywhere]).unwrap().is_none());
+        let elsewhere = SocketAddr::new([127, 0, 0, 2].into(), address.port());
+        bind(address, &[elsewhere]).unwrap_err();
         drop(taken);
         bind(address, &[]).unwrap();
     }

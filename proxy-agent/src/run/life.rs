@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::{
     RunError,
-    anew::Anew,
+    anew::{self, Anew},
     signals::{self, Order},
 };
 use crate::{
@@ -66,7 +66,8 @@ where
     E: From<RunError> + Send + 'static,
     F: Future<Output = Result<End, E>> + Send + 'static,
 {
-    // Before there is work for threads.
+    // Before anybody has children, or there is work for threads.
+    anew::reap();
     memory::few_arenas();
     open_files::allow().map_err(RunError::from)?;
     let heart = Arc::<Heart>::default();

@@ -107,11 +107,13 @@ pub async fn is_served(path: &Path) -> bool {
     /// A process that was stopped accepts nobody, and refuses nobody either.
     const PATIENCE: Duration = Duration::from_secs(20);
     match timeout(PATIENCE, UnixStream::connect(path)).await {
-        // These two alone say that there is nobody. A queue that is full says the opposite (EAGAIN),
+        // These alone say that there is nobody. A queue that is full says the opposite (EAGAIN),
         // and rights that do not suffice say nothing.
         Ok(Err(error)) => !matches!(
             error.kind(),
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+            io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::NotFound
+                | io::ErrorKind::NotADirectory
         ),
         _ => true,
     }

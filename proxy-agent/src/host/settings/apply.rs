@@ -20,8 +20,7 @@ const SYSCTLS: &str = "/sys/net/netfilter";
 /// A setting that is not as it should be.
 #[derive(Debug, Error)]
 #[error(
-    "setting {} to {value} failed: {error}; mount the host's /proc/sys/net into this container, run \
-     --init-only in a privileged one before it, or set it on the host", file.display()
+    "setting {} to {value} failed: {error}; {advice}", file.display(), advice = advice(error)
 )]
 pub struct SettingError {
     /// The file.
@@ -32,6 +31,16 @@ pub struct SettingError {
     pub is_asked_for: bool,
     /// Why it does not.
     pub error: io::Error,
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => "the kernel takes no such value: give another one",
+        _ => {
+            "mount the host's /proc/sys/net into this container, run --init-only in a privileged one \
+             before it, or set it on the host"
+        }
+    }
 }
 
 /// What came of all settings.
