@@ -82,9 +82,9 @@ impl Anew {
         }
     }
 
-    /// Executes this process's program in its place. Nothing goes on that it did: every descriptor but
-    /// the standard ones closes, but for one with the configuration, and no thread stays. Returns only if that fails, or, without an error,
-    /// if a signal told the process to end meanwhile. Then it should.
+    /// Executes this process's program in its place. Nothing goes on that it did: no thread stays, and every
+    /// descriptor closes but the standard ones and one with the configuration. Returns only if that fails, or,
+    /// without an error, if a signal told the process to end meanwhile. Then it should.
     pub fn execute(self) -> Result<(), RunError> {
         if self.hearing.end() {
             return Ok(());
