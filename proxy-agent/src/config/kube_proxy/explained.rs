@@ -39,6 +39,9 @@ impl Field {
     /// Whether it is honoured, and what it decides; or why not.
     pub fn effect(&self) -> String {
         match self.honoured {
+            Honoured::Yes(what) if self.is_instance_local() => {
+                format!("yes: {what}. Instance-local: not for a file that several nodes share")
+            }
             Honoured::Yes(what) => format!("yes: {what}"),
             Honoured::Flag(flag) => format!("yes, as `--{}`: {}", flag.name, flag.help),
             Honoured::No(why) => format!("no: {why}"),

@@ -100,6 +100,17 @@ impl FieldKind {
     }
 }
 
+/// Fields that are about one node. In a file that several share, as in a `ConfigMap`, they would be wrong on all but
+/// one; KEP-784 calls them instance-local.
+const INSTANCE_LOCAL: [&str; 3] = ["hostnameOverride", "bindAddress", "nodeIPOverride"];
+
+impl Field {
+    /// Whether it is about one node, and so nothing that several share.
+    pub fn is_instance_local(&self) -> bool {
+        INSTANCE_LOCAL.contains(&self.path)
+    }
+}
+
 /// What Culvert does with a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Honoured {

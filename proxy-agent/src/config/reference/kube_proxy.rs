@@ -30,8 +30,15 @@ are mistakes, unless the file has `configHardFail: false`. What is probably mean
 - Of several documents in a file the first one counts, as for kube-proxy; the others are logged.
 - **Sections of other modes**: what is wrong in the section of a mode that is not selected is logged, and refused by \
 neither program. The type of each value must be right everywhere.
-- A field that is not honoured, or only for some connections, is logged if it is set to anything but its \
-default.
+- A field that is not honoured is logged if it is set to anything but its default.
+- **Instance-local** fields are about one node, such as `hostnameOverride`; the tables name them. In a file that \
+several nodes share, as in a ConfigMap, they would be wrong on all but one: give their flags instead, as \
+`--hostname-override=$(NODE_NAME)`. All other fields may be shared.
+- **The file is followed** while the agent serves, a ConfigMap's links included. A change is in force a \
+second or two after it is there, with no connection interrupted: log level and sync period in place, everything else by the process \
+executing itself anew. A file that cannot be used changes nothing, and is an error in the log, an Event on the Node, and \
+`culvert_config_last_reload_successful` 0.
+- At most 100 mistakes, and as many warnings, are told of one file, and of each the first 1,000 bytes.
 - Zero (`0`, `0s`, an empty string) means the default, except where the table says `null`: there, only `null` or \
 omitting the field does.
 - **Flags override the file**, and the log says so where they differ. kube-proxy ignores all flags but \

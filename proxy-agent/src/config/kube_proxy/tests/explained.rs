@@ -68,3 +68,12 @@ fn what_kube_proxy_would_refuse_is_told_with_what_to_do() {
         "{refused:?}"
     );
 }
+
+#[test]
+fn a_field_that_is_about_one_node_is_told_so_in_every_version() {
+    let local = |path: &str| explain(path).unwrap().contains("Instance-local");
+    for path in ["hostnameOverride", "bindAddress", "nodeIPOverride"] {
+        assert!(local(path), "{path}");
+    }
+    assert!(!local("mode") && !local("nodePortAddresses"));
+}
