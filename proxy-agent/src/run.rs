@@ -72,6 +72,7 @@ pub use self::{
     config_file::ConfigFile,
     life::{End, Handle, serve},
     reload::Configuration,
+    signals::hold as hold_signals,
 };
 pub use crate::pipeline::Fatal;
 

@@ -21,7 +21,7 @@ use proxy_agent::{
     host::settings::apply,
     log_level,
     report::{self, Form},
-    run::{self, Anew, ConfigFile, Configuration, RunError, configuration},
+    run::{self, Anew, ConfigFile, Configuration, RunError, configuration, hold_signals},
     start_logging,
 };
 use proxy_backend::{OpenError, connections::Connections};
@@ -87,6 +87,8 @@ const CONFIGURATION: &str = "reading the configuration";
 /// Starts the log, and says there why the agent ended. Where it is to begin anew, the process executes
 /// itself.
 fn logging(args: &LogArgs, live: impl FnOnce() -> Result<Option<Anew>, Error>) -> ExitCode {
+    // Before the log has a thread.
+    hold_signals();
     let level = args.log_level.as_deref().unwrap_or(log_level::DEFAULT);
     let log = match start_logging(args.log_format, level) {
         Ok(log) => log,

@@ -48,14 +48,21 @@ pub struct Hearing {
 
 impl Hearing {
     /// Hears no more: signals wait from now on, also for what this process executes in its own place.
-    /// Whether one to end came before. What other threads there are must have ended.
+    /// Whether one to end came before. Other threads must have been started with signals [held](hold).
     pub fn end(self) -> bool {
-        held().thread_block().ok();
+        hold();
         drop(self.enough);
         // If it panicked, it heard nothing more.
         self.thread.join().ok();
         self.stopped.load(Relaxed)
     }
+}
+
+/// Signals wait from now on, but for the thread that hears them: in this one, and in those that it starts. To be called
+/// before there is any. A signal that another thread takes after the last one was heard would be lost to what this
+/// process executes in its own place.
+pub fn hold() {
+    held().thread_block().ok();
 }
 
 /// Gives `sender` the orders of signals, from now on: none is lost that comes before anybody looks.
@@ -85,6 +92,8 @@ pub fn listen(
                 Ok(signals) => signals,
                 Err(error) => return drop(ready.send(Err(error))),
             };
+            // Those too that waited while this process executed itself anew.
+            held().thread_unblock().ok();
             drop(ready.send(Ok(())));
             let each = signals
                 .iter_mut()
@@ -113,8 +122,6 @@ pub fn listen(
     })?;
     let ended = |_| waiting("signals", io::Error::other("the thread ended"));
     listening.recv().map_err(ended).flatten()?;
-    // Those that waited while this process executed itself anew.
-    held().thread_unblock().ok();
     Ok(Hearing {
         thread,
         enough,
