@@ -154,7 +154,7 @@ pub fn written(args: &RunArgs) -> Result<(String, Vec<String>), ConfigError> {
 }
 
 /// What `--init-only` prepares; checks the arguments of `run`.
-pub fn host(args: &RunArgs) -> Result<HostSettings, ConfigError> {
+pub fn host_settings(args: &RunArgs) -> Result<HostSettings, ConfigError> {
     let mut mistakes = Vec::new();
     let config = args.agent.model.config.as_deref();
     let settings = settings(config, &args.given(), &mut mistakes);

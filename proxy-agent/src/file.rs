@@ -37,13 +37,17 @@ fn bounded(file: &File, most: u64) -> io::Result<String> {
     Ok(text)
 }
 
+/// The directory that holds `path`.
+pub fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        _ => Path::new("."),
+    }
+}
+
 /// Puts `text` in the place of what the file at `path` holds: whoever reads sees one or the other, and if there is no
 /// room for it, the old one stays. Into what is no regular file, such as a device or a link, it is written.
 pub fn write_text(path: &Path, text: &str) -> io::Result<()> {
-    let directory = match path.parent() {
-        Some(directory) if directory != Path::new("") => directory,
-        _ => Path::new("."),
-    };
     let rights = match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => return fs::write(path, text),
         Ok(found) => Some(found.permissions()),
@@ -55,7 +59,7 @@ pub fn write_text(path: &Path, text: &str) -> io::Result<()> {
     // Permissions there are another matter.
     #[cfg(not(unix))]
     builder.suffix(".new");
-    let mut staged = builder.tempfile_in(directory)?;
+    let mut staged = builder.tempfile_in(directory_of(path))?;
     staged.write_all(text.as_bytes())?;
     if let Some(rights) = rights {
         staged.as_file().set_permissions(rights)?;

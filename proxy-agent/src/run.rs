@@ -68,7 +68,7 @@ use crate::{
 };
 
 pub use self::{
-    anew::{Anew, configuration},
+    anew::{Anew, handed_over},
     config_file::ConfigFile,
     life::{End, Handle, serve},
     reload::Configuration,

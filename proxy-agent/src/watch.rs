@@ -79,13 +79,11 @@ pub fn watch(paths: &[PathBuf]) -> Result<Watch, WatchError> {
     };
     for directory in directories(&watch.paths) {
         watch
-            .watcher
-            .watch(&directory, RecursiveMode::NonRecursive)
+            .add(&directory)
             .map_err(|source| WatchError::Directory {
-                path: directory.clone(),
+                path: directory,
                 source,
             })?;
-        watch.watched.insert(directory);
     }
     Ok(watch)
 }
@@ -108,16 +106,21 @@ impl Watch {
             }
         }
         for directory in directories(&self.paths) {
-            match self.watcher.watch(&directory, RecursiveMode::NonRecursive) {
-                Ok(()) => {
-                    self.watched.insert(directory);
-                }
-                Err(error) => {
-                    let directory = directory.display();
-                    tracing::warn!(%directory, %error, "cannot watch for changes");
-                }
+            if let Err(error) = self.add(&directory) {
+                let directory = directory.display();
+                tracing::warn!(%directory, %error, "cannot watch for changes");
             }
         }
+    }
+
+    /// Watches a directory too. One that was exchanged meanwhile is gone, which the directory that holds it tells.
+    fn add(&mut self, directory: &Path) -> notify::Result<()> {
+        match self.watcher.watch(directory, RecursiveMode::NonRecursive) {
+            Ok(()) => drop(self.watched.insert(directory.to_owned())),
+            Err(error) if directory.is_dir() => return Err(error),
+            Err(_) => {}
+        }
+        Ok(())
     }
 }
 

@@ -26,6 +26,22 @@ const NOTHING: [&str; 3] = [
     "--conntrack-tcp-timeout-close-wait=0",
 ];
 
+/// A node whose kernel has its connection tracking loaded, if this machine can have one.
+fn tracking() -> Option<Shop> {
+    let met = requires::met(SUITE, PRIVILEGED);
+    met.then(|| {
+        proxy_conntrack::load().unwrap();
+        Shop::new().unwrap()
+    })
+}
+
+/// A container into which the host's sysctls of the network are mounted, as the chart does it.
+fn with_sysctls() -> Rights {
+    let mut container = Container::with(&agent::for_programs().unwrap());
+    container.writable.push("/proc/sys/net".into());
+    Rights::Exactly(container)
+}
+
 /// Settings of the node.
 fn settings<const N: usize>(shop: &Shop, names: [&str; N]) -> [u64; N] {
     let read = |name| {
@@ -69,11 +85,9 @@ fn refused(log: &[LogLine]) -> Vec<&str> {
 
 #[test]
 fn timeouts_are_as_asked_for_and_limits_are_not_lowered() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    let Some(shop) = tracking() else {
         return;
-    }
-    let shop = Shop::new().unwrap();
-    proxy_conntrack::load().unwrap();
+    };
     let kernels = timeouts(&shop);
     let limit = settings(&shop, ["max", "buckets"]);
     let asked = [
@@ -100,11 +114,9 @@ fn timeouts_are_as_asked_for_and_limits_are_not_lowered() {
 
 #[test]
 fn what_a_container_may_not_set_is_set_by_init_only() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    let Some(shop) = tracking() else {
         return;
-    }
-    let shop = Shop::new().unwrap();
-    proxy_conntrack::load().unwrap();
+    };
     let kernels = timeouts(&shop);
     // Its file system is read-only, /proc/sys included.
     let contained = || Rights::Exactly(Container::with(&agent::for_programs().unwrap()));
@@ -149,15 +161,11 @@ fn what_a_container_may_not_set_is_set_by_init_only() {
 
 #[test]
 fn a_container_with_the_hosts_sysctls_needs_no_init_only() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    let Some(shop) = tracking() else {
         return;
-    }
-    let shop = Shop::new().unwrap();
-    proxy_conntrack::load().unwrap();
-    let mut container = Container::with(&agent::for_programs().unwrap());
-    container.writable.push("/proc/sys/net".into());
+    };
     let asked = [NOTHING[0], "--conntrack-udp-timeout=45s"];
-    let mut agent = agent(&shop, Rights::Exactly(container), &asked);
+    let mut agent = agent(&shop, with_sysctls(), &asked);
     assert_eq!(timeouts(&shop)[..3], [86400, 3600, 45]);
     let log = agent.terminate().unwrap();
     assert!(!log.iter().any(|line| line.raw.contains("--init-only")));
@@ -165,16 +173,12 @@ fn a_container_with_the_hosts_sysctls_needs_no_init_only() {
 
 #[test]
 fn a_change_of_the_file_is_set_as_well() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    let Some(shop) = tracking() else {
         return;
-    }
-    let shop = Shop::new().unwrap();
-    proxy_conntrack::load().unwrap();
+    };
     let mut mounted = Mounted::new("conntrack: {maxPerCore: 0}\n");
-    let mut container = Container::with(&agent::for_programs().unwrap());
-    container.writable.push("/proc/sys/net".into());
     let options = AgentOptions {
-        rights: Rights::Exactly(container),
+        rights: with_sysctls(),
         ..mounted.options(&["--tc=off"])
     };
     let files = [(FILE, &*small_service(1, &[1]))];
@@ -188,11 +192,9 @@ fn a_change_of_the_file_is_set_as_well() {
 
 #[test]
 fn init_only_fails_for_what_was_asked_for_and_tells_of_the_rest() {
-    if !requires::met(SUITE, PRIVILEGED) {
+    let Some(shop) = tracking() else {
         return;
-    }
-    let shop = Shop::new().unwrap();
-    proxy_conntrack::load().unwrap();
+    };
     // Only the machine's own network namespace may raise the limits.
     let most = ["--conntrack-min=1048576"];
     let [limit] = settings(&shop, ["max"]);

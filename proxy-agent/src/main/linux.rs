@@ -21,7 +21,7 @@ use proxy_agent::{
     host::settings::apply,
     log_level,
     report::{self, Form},
-    run::{self, Anew, ConfigFile, Configuration, RunError, configuration, hold_signals},
+    run::{self, Anew, ConfigFile, Configuration, RunError, handed_over, hold_signals},
     start_logging,
 };
 use proxy_backend::{OpenError, connections::Connections};
@@ -36,7 +36,7 @@ pub fn run(args: RunArgs) -> ExitCode {
     logging(&args.agent.log.clone(), || {
         run::serve(move |handle| async move {
             handle.heart.at(CONFIGURATION);
-            let config = block_in_place(|| config::run(&args, configuration().as_deref()))?;
+            let config = block_in_place(|| config::run(&args, handed_over().as_deref()))?;
             log_as_kube_proxy(config.agent.verbosity);
             let path = args.agent.model.config.clone();
             let read = move |text: &str| {
@@ -53,7 +53,7 @@ pub fn brain(args: BrainArgs) -> ExitCode {
     logging(&args.agent.log.clone(), || {
         run::serve(move |handle| async move {
             handle.heart.at(CONFIGURATION);
-            let config = block_in_place(|| config::brain(&args, configuration().as_deref()))?;
+            let config = block_in_place(|| config::brain(&args, handed_over().as_deref()))?;
             log_as_kube_proxy(config.verbosity);
             let path = args.agent.model.config.clone();
             let read = move |text: &str| {
@@ -215,7 +215,7 @@ fn connections(args: &PinArgs) -> Result<Box<dyn Connections>, Error> {
 /// kube-proxy's `--init-only`: the settings of the host, which serving only writes where it may. A default that
 /// this host does not take keeps nobody from serving.
 pub fn init(args: &RunArgs) -> Result<(), Error> {
-    let applied = apply::apply_here(&config::host(args)?);
+    let applied = apply::apply_here(&config::host_settings(args)?);
     for (file, value) in &applied.changed {
         print(&format!("set {} to {value}\n", file.display()))?;
     }

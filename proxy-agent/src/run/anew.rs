@@ -35,7 +35,7 @@ const CONFIGURATION: &str = "CULVERT_CONFIGURATION_FD";
 
 /// The text of the configuration file that this process has executed itself anew for, once: it was found to be right,
 /// and the file may hold something else by now.
-pub fn configuration() -> Option<String> {
+pub fn handed_over() -> Option<String> {
     let number: RawFd = env::var(CONFIGURATION).ok()?.parse().ok()?;
     let text = fs::read_to_string(format!("/proc/self/fd/{number}")).ok();
     close(number).ok();
@@ -60,9 +60,8 @@ pub fn check() -> Result<(), String> {
 
 /// Reaps children that ended unheard while this process executed itself.
 pub fn reap() {
-    let any = None::<Pid>;
     while times() > 0
-        && let Ok(status) = waitpid(any, Some(WaitPidFlag::WNOHANG))
+        && let Ok(status) = waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG))
         && status != WaitStatus::StillAlive
     {}
 }

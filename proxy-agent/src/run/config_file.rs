@@ -136,12 +136,9 @@ impl Follower {
         }
     }
 
-    /// Tells what keeps it from being watched once, and not where that passes at once: a directory may be exchanged
-    /// in the same moment.
+    /// Tells what keeps it from being watched, once.
     fn watch(&self, told: &mut bool) -> Option<Watch> {
-        let paths = std::slice::from_ref(&self.file.path);
-        let watched = watch(paths).or_else(|_| watch(paths));
-        watched
+        watch(std::slice::from_ref(&self.file.path))
             .map_err(|error| {
                 if !std::mem::replace(told, true) {
                     tracing::warn!(

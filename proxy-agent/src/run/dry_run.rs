@@ -59,25 +59,9 @@ fn source(
 /// Addresses that are new must be free, also where a start would go on without them: what asks there
 /// now would be left without an answer.
 fn addresses(now: &ServingOptions, wanted: &ServingOptions) -> Result<(), String> {
-    let own: Vec<_> = [now.healthz, now.metrics].into_iter().flatten().collect();
-    let each = [
-        ("healthzBindAddress", wanted.healthz),
-        ("metricsBindAddress", wanted.metrics),
-    ];
-    // Until the last is bound: they must not be in each other's way either.
-    let mut bound = Vec::new();
-    for (field, address) in each {
-        if let Some(address) = address.filter(|address| !own.contains(address)) {
-            let listener = bind(address, &own).map_err(|error| {
-                format!(
-                    "{field}: {address} cannot be bound: {error}; stop the process that listens there, \
-                     or give another address"
-                )
-            })?;
-            bound.extend(listener);
-        }
-    }
+    let is_new = (now.healthz, now.metrics) != (wanted.healthz, wanted.metrics);
     if let (Some(healthz), Some(metrics)) = (wanted.healthz, wanted.metrics)
+        && is_new
         && overlap(healthz, metrics)
     {
         return Err(format!(
@@ -85,17 +69,32 @@ fn addresses(now: &ServingOptions, wanted: &ServingOptions) -> Result<(), String
              port"
         ));
     }
+    let own: Vec<_> = [now.healthz, now.metrics].into_iter().flatten().collect();
+    let each = [
+        ("healthzBindAddress", wanted.healthz),
+        ("metricsBindAddress", wanted.metrics),
+    ];
+    for (field, address) in each {
+        if let Some(address) = address.filter(|address| !own.contains(address)) {
+            bind(address, &own).map_err(|error| {
+                format!(
+                    "{field}: {address} cannot be bound: {error}; stop the process that listens there, \
+                     or give another address"
+                )
+            })?;
+        }
+    }
     Ok(())
 }
 
 /// What this process itself has, by an address that holds this one or is held by it, will be free.
-fn bind(address: SocketAddr, own: &[SocketAddr]) -> io::Result<Option<TcpListener>> {
+fn bind(address: SocketAddr, own: &[SocketAddr]) -> io::Result<()> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let is_own = own.iter().any(|one| overlap(*one, address));
-            if is_own { Ok(None) } else { Err(error) }
+            if is_own { Ok(()) } else { Err(error) }
         }
-        bound => bound.map(Some),
+        bound => bound.map(drop),
     }
 }
 
@@ -124,7 +123,7 @@ mod tests {
         let error = bind(address, &[]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
-        assert!(bind(address, &[everywhere]).unwrap().is_none());
+        bind(address, &[everywhere]).unwrap();
         let elsewhere = SocketAddr::new([127, 0, 0, 2].into(), address.port());
         bind(address, &[elsewhere]).unwrap_err();
         drop(taken);

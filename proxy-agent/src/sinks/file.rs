@@ -29,7 +29,7 @@ use proxy_model::{IpFamily, NodeState};
 use thiserror::Error;
 
 use super::Sink;
-use crate::report;
+use crate::{file::directory_of, report};
 
 /// Where the state is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,13 +252,6 @@ fn rights(path: &Path) -> u32 {
     let own = |found: &fs::Metadata| found.is_file() && found.uid() == geteuid().as_raw();
     let found = fs::symlink_metadata(path).ok().filter(own);
     0o600 | found.map_or(0, |found| found.mode() & 0o044)
-}
-
-fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(directory) if directory != Path::new("") => directory,
-        _ => Path::new("."),
-    }
 }
 
 /// How names begin and end of what is to take the place of `path`.
