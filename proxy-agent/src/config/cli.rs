@@ -79,6 +79,12 @@ pub fn flags_of_fields() -> impl Iterator<Item = (&'static str, &'static [&'stat
     kube_proxy::FLAGS.iter().chain(others::FLAGS).copied()
 }
 
+/// Flags that count before a field without setting it, with its path.
+pub const FLAGS_BEFORE_FIELDS: [(&str, &[&str]); 2] = [
+    ("hostname-override", &["hostnameOverride"]),
+    ("kubeconfig", &["clientConnection.kubeconfig"]),
+];
+
 /// Exit codes, as the help and the reference page tell them.
 pub const EXIT_CODES: &str = "\
 Exit codes:

@@ -34,7 +34,9 @@ pub fn answer(command: &ConfigCommand) -> Result<Answer, ConfigError> {
         ConfigCommand::Convert(args) => convert(args),
         ConfigCommand::Defaults(args) => Ok(Answer::new(kube_proxy::defaults(args.version))),
         ConfigCommand::Explain(args) => {
-            let flags: Vec<_> = cli::flags_of_fields().collect();
+            let flags: Vec<_> = cli::flags_of_fields()
+                .chain(cli::FLAGS_BEFORE_FIELDS)
+                .collect();
             let explained = kube_proxy::explained::explain(&args.field, &flags);
             let explained = explained.map_err(|text| mistake(format!("{}: {text}", args.field)))?;
             Ok(Answer::new(explained))

@@ -25,7 +25,7 @@ pub(super) enum Setting {
 impl Setting {
     /// Reads what a file holds. The error completes the sentence "field: …".
     pub(super) fn of_value(kind: FieldKind, value: &Value) -> Result<Self, String> {
-        let wrong = || format!("must be a {}, but is {}", kind.as_str(), shown(value));
+        let wrong = || format!("must be a {}, but is {}", named(kind), shown(value));
         match kind {
             FieldKind::Switch => value.as_bool().map(Self::Switch),
             FieldKind::Text => value.as_str().map(|text| Self::Text(text.to_owned())),
@@ -51,7 +51,6 @@ impl Setting {
             FieldKind::Any => Some(Self::Other(value.clone())),
         }
         .ok_or_else(|| match kind {
-            FieldKind::Whole(..) => wrong().replacen("a integer", "a 32-bit integer", 1),
             FieldKind::Period(_) => wrong() + EXAMPLE,
             FieldKind::Choice(words) => {
                 format!("must be {}, but is {}", choice(words), shown(value))
@@ -69,7 +68,7 @@ impl Setting {
     /// Reads what was typed after a flag, or stands in the table of fields. The error completes the
     /// sentence "flag: …".
     pub(super) fn of_text(kind: FieldKind, text: &str) -> Result<Self, String> {
-        let wrong = || format!("must be a {}, but is \"{text}\"", kind.as_str());
+        let wrong = || format!("must be a {}, but is \"{text}\"", named(kind));
         match kind {
             FieldKind::Text => Some(Self::Text(text.to_owned())),
             FieldKind::Choice(words) => chosen(words, text),
@@ -133,6 +132,14 @@ impl Setting {
             Self::Texts(list) => list.clone().into(),
             Self::Other(value) => value.clone(),
         }
+    }
+}
+
+/// How messages call it, behind an article.
+fn named(kind: FieldKind) -> &'static str {
+    match kind {
+        FieldKind::Whole(..) => "32-bit integer",
+        other => other.as_str(),
     }
 }
 
@@ -274,6 +281,8 @@ mod tests {
         assert_eq!(of(FieldKind::Numbers, "A=1,B=2,A=3"), r#"{"A":3,"B":2}"#);
         assert_eq!(of(FieldKind::Numbers, "A,B=x,"), r#"{"A":null,"B":"x"}"#);
         assert!(Setting::of_text(FieldKind::Switches, "A").is_err());
+        let wrong = Setting::of_text(FieldKind::Whole(0, 9), "lots").unwrap_err();
+        assert_eq!(wrong, "must be a 32-bit integer, but is \"lots\"");
         assert!(Setting::of_text(FieldKind::Switches, "A=1").is_err());
     }
 }

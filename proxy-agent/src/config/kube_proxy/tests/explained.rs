@@ -4,7 +4,8 @@ use super::*;
 use crate::config::cli;
 
 fn explain(path: &str) -> Result<String, String> {
-    let flags: Vec<_> = cli::flags_of_fields().collect();
+    let all = cli::flags_of_fields().chain(cli::FLAGS_BEFORE_FIELDS);
+    let flags: Vec<_> = all.collect();
     super::super::explained::explain(path, &flags)
 }
 
@@ -75,5 +76,7 @@ fn a_field_that_is_about_one_node_is_told_so_in_every_version() {
     for path in ["hostnameOverride", "bindAddress", "nodeIPOverride"] {
         assert!(local(path), "{path}");
     }
+    let told = explain("hostnameOverride").unwrap();
+    assert!(told.contains("flags     --hostname-override\n"), "{told}");
     assert!(!local("mode") && !local("nodePortAddresses"));
 }
