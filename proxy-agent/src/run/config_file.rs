@@ -34,6 +34,10 @@ use crate::{
 const LOOK: Duration = Duration::from_mins(1);
 /// How often where nothing tells of a change.
 const UNWATCHED: Duration = Duration::from_secs(1);
+/// How long a text must stay to be taken for a whole one: who writes into the file empties it first.
+const SETTLED: Duration = Duration::from_millis(50);
+/// How often that is waited for. Of a file that changes all the time, what it holds then is told.
+const TIMES: usize = 10;
 /// Bytes that are compared. More is no configuration, and refused whatever follows.
 const MOST: u64 = 1 << 20;
 
@@ -108,6 +112,22 @@ pub fn follow(file: Option<(ConfigFile, Configuration)>, concerned: Concerned) {
     });
 }
 
+/// What `read` gives, as soon as it is what was `seen`, or stays for a moment.
+async fn settled<T: PartialEq>(seen: Option<&T>, mut read: impl FnMut() -> T) -> T {
+    let mut found = read();
+    for _ in 0..TIMES {
+        if seen == Some(&found) {
+            break;
+        }
+        sleep(SETTLED).await;
+        let last = std::mem::replace(&mut found, read());
+        if last == found {
+            break;
+        }
+    }
+    found
+}
+
 /// Looks at the file, and remembers what became of it.
 struct Follower {
     file: Arc<ConfigFile>,
@@ -154,7 +174,7 @@ impl Follower {
 
     /// Brings what is new into force. Whether the process is about to execute itself anew.
     async fn look(&mut self) -> bool {
-        let text = block_in_place(|| self.file.text());
+        let text = settled(self.seen.as_ref(), || block_in_place(|| self.file.text())).await;
         let is_first = self.seen.is_none();
         let is_news = self.seen.as_ref() != Some(&text);
         if !is_news && !self.waits {
@@ -277,5 +297,44 @@ impl Follower {
             action: "Reload",
             note,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn found(seen: Option<&'static str>, texts: &[&'static str]) -> (&'static str, usize) {
+        let mut times = 0;
+        let found = settled(seen.as_ref(), || {
+            times += 1;
+            texts[(times - 1).min(texts.len() - 1)]
+        });
+        (found.await, times)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_being_written_is_read_once_it_is_whole() {
+        assert_eq!(
+            found(Some("old"), &["", "half", "whole"]).await,
+            ("whole", 4)
+        );
+        assert_eq!(found(None, &["", "whole"]).await, ("whole", 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_the_old_one_again_is_not_waited_for() {
+        assert_eq!(found(Some("old"), &["old"]).await, ("old", 1));
+        assert_eq!(found(Some("old"), &["", "old"]).await, ("old", 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_changes_all_the_time_is_told_in_the_end() {
+        let mut times = 0;
+        let read = || {
+            times += 1;
+            times
+        };
+        assert_eq!(settled(None, read).await, 11);
     }
 }
