@@ -73,6 +73,7 @@ pub fn run(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Resu
             subject.follow(state).with_context(here)?;
             subject = subject.replace_brain(state)?;
         }
+        witness.wire.step(index).with_context(here)?;
         let layered = step.layered.iter().map(|line| &line.probe);
         let layered = layered.filter(|_| meets == Meets::Both);
         for probe in step.probes.iter().chain(layered) {

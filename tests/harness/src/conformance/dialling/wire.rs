@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use proxy_model::oracle::Packet;
 
 use super::ruling::Dialler;
@@ -71,6 +71,30 @@ impl<'w> Wire<'w> {
     /// The node's addresses.
     pub fn own(&self) -> &[IpAddr] {
         self.world.node().addresses()
+    }
+
+    /// Has sockets that are opened from now on, in the `step`th step, use ports that those of the steps before
+    /// did not: conntrack remembers for two minutes who dialled in vain, and does not decide such a connection
+    /// anew.
+    pub fn step(&self, step: usize) -> Result<()> {
+        /// More than sockets of one step are open or were lately, and above NodePorts.
+        const PORTS: u16 = 2_000;
+        const FIRST: u16 = 40_000;
+        let first = u16::try_from(step)
+            .ok()
+            .and_then(|step| FIRST.checked_add(PORTS.checked_mul(step)?));
+        let last = first.and_then(|first| first.checked_add(PORTS - 1));
+        let (Some(first), Some(last)) = (first, last) else {
+            bail!("no ports are left for step {}", step + 1);
+        };
+        for host in self
+            .endpoints
+            .values()
+            .chain([self.world.node(), &self.client])
+        {
+            host.netns().sends_from([first, last])?;
+        }
+        Ok(())
     }
 
     /// Whether somebody listens there.
