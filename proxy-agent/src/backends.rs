@@ -9,6 +9,8 @@ pub const ALL: &[BackendKind] = &[
     BackendKind::of(&proxy_backend_ebpf::Ebpf),
     #[cfg(feature = "nftables")]
     BackendKind::of(&proxy_backend_nftables::Nftables),
+    #[cfg(feature = "iptables")]
+    BackendKind::of(&proxy_backend_iptables::Iptables),
 ];
 
 /// Backends that somebody may look for and does not find here, each with the reason.
@@ -17,7 +19,8 @@ pub const ABSENT: &[Absent] = &[
     Absent::left_out("ebpf"),
     #[cfg(not(feature = "nftables"))]
     Absent::left_out("nftables"),
-    Absent::planned("iptables"),
+    #[cfg(not(feature = "iptables"))]
+    Absent::left_out("iptables"),
     Absent::planned("ipvs"),
     Absent::planned("windows"),
 ];
@@ -37,7 +40,7 @@ impl Absent {
         Self { name, why }
     }
 
-    #[cfg(not(all(feature = "ebpf", feature = "nftables")))]
+    #[cfg(not(all(feature = "ebpf", feature = "iptables", feature = "nftables")))]
     const fn left_out(name: &'static str) -> Self {
         let why = "left out of this build (cargo feature)";
         Self { name, why }

@@ -13,7 +13,6 @@ mod ipvs;
 mod nft_chains;
 mod nftables;
 mod owned;
-mod program;
 mod removal;
 mod ruleset;
 mod sets;

@@ -14,6 +14,7 @@ use anyhow::{Result, bail};
 use libtest_mimic::Trial;
 use proxy_agent::backends;
 use proxy_backend::{BackendKind, Place};
+use proxy_model::Capability;
 use proxy_tests::{
     conformance::{
         sockets,
@@ -21,7 +22,10 @@ use proxy_tests::{
     },
     journey::Kind,
     requires::{self, Need, PACKETS, PRIVILEGED},
-    scenario::{Scenario, subject::Under},
+    scenario::{
+        Scenario,
+        subject::{Start, Under},
+    },
 };
 
 use crate::trials;
@@ -38,6 +42,17 @@ const DEVICES: &str = "devices";
 /// What the upper one of them is called by itself, with programs on devices: what comes from outside.
 const ALONE: &str = "devices-alone";
 
+/// Flavours of iptables, each with the program that kubelet runs where it is used, and chains of kubelet's, which decide
+/// which flavour an agent uses.
+const FLAVOURS: [(&str, &str); 2] = [
+    ("nft", "iptables-nft-restore"),
+    ("legacy", "iptables-legacy-restore"),
+];
+const KUBELETS: &str = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
+
+/// The packet backend that has flavours.
+const IPTABLES: &str = "iptables";
+
 /// Random states of one walk: the next ones are another trial, to run at the same time.
 const WALK: usize = 10;
 
@@ -45,9 +60,10 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
     let words = env::var("CULVERT_BACKEND").unwrap_or_default();
     let under: Vec<(String, Under)> = match words.trim() {
         "" => {
-            let alone = backends::ALL.iter().copied().map(alone);
+            let alone = backends::ALL.iter().copied().flat_map(alone);
             alone
                 .chain([layers(), devices(), devices_alone()])
+                .chain(over_iptables())
                 .collect()
         }
         LAYERS => vec![layers(), devices()],
@@ -55,8 +71,8 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
         ALONE => vec![devices_alone()],
         words => {
             let own = BackendKind::named(words, backends::ALL).map(alone);
-            match own.map_or_else(|| command(words), Ok) {
-                Ok(one) => vec![one],
+            match own.map_or_else(|| Ok(vec![command(words)?]), Ok) {
+                Ok(all) => all,
                 // One test, that fails: whoever named it reads why.
                 Err(error) => {
                     return vec![trials::of("conformance::backend".to_owned(), || Err(error))];
@@ -90,8 +106,8 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
         .collect()
 }
 
-/// This backend, and none over or beneath it.
-fn alone(kind: BackendKind) -> (String, Under) {
+/// This backend, and none over or beneath it: with iptables once for each flavour.
+fn alone(kind: BackendKind) -> Vec<(String, Under)> {
     let name = kind.name();
     let mut arguments = vec![format!("--proxy-mode={name}")];
     if kind.place() == Place::Above {
@@ -100,18 +116,44 @@ fn alone(kind: BackendKind) -> (String, Under) {
         // By itself, and so faster: programs on devices are tested as `devices-alone`.
         arguments.push("--tc=off".to_owned());
     }
-    (name.to_owned(), Under::OurBackend(arguments))
+    let start = Start::with(arguments);
+    if name != IPTABLES {
+        return vec![(name.to_owned(), Under::OurBackend(start))];
+    }
+    let of_flavour = |(flavour, program)| {
+        let start = start.clone().after(program, KUBELETS);
+        (format!("{name}-{flavour}"), Under::OurBackend(start))
+    };
+    FLAVOURS.map(of_flavour).into()
 }
 
 fn layers() -> (String, Under) {
-    (LAYERS.to_owned(), Under::Layers)
+    let layers = Start::with(["--proxy-mode=auto", "--tc=off"]);
+    (LAYERS.to_owned(), Under::Layers(layers))
+}
+
+/// The layers of a node whose packet backend is iptables, with each flavour.
+fn over_iptables() -> Vec<(String, Under)> {
+    let of_flavour = |(flavour, program)| {
+        let order = format!("--backend-order={},{IPTABLES}", above());
+        let start = Start::with(["--proxy-mode=auto", "--tc=off", &order]);
+        let start = start
+            .after(program, KUBELETS)
+            .lacking(&[Capability::StrayTraffic]);
+        (format!("over-{IPTABLES}-{flavour}"), Under::Layers(start))
+    };
+    FLAVOURS.map(of_flavour).into()
 }
 
 fn devices_alone() -> (String, Under) {
+    (ALONE.to_owned(), Under::DevicesAlone(above()))
+}
+
+/// The backend that takes what it can before a packet backend does.
+fn above() -> &'static str {
     let mut kinds = backends::ALL.iter();
     let above = kinds.find(|kind| kind.place() == Place::Above);
-    let name = above.expect("a backend of the agent's").name();
-    (ALONE.to_owned(), Under::DevicesAlone(name))
+    above.expect("a backend of the agent's").name()
 }
 
 fn devices() -> (String, Under) {

@@ -1,6 +1,9 @@
 //! The oracle against kube-proxy itself: the nftables rules that kube-proxy 1.36 made for a real
-//! cluster, and the node-local state of the same objects, must do the same with every packet.
+//! cluster, and the node-local state of the same objects, must do the same with every packet. Its iptables rules
+//! are held against ours in [`iptables`].
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod iptables;
 
 use std::{collections::BTreeMap, fs, net::IpAddr};
 
@@ -61,12 +64,16 @@ fn addresses(texts: &[&str]) -> Vec<IpAddr> {
 
 /// The state on node-a, with kube-proxy's configuration.
 fn state() -> NodeState {
+    state_with(NodePortSelection::Primary)
+}
+
+fn state_with(node_ports: NodePortSelection) -> NodeState {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("cluster.json"), objects().to_string()).unwrap();
     let cidrs = |texts: [&str; 2]| texts.map(|text| text.parse().unwrap()).into();
     let mut settings = Settings::from("node-a");
     settings.traffic.detector = Detector::ClusterCidr(cidrs(["10.244.0.0/16", "fd00:10:244::/56"]));
-    settings.node_ports = NodePortSelection::Primary;
+    settings.node_ports = node_ports;
     let mut events = load_once(vec![dir.path().to_owned()]).unwrap();
     events.push(ClusterEvent::HostAddresses(addresses(&NODE)));
     events.push(ClusterEvent::ServiceCidrUpserted(ServiceCidr {

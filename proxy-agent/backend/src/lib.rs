@@ -5,10 +5,13 @@ pub mod connections;
 mod conntrack_observer;
 mod descriptor;
 mod duration;
+mod every_kind;
 mod flag;
 mod keeper;
 mod kind;
 mod open;
+#[cfg(target_os = "linux")]
+pub mod program;
 mod requirement;
 mod retry;
 mod timeouts;
@@ -18,6 +21,7 @@ pub use descriptor::{
     Descriptor, Host, Page, Place, Probe, Retired, Settings, Surroundings, Translates,
 };
 pub use duration::milliseconds;
+pub use every_kind::every_kind;
 pub use flag::{Flag, FlagMistake, Given, Takes, one_of};
 pub use keeper::{Keeper, KeeperError};
 pub use kind::BackendKind;

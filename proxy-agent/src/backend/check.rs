@@ -245,8 +245,11 @@ mod tests {
         let toy = vec![requirement("rules", true, false)];
         let check = Check::of(&[(BROKEN, probe(broken)), (TOY, probe(toy))]);
         assert!(!check.is_usable());
+        let names = ABSENT.iter().map(|absent| absent.name.len());
+        let width = names.chain(["broken".len()]).max().unwrap();
+        let not_used = |name: &str, why: &str| format!("  {name:width$}  {why}");
         let absent = ABSENT.iter();
-        let absent = absent.map(|absent| format!("  {:8}  {}", absent.name, absent.why));
+        let absent = absent.map(|absent| not_used(absent.name, absent.why));
         let absent = absent.collect::<Vec<_>>().join("\n");
         let lacks = |name| {
             let line = |one: &Capability| format!("  {one:8}  {}", one.without());
@@ -276,10 +279,12 @@ NO    rules  5.4.0
 
 No backend can be used.
 Not used:
-  broken    this host lacks: kernel
-  toy       this host lacks: rules
 "
         .to_owned()
+            + &not_used("broken", "this host lacks: kernel")
+            + "\n"
+            + &not_used("toy", "this host lacks: rules")
+            + "\n"
             + &absent
             + "\n"
             + &lacks("broken")

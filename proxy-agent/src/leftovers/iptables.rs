@@ -4,6 +4,7 @@
 
 use std::{fs, io::ErrorKind, process::Command};
 
+use proxy_backend::program;
 use proxy_model::IpFamily;
 use proxy_netlink::ruleset::is_unknown;
 
@@ -12,7 +13,6 @@ use super::{
     error::{RemoveError, printed},
     nft_chains,
     owned::is_of_ipvs,
-    program,
     removal::{Share, share},
     ruleset::{self, Table},
 };

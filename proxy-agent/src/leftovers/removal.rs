@@ -30,6 +30,9 @@ const MARKS: &str = "KUBE-MARK-MASQ";
 /// … which is done here.
 const MASQUERADES: &str = "KUBE-POSTROUTING";
 
+/// Where this chain is, an agent of ours has made those with kube-proxy's names, or has adopted them.
+const OURS: &str = "CULVERT";
+
 /// Finds what is kube-proxy's in a table, and how to remove it.
 ///
 /// Rules of others may lead to chains of kube-proxy. Packets that those of CNI plugins mark are
@@ -37,6 +40,9 @@ const MASQUERADES: &str = "KUBE-POSTROUTING";
 /// because the second names a set, which could not go then. Any other such chain leads to endpoints as
 /// kube-proxy last saw them: it is emptied, and is there because a rule leads to it.
 pub(super) fn share(table: &Table, ipvs: bool) -> Share {
+    if table.chains.iter().any(|chain| chain == OURS) {
+        return Share::default();
+    }
     let made: BTreeSet<&str> = table.chains.iter().map(String::as_str).collect();
     let role = |chain: &str| role(&table.name, chain).filter(|_| made.contains(chain));
     let mut hooks: Vec<(usize, &Rule, &str)> = Vec::new();

@@ -99,22 +99,32 @@ impl NetNs {
 
     /// Runs the lines of `script` as `ip` commands inside the namespace, in one process.
     pub fn ip(&self, script: &str) -> Result<()> {
-        let mut command = Command::new("ip");
+        self.feed(&["ip", "-batch", "-"], script)
+    }
+
+    /// Runs a program inside the namespace, with `input` to read.
+    pub fn feed(&self, words: &[&str], input: &str) -> Result<()> {
+        let (program, arguments) = words.split_first().context("no program is named")?;
+        let mut command = Command::new(program);
         command
-            .args(["-batch", "-"])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stderr(Stdio::piped());
         process::enter(&mut command, Some(self.fd.as_fd()), None)?;
-        let mut child = process::fork(command).context("cannot run ip (package iproute2)")?;
-        let mut stdin = child.stdin.take().context("ip was started without stdin")?;
+        let mut child = process::fork(command)
+            .with_context(|| format!("cannot run {program}; is its package installed?"))?;
+        let mut stdin = child.stdin.take().context("it was started without stdin")?;
         stdin
-            .write_all(script.as_bytes())
-            .context("cannot write to ip")?;
+            .write_all(input.as_bytes())
+            .with_context(|| format!("cannot write to {program}"))?;
         drop(stdin);
-        let output = child.wait_with_output().context("cannot wait for ip")?;
+        let output = child
+            .wait_with_output()
+            .with_context(|| format!("cannot wait for {program}"))?;
         if !output.status.success() {
             bail!(
-                "ip -batch failed: {}\nfor the commands:\n{script}",
+                "{} failed: {}\nfor its input:\n{input}",
+                words.join(" "),
                 String::from_utf8_lossy(&output.stderr).trim()
             );
         }

@@ -85,8 +85,8 @@ pub struct ModelArgs {
     pub config: Option<PathBuf>,
 
     /// Which backends serve: `auto` for eBPF over the first packet backend that this host supports;
-    /// `ebpf` for the same with eBPF required; `nftables` for nftables alone; kube-proxy's other modes
-    /// are accepted and mean `auto` [default: `auto`]
+    /// `ebpf` for the same with eBPF required; `nftables` or `iptables` for that alone; kube-proxy's mode
+    /// `ipvs` is accepted and means `auto` [default: `auto`]
     #[arg(help_heading = FIRST)]
     #[arg(long, value_name = "MODE")]
     pub proxy_mode: Option<String>,

@@ -97,8 +97,11 @@ impl Backend {
             let subject = Subject::behind_brain(&self.under, &world, "node-a", &idle)?;
             let lacks = subject.reported()?;
             subject.finish()?;
-            if self.under.is_layered() && !lacks.is_empty() {
-                bail!("what one layer lacks the other has, yet this lacks {lacks:?}");
+            let expected = self.under.start().lacks;
+            if self.under.is_layered() && lacks != expected {
+                bail!(
+                    "what one layer lacks the other has but for {expected:?}, yet this lacks {lacks:?}"
+                );
             }
             Ok(lacks)
         };
@@ -115,7 +118,7 @@ impl Backend {
     pub fn meets(&self) -> Result<Meets> {
         Ok(match &self.under {
             Under::Agent => Meets::Sockets,
-            Under::Layers | Under::Devices | Under::DevicesKeeping | Under::DevicesAlone(_) => {
+            Under::Layers(_) | Under::Devices | Under::DevicesKeeping | Under::DevicesAlone(_) => {
                 Meets::Both
             }
             _ if self.meets_packets()? => Meets::Packets,

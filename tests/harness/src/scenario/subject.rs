@@ -24,9 +24,9 @@ pub enum Under {
     /// The agent, on manifests: its own brain included.
     Agent,
     /// The agent behind the node API (`run --target`), with arguments that choose one backend alone.
-    OurBackend(Vec<String>),
+    OurBackend(Start),
     /// The agent behind the node API with socket hooks over a packet backend, and no programs on devices.
-    Layers,
+    Layers(Start),
     /// The agent as it is by default: the same, with programs on the devices of a
     /// [`journey`](crate::journey) that clients outside come in by, whatever they bypass.
     Devices,
@@ -39,10 +39,65 @@ pub enum Under {
     Command(Vec<String>),
 }
 
+/// How the agent is started.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Which `iptables-restore` runs before it in the node's network, as those of others on a node do, and what
+    /// that is given.
+    pub before: Option<(&'static str, &'static str)>,
+    /// What all its layers lack.
+    pub lacks: &'static [Capability],
+}
+
+impl Start {
+    /// With these arguments, on a node where nothing else is.
+    pub fn with(arguments: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            before: None,
+            lacks: &[],
+        }
+    }
+
+    /// The same on a node where this `iptables-restore` has been given that.
+    #[must_use]
+    pub fn after(self, program: &'static str, input: &'static str) -> Self {
+        Self {
+            before: Some((program, input)),
+            ..self
+        }
+    }
+
+    /// The same, and nothing but this is lacking.
+    #[must_use]
+    pub fn lacking(self, lacks: &'static [Capability]) -> Self {
+        Self { lacks, ..self }
+    }
+}
+
 impl Under {
     /// Whether there are two layers.
     pub fn is_layered(&self) -> bool {
-        matches!(self, Self::Layers | Self::Devices | Self::DevicesKeeping)
+        matches!(self, Self::Layers(_) | Self::Devices | Self::DevicesKeeping)
+    }
+
+    /// How the agent is started, if it is the agent behind the node API.
+    pub fn start(&self) -> Start {
+        let devices = ["--proxy-mode=auto", "--tc=on", OUTSIDE];
+        match self {
+            Self::OurBackend(start) | Self::Layers(start) => start.clone(),
+            Self::Devices => Start::with(devices),
+            Self::DevicesKeeping => {
+                Start::with(devices.into_iter().chain(["--keep-client-address"]))
+            }
+            Self::DevicesAlone(name) => {
+                let alone = format!("--backend-order={name}");
+                Start::with(devices.map(ToOwned::to_owned).into_iter().chain([alone]))
+            }
+            Self::Agent | Self::Command(_) => Start::with([""; 0]),
+        }
     }
 
     /// Whether there are programs on devices.
@@ -106,36 +161,20 @@ impl<'w> Subject<'w> {
         match under {
             Under::Agent => bail!("the agent on manifests is its own brain"),
             Under::OurBackend(_)
-            | Under::Layers
+            | Under::Layers(_)
             | Under::Devices
             | Under::DevicesKeeping
             | Under::DevicesAlone(_) => {
+                let start = under.start();
+                if let Some((program, input)) = start.before {
+                    world.node().netns().feed(&[program, "--noflush"], input)?;
+                }
                 let brain = Brain::start()?;
                 brain.publish(state);
                 let options = AgentOptions {
                     node_name: node.to_owned(),
                     source: vec!["--target".to_owned(), brain.target().to_owned()],
-                    arguments: match under {
-                        Under::OurBackend(arguments) => arguments.clone(),
-                        Under::Devices => ["--proxy-mode=auto", "--tc=on", OUTSIDE]
-                            .map(ToOwned::to_owned)
-                            .into(),
-                        Under::DevicesKeeping => {
-                            let keeps = "--keep-client-address";
-                            ["--proxy-mode=auto", "--tc=on", OUTSIDE, keeps]
-                                .map(ToOwned::to_owned)
-                                .into()
-                        }
-                        Under::DevicesAlone(name) => {
-                            let alone = format!("--backend-order={name}");
-                            ["--proxy-mode=auto", &alone, "--tc=on", OUTSIDE]
-                                .map(ToOwned::to_owned)
-                                .into()
-                        }
-                        _ => ["--proxy-mode=auto", "--tc=off"]
-                            .map(ToOwned::to_owned)
-                            .into(),
-                    },
+                    arguments: start.arguments,
                     ..AgentOptions::default()
                 };
                 let agent = Agent::start(world, options, &[])?;

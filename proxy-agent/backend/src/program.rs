@@ -1,5 +1,5 @@
-//! Runs a program of the host to its end, or to a limit: one that hangs must not keep what others
-//! left in the kernel for ever, in silence. What it has started ends with it then.
+//! Runs a program of the host to its end, or to a limit: one that hangs must not hold up whoever waits for it
+//! for ever, in silence. What it has started ends with it then.
 
 use std::{
     io::{self, Read, Write as _},
@@ -22,11 +22,12 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Gives `input` to a program, and returns what it printed. It is killed at the limit, which is the
 /// error `TimedOut` then.
-pub(super) fn run(command: Command, input: &[u8]) -> io::Result<Output> {
+pub fn run(command: Command, input: &[u8]) -> io::Result<Output> {
     run_within(LIMIT, command, input)
 }
 
-fn run_within(limit: Duration, mut command: Command, input: &[u8]) -> io::Result<Output> {
+/// The same with another limit.
+pub fn run_within(limit: Duration, mut command: Command, input: &[u8]) -> io::Result<Output> {
     let mut child = command
         .process_group(0)
         .stdin(Stdio::piped())

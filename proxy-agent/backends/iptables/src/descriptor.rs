@@ -1,0 +1,43 @@
+//! What the agent knows of this backend.
+
+use proxy_backend::{Descriptor, Place, Settings};
+use proxy_model::{Capability, NodeState};
+
+use crate::{IptablesOptions, LACKS, NAME, render};
+
+/// The iptables backend.
+#[derive(Debug, Clone, Copy)]
+pub struct Iptables;
+
+impl Descriptor for Iptables {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn programs(&self) -> &'static str {
+        "kube-proxy's chains in the tables `nat` and `filter` of iptables and ip6tables, legacy or nft, which \
+         translate packets by connection tracking: all that pass through the node"
+    }
+
+    fn place(&self) -> Place {
+        Place::Packets
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        LACKS
+    }
+
+    fn render(&self, state: &NodeState, settings: &Settings, _: bool) -> String {
+        render(state, IptablesOptions::of(settings))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn figures(&self) -> Vec<proxy_model::Figure> {
+        crate::kernel::figures_described()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn host(&self) -> Option<&'static dyn proxy_backend::Host> {
+        Some(&crate::kernel::OnLinux)
+    }
+}

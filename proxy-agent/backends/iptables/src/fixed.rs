@@ -1,0 +1,216 @@
+//! What no Service decides: the chains that are always there, and where packets enter them. Pure.
+//!
+//! ```text
+//! nat     PREROUTING, OUTPUT ──> KUBE-SERVICES ──> a chain of the Service, by address; last KUBE-NODEPORTS
+//!         POSTROUTING ──> KUBE-POSTROUTING: what is marked is masqueraded
+//! filter  INPUT, FORWARD, OUTPUT ──> what source ranges do not admit, what has no endpoints
+//!         INPUT ──> health checks are accepted;  FORWARD ──> what was translated is accepted
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use proxy_backend::Translates;
+use proxy_model::{IpFamily, Protocol};
+
+use crate::{
+    facts::Facts,
+    rule::{Match, Rule},
+    table::{
+        At, EXTERNAL_SERVICES, FIREWALL, FORWARD, MARK, MARK_FOREIGN, NODE_PORTS, POSTROUTING,
+        SERVICES, Table, UNSERVED_NODE_PORTS,
+    },
+};
+
+/// Where packets enter chains of ours: a rule of a chain that everybody has.
+pub struct Jump {
+    /// The table, and the chain that everybody has.
+    pub at: At,
+    /// What leads to a chain of ours.
+    pub rule: Rule,
+}
+
+/// All of them, those of one chain in the order in which packets are to meet them.
+pub fn jumps() -> Vec<Jump> {
+    let jump = |table, chain, rule| Jump {
+        at: (table, chain),
+        rule,
+    };
+    let new = |why| Match::all().with("-m conntrack --ctstate NEW").comment(why);
+    let firewall = || new("kubernetes load balancer firewall").jump(FIREWALL);
+    let services = || new("kubernetes service portals").jump(SERVICES);
+    let external = || new("kubernetes externally-visible service portals").jump(EXTERNAL_SERVICES);
+    let checks = Match::all()
+        .comment("kubernetes health check service ports")
+        .jump(NODE_PORTS);
+    let forward = Match::all()
+        .comment("kubernetes forwarding rules")
+        .jump(FORWARD);
+    let portals = || {
+        Match::all()
+            .comment("kubernetes service portals")
+            .jump(SERVICES)
+    };
+    let postrouting = Match::all()
+        .comment("kubernetes postrouting rules")
+        .jump(POSTROUTING);
+    let (filter, nat) = (Table::Filter, Table::Nat);
+    vec![
+        jump(filter, "INPUT", firewall()),
+        jump(filter, "INPUT", checks),
+        jump(filter, "INPUT", external()),
+        jump(filter, "FORWARD", firewall()),
+        jump(filter, "FORWARD", forward),
+        jump(filter, "FORWARD", services()),
+        jump(filter, "FORWARD", external()),
+        jump(filter, "OUTPUT", firewall()),
+        jump(filter, "OUTPUT", services()),
+        // kube-proxy has none of this: what this host itself dials waits in vain there.
+        jump(filter, "OUTPUT", external()),
+        jump(nat, "PREROUTING", portals()),
+        jump(nat, "OUTPUT", portals()),
+        jump(nat, "POSTROUTING", postrouting),
+    ]
+}
+
+/// The first rules of a chain that refuses. What was led to an endpoint is none of what it refuses, though the
+/// endpoint may be at an address that is; and what is at loopback addresses belongs to others. kube-proxy has
+/// neither, and refuses both.
+pub fn exempt(facts: &Facts, chain: &str) -> Vec<Rule> {
+    let led = Match::all()
+        .with("-m conntrack --ctstate DNAT")
+        .jump("RETURN");
+    let own = Match::all()
+        .destination(false, loopback(facts.family))
+        .jump("RETURN");
+    let is_of_node_ports = chain == EXTERNAL_SERVICES;
+    [led]
+        .into_iter()
+        .chain(is_of_node_ports.then_some(own))
+        .collect()
+}
+
+/// Rules that stand behind those of Services in a chain that all share.
+pub fn behind(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
+    let mut rules = vec![((Table::Nat, SERVICES), to_node_ports(facts))];
+    if facts.on_all {
+        return rules;
+    }
+    let jump = |address: &IpAddr| {
+        Match::all()
+            .destination(false, (*address).into())
+            .jump(UNSERVED_NODE_PORTS)
+    };
+    let all = facts.node_ips.iter().map(jump).collect();
+    rules.push(((Table::Filter, EXTERNAL_SERVICES), all));
+    rules
+}
+
+fn to_node_ports(facts: &Facts) -> Vec<Rule> {
+    let last = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
+    if facts.on_all {
+        // Packets to loopback addresses cannot be led elsewhere without opening this host to its neighbours.
+        let all = Match::all()
+            .destination(true, loopback(facts.family))
+            .comment(last);
+        return vec![all.with("-m addrtype --dst-type LOCAL").jump(NODE_PORTS)];
+    }
+    let own = facts.node_ips.iter();
+    own.map(|address| {
+        let all = Match::all().destination(false, (*address).into());
+        all.comment(last).jump(NODE_PORTS)
+    })
+    .collect()
+}
+
+fn loopback(family: IpFamily) -> IpNet {
+    match family {
+        IpFamily::V4 => IpNet::new(Ipv4Addr::new(127, 0, 0, 0).into(), 8).expect("8 is a length"),
+        IpFamily::V6 => IpAddr::from(Ipv6Addr::LOCALHOST).into(),
+    }
+}
+
+/// Chains that hold nothing of a Service.
+pub fn chains(facts: &Facts, is_counted: bool) -> Vec<(At, Vec<Rule>)> {
+    let mut chains = vec![
+        ((Table::Filter, FORWARD), forward(facts, is_counted)),
+        ((Table::Nat, POSTROUTING), postrouting(facts)),
+        (
+            (Table::Nat, MARK),
+            vec![Match::all().jump(&set_mark(facts, facts.options.mark))],
+        ),
+    ];
+    if let Some(pods) = &facts.pods
+        && pods.none_of().is_none()
+    {
+        let pods = pods.matches().into_iter().map(|pod| pod.jump("RETURN"));
+        let rules = pods.chain([Match::all().jump(MARK)]).collect();
+        chains.push(((Table::Nat, MARK_FOREIGN), rules));
+    }
+    chains
+}
+
+/// The counter of what [`forward`] drops, as kube-proxy names it.
+pub const INVALID_DROPPED: &str = "ct_state_invalid_dropped_pkts";
+
+fn forward(facts: &Facts, is_counted: bool) -> Vec<Rule> {
+    let marked = format!("-m mark --mark {0:#x}/{0:#x}", facts.options.mark);
+    let mut invalid = Match::all().with("-m conntrack --ctstate INVALID");
+    if is_counted {
+        invalid = invalid.with(&format!("-m nfacct --nfacct-name {INVALID_DROPPED}"));
+    }
+    let because = |why| Match::all().comment(why);
+    let known = "-m conntrack --ctstate RELATED,ESTABLISHED";
+    vec![
+        // An answer that conntrack takes for none of a connection would reach the client with the endpoint's
+        // address, and the client would reset the connection.
+        invalid.jump("DROP"),
+        because("kubernetes forwarding rules")
+            .with(&marked)
+            .jump("ACCEPT"),
+        because("kubernetes forwarding conntrack rule")
+            .with(known)
+            .jump("ACCEPT"),
+    ]
+}
+
+fn postrouting(facts: &Facts) -> Vec<Rule> {
+    let mark = facts.options.mark;
+    let unmarked = format!("-m mark ! --mark {mark:#x}/{mark:#x}");
+    vec![
+        Match::all().with(&unmarked).jump("RETURN"),
+        // A packet that is looked at once more is not masqueraded twice.
+        Match::all().jump(&set_mark(facts, 0)),
+        Match::all()
+            .comment("kubernetes service traffic requiring SNAT")
+            .jump("MASQUERADE --random-fully"),
+    ]
+}
+
+/// Sets, or inverts, the bit: as `--or-mark` and `--xor-mark` are shown.
+fn set_mark(facts: &Facts, mask: u32) -> String {
+    format!("MARK --set-xmark {:#x}/{mask:#x}", facts.options.mark)
+}
+
+/// Packets from outside that open no connection are of one that programs on devices translate, which are not
+/// there: led to another endpoint, they would break it.
+pub fn begins_nothing(facts: &Facts) -> Option<Rule> {
+    if facts.options.above == Translates::Nothing {
+        return None;
+    }
+    // Of pods where one rule can tell them; their connections are not translated on devices.
+    let foreign = facts
+        .pods
+        .as_ref()
+        .and_then(|pods| pods.none_of())
+        .unwrap_or_default();
+    let outside = foreign
+        .protocol(Protocol::Tcp)
+        .comment("of a connection that is translated on a device");
+    let outside = outside.with("-m addrtype ! --src-type LOCAL -m conntrack --ctstate DNAT");
+    Some(
+        outside
+            .with("-m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN")
+            .jump("DROP"),
+    )
+}

@@ -1,0 +1,139 @@
+//! The backend: the tables of both families in the kernel, kept equal to the state.
+//!
+//! What was written last is not read back: a change is written as it follows from the state before. Only at
+//! start, after an error, when somebody else has changed rules, and at least hourly, the tables are read and
+//! compared.
+
+mod backend;
+mod figures;
+mod leave;
+mod on_linux;
+mod probe;
+mod programs;
+mod refused;
+mod stamp;
+mod tables;
+
+use std::time::{Duration, Instant};
+
+use proxy_backend::{ConntrackObserver, OpenError, milliseconds};
+use proxy_conntrack::Cleaner;
+use proxy_model::{Backend as _, NodeState, SyncError};
+
+use self::{
+    figures::Counts,
+    programs::{ProgramError, Programs},
+    stamp::{Stamp, stamp},
+    tables::{Tables, Whole},
+};
+pub use self::{figures::figures_described, on_linux::OnLinux};
+use crate::IptablesOptions;
+
+/// How long to wait after an error.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long nothing is compared at most, as with kube-proxy.
+const HOURLY: Duration = Duration::from_hours(1);
+/// A comparison may take so much of the time: one in so many parts.
+const SHARE: u32 = 20;
+
+/// The backend. Works in the network namespace in which it was opened: all threads that call it must be in
+/// that.
+#[derive(Debug)]
+pub struct IptablesBackend {
+    programs: Programs,
+    why: &'static str,
+    families: Vec<Tables>,
+    /// The state of the last sync.
+    state: NodeState,
+    /// What the kernel said when the tables were as they should be.
+    stamp: Option<Stamp>,
+    /// How long the last comparison took, and when it was over.
+    compared: Option<(Duration, Instant)>,
+    opened: Option<Instant>,
+    cleaner: Cleaner,
+    counts: Counts,
+}
+
+impl IptablesBackend {
+    /// Finds out which programs to use; changes nothing.
+    pub fn open(options: IptablesOptions) -> Result<Self, OpenError> {
+        let found = programs::find();
+        let Some((programs, why)) = found.chosen else {
+            return Err(OpenError::Host(probe::unusable(&found)));
+        };
+        let families = programs::families().into_iter();
+        let families = families.map(|family| Tables::new(family, programs, options));
+        Ok(Self {
+            programs,
+            why,
+            families: families.collect(),
+            state: NodeState::default(),
+            stamp: None,
+            compared: None,
+            opened: Some(Instant::now()),
+            cleaner: Cleaner::new(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// The same, and `observer` hears of each time that stale flows are removed.
+    pub fn observed_by(mut self, observer: ConntrackObserver) -> Self {
+        self.cleaner.observed_by(observer);
+        self
+    }
+
+    fn stamped(&mut self) {
+        let families: Vec<_> = self.families.iter().map(|tables| tables.family).collect();
+        self.stamp = stamp(self.programs.flavour, &families);
+    }
+
+    /// Reads all tables, and writes what differs.
+    fn whole(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
+        let began = Instant::now();
+        let mut all = Whole {
+            adopted: true,
+            ..Whole::default()
+        };
+        for tables in &mut self.families {
+            let whole = tables.whole(state)?;
+            all.writes += whole.writes;
+            all.adopted &= whole.adopted;
+            all.differences.extend(whole.differences);
+            all.abandoned.extend(whole.abandoned);
+        }
+        self.cleaner.owe(std::mem::take(&mut all.abandoned));
+        self.compared = Some((began.elapsed(), Instant::now()));
+        self.counts.whole += 1;
+        Ok(all)
+    }
+
+    fn failed(&mut self, error: &ProgramError) -> SyncError {
+        for tables in &mut self.families {
+            tables.forget();
+        }
+        self.stamp = None;
+        self.counts.failed += 1;
+        if matches!(error, ProgramError::Locked { .. }) {
+            self.counts.locked += 1;
+        }
+        SyncError::Retry {
+            reason: error.to_string(),
+            after: RETRY_AFTER,
+        }
+    }
+
+    fn serving(&mut self, services: usize, adopted: bool) {
+        let Some(opened) = self.opened.take() else {
+            return;
+        };
+        tracing::info!(
+            backend = self.name(),
+            services,
+            flavour = self.programs.flavour.as_str(),
+            reason = self.why,
+            adopted,
+            duration_ms = milliseconds(opened.elapsed()),
+            "serving"
+        );
+    }
+}

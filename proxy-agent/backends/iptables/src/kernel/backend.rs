@@ -1,0 +1,133 @@
+//! The backend as the pipeline has it.
+
+use std::time::Instant;
+
+use proxy_model::{
+    Backend, Capability, ChangeSet, CompareError, Difference, Figure, NodeState, RepairReport,
+    ServiceFailure, SyncError, SyncReport,
+};
+
+use super::{HOURLY, IptablesBackend, SHARE, figures, stamp::stamp};
+use crate::{LACKS, NAME};
+
+impl Backend for IptablesBackend {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lacks(&self) -> &'static [Capability] {
+        LACKS
+    }
+
+    fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {
+        let can_follow = !change.whole
+            && self
+                .families
+                .iter()
+                .all(|one| one.can_follow(state, change));
+        let followed = if can_follow {
+            self.follow(state, change)
+        } else {
+            None
+        };
+        let writes = if let Some(writes) = followed {
+            writes
+        } else {
+            let whole = self.whole(state).map_err(|error| self.failed(&error))?;
+            self.serving(state.services.len(), whole.adopted);
+            whole.writes
+        };
+        self.state = state.clone();
+        self.counts.written += writes as u64;
+        self.stamped();
+        self.clean(state, change);
+        Ok(SyncReport {
+            writes,
+            failures: self.failures(),
+        })
+    }
+
+    fn differences(&mut self, state: &NodeState) -> Result<Vec<Difference>, CompareError> {
+        let mut differences = Vec::new();
+        for tables in &self.families {
+            let (_, _, _, comparison) = tables.compare(state).map_err(CompareError::failed)?;
+            differences.extend(comparison.differences);
+        }
+        Ok(differences)
+    }
+
+    fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
+        let is_disturbed = self.disturbed();
+        let is_due = self.compared.is_none_or(|(_, at)| at.elapsed() >= HOURLY);
+        let has_failures = self
+            .families
+            .iter()
+            .any(|tables| !tables.refused().is_empty());
+        if !(is_disturbed || is_due || has_failures) {
+            return Ok(RepairReport::default());
+        }
+        let whole = self.whole(state).map_err(|error| self.failed(&error))?;
+        self.state = state.clone();
+        self.stamped();
+        Ok(RepairReport {
+            repaired: whole.differences,
+            writes: whole.writes,
+            failures: self.failures(),
+            ..RepairReport::default()
+        })
+    }
+
+    fn disturbed(&mut self) -> bool {
+        let is_due = self
+            .compared
+            .is_none_or(|(took, at)| at.elapsed() >= took * SHARE);
+        if !is_due {
+            return false;
+        }
+        let families: Vec<_> = self.families.iter().map(|tables| tables.family).collect();
+        self.stamp.is_none() || stamp(self.programs.flavour, &families) != self.stamp
+    }
+
+    fn tend(&mut self, _: &NodeState) {
+        if let Err(error) = self.cleaner.tend(Instant::now()) {
+            tracing::warn!(%error, "stale UDP flows not removed");
+        }
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        figures::figures(&self.counts, &self.families, &self.cleaner)
+    }
+}
+
+impl IptablesBackend {
+    /// Writes what a change comes to; `None` if that failed, and the whole must be looked at.
+    fn follow(&mut self, state: &NodeState, change: &ChangeSet) -> Option<usize> {
+        let mut writes = 0;
+        for tables in &mut self.families {
+            match tables.follow(&self.state, state, change) {
+                Ok(written) => writes += written,
+                Err(error) => {
+                    tracing::warn!(%error, "change not written; comparing all tables");
+                    self.counts.partial_failed += 1;
+                    return None;
+                }
+            }
+        }
+        Some(writes)
+    }
+
+    fn failures(&self) -> Vec<ServiceFailure> {
+        let all = self.families.iter().flat_map(|tables| tables.refused());
+        all.map(|(key, reason)| ServiceFailure {
+            key: key.clone(),
+            reason: reason.clone(),
+        })
+        .collect()
+    }
+
+    fn clean(&mut self, state: &NodeState, change: &ChangeSet) {
+        if let Err(error) = self.cleaner.after_sync(state, change) {
+            tracing::warn!(%error, "stale UDP flows not removed");
+        }
+    }
+}

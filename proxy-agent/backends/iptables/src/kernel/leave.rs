@@ -1,0 +1,159 @@
+//! Takes away what is ours, of whichever flavour. Chains that only kube-proxy made are left to whoever cleans
+//! up after that.
+
+use std::collections::BTreeSet;
+
+use proxy_model::IpFamily;
+
+use super::programs::{Flavour, ProgramError, Programs};
+use crate::{
+    fixed,
+    names::is_of_service,
+    restore::Restore,
+    rule::Rule,
+    saved::{Saved, canonical},
+    table::{
+        CANARY, EXTERNAL_SERVICES, FIREWALL, FORWARD, MARK, MARK_FOREIGN, NODE_PORTS, OWNER,
+        POSTROUTING, SERVICES, TRIAL, Table, UNSERVED_NODE_PORTS,
+    },
+};
+
+/// Chains that are ours beside those of Services, whatever the table.
+const OURS: [&str; 12] = [
+    CANARY,
+    EXTERNAL_SERVICES,
+    FIREWALL,
+    FORWARD,
+    MARK,
+    MARK_FOREIGN,
+    NODE_PORTS,
+    OWNER,
+    POSTROUTING,
+    SERVICES,
+    TRIAL,
+    UNSERVED_NODE_PORTS,
+];
+
+/// The flavours and families in which something of ours is.
+pub fn left() -> Result<Vec<(Programs, IpFamily)>, ProgramError> {
+    let mut left = Vec::new();
+    for programs in usable() {
+        for family in [IpFamily::V4, IpFamily::V6] {
+            if programs.are_used(family) && is_ours(&programs.save(family, Some(Table::Nat))?) {
+                left.push((programs, family));
+            }
+        }
+    }
+    Ok(left)
+}
+
+/// What is in the table nat, of every flavour and family that is in use.
+pub fn saved() -> impl Iterator<Item = Saved> {
+    let all = usable().into_iter().flat_map(|programs| {
+        [IpFamily::V4, IpFamily::V6]
+            .into_iter()
+            .map(move |family| (programs, family))
+    });
+    all.filter(|(programs, family)| programs.are_used(*family))
+        .filter_map(|(programs, family)| programs.save(family, Some(Table::Nat)).ok())
+}
+
+fn usable() -> Vec<Programs> {
+    let found = super::programs::find().flavours.into_iter();
+    found
+        .filter(|(_, why)| why.is_none())
+        .map(|(programs, _)| programs)
+        .collect()
+}
+
+fn is_ours(saved: &Saved) -> bool {
+    saved.chain(Table::Nat, OWNER).is_some()
+}
+
+/// Removes it. Returns what was removed.
+pub fn remove() -> Result<Vec<(Flavour, IpFamily)>, ProgramError> {
+    let mut removed = Vec::new();
+    for (programs, family) in left()? {
+        let restore = removal(&programs.save(family, None)?);
+        programs.restore(family, &restore.text())?;
+        removed.push((programs.flavour, family));
+    }
+    Ok(removed)
+}
+
+/// What takes all that is ours out of the tables. A chain stays to which rules of others lead: empty, but for
+/// those that masquerade what they mark.
+fn removal(saved: &Saved) -> Restore {
+    let mut restore = Restore::new();
+    let jumps: Vec<_> = fixed::jumps()
+        .into_iter()
+        .map(|jump| (jump.at, canonical(jump.rule.as_str())))
+        .collect();
+    for (table, chains) in &saved.tables {
+        let is_own =
+            |name: &str| OURS.contains(&name) || (*table == Table::Nat && is_of_service(name));
+        let is_jump = |chain: &str, rule: &Rule| {
+            jumps
+                .iter()
+                .any(|((of, from), jump)| (of, *from, jump) == (table, chain, rule))
+        };
+        let led_to = saved.led_to(*table, |chain, rule| is_own(chain) || is_jump(chain, rule));
+        let marked = led_to.contains(MARK);
+        for ((_, chain), rule) in jumps.iter().filter(|((of, _), _)| of == table) {
+            let there = saved.chain(*table, chain).unwrap_or_default();
+            for _ in there.iter().filter(|one| *one == rule) {
+                if !(marked && rule.target() == Some(POSTROUTING)) {
+                    restore.delete(*table, chain, rule);
+                }
+            }
+        }
+        let ours: BTreeSet<_> = chains.keys().filter(|name| is_own(name)).collect();
+        for name in ours {
+            let masquerades = *table == Table::Nat && [MARK, POSTROUTING].contains(&&**name);
+            if marked && masquerades {
+                continue;
+            }
+            if led_to.contains(&**name) {
+                restore.chain(*table, name, &[]);
+            } else {
+                restore.remove(*table, name);
+            }
+        }
+    }
+    restore
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ours_goes_and_what_is_of_others_stays() {
+        let text = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\n:CULVERT - [0:0]\nCOMMIT\n*filter\n:INPUT ACCEPT [0:0]\n\
+                    :KUBE-FIREWALL - [0:0]\n:KUBE-NODEPORTS - [0:0]\n-A INPUT -j KUBE-FIREWALL\n\
+                    -A INPUT -m comment --comment \"kubernetes health check service ports\" -j KUBE-NODEPORTS\nCOMMIT\n\
+                    *nat\n:CULVERT - [0:0]\n:KUBE-SVC-ABC - [0:0]\n-A KUBE-SVC-ABC -j RETURN\nCOMMIT\n";
+        let saved = Saved::read(text);
+        assert!(is_ours(&saved));
+        assert_eq!(
+            removal(&saved).text(),
+            "*mangle\n:CULVERT - [0:0]\n-X CULVERT\nCOMMIT\n\
+             *filter\n:KUBE-NODEPORTS - [0:0]\n\
+             -D INPUT -m comment --comment \"kubernetes health check service ports\" -j KUBE-NODEPORTS\n\
+             -X KUBE-NODEPORTS\nCOMMIT\n\
+             *nat\n:CULVERT - [0:0]\n:KUBE-SVC-ABC - [0:0]\n-X CULVERT\n-X KUBE-SVC-ABC\nCOMMIT\n"
+        );
+    }
+
+    #[test]
+    fn what_rules_of_others_lead_to_stays_and_does_what_it_did() {
+        let text = "*nat\n:CULVERT - [0:0]\n:CNI - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n:KUBE-POSTROUTING - [0:0]\n\
+                    :KUBE-SVC-ABC - [0:0]\n:POSTROUTING ACCEPT [0:0]\n-A CNI -j KUBE-MARK-MASQ\n-A CNI -j KUBE-SVC-ABC\n\
+                    -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n-A POSTROUTING -m comment --comment \
+                    \"kubernetes postrouting rules\" -j KUBE-POSTROUTING\nCOMMIT\n";
+        assert_eq!(
+            removal(&Saved::read(text)).text(),
+            "*nat\n:CULVERT - [0:0]\n:KUBE-SVC-ABC - [0:0]\n-X CULVERT\nCOMMIT\n"
+        );
+    }
+}

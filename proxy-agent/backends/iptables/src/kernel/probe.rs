@@ -1,0 +1,147 @@
+//! What the iptables backend needs of this host, asked one by one. Nothing of this host is changed: rules are
+//! tried in a network namespace that is gone at once.
+
+use std::{collections::BTreeSet, thread};
+
+use nix::sched::{CloneFlags, unshare};
+use proxy_backend::{Requirement, every_kind};
+
+use super::{
+    programs::{self, Found, ProgramError, Programs},
+    stamp::remembered_clients,
+};
+use crate::{
+    IptablesOptions,
+    compare::compare,
+    facts::Facts,
+    saved::Saved,
+    wanted::{Shape, Wanted},
+};
+
+/// What to install.
+const PROGRAMS: &str = "install the package iptables (1.8.0 or later), which has the programs of both flavours, \
+                        or use the image whose tag ends in -tools";
+
+/// Every requirement, the simplest first.
+pub fn probe() -> Vec<Requirement> {
+    let found = programs::find();
+    let tried = found
+        .chosen
+        .map(|(programs, _)| (programs, try_rules(programs)));
+    vec![flavour(&found), rules(tried.as_ref()), clients()]
+}
+
+/// Why no flavour can be used.
+pub fn unusable(found: &Found) -> String {
+    if found.flavours.is_empty() {
+        return format!(
+            "there are no programs of iptables here (`iptables-nft-restore`, `iptables-legacy-restore`): {PROGRAMS}"
+        );
+    }
+    let each = found.flavours.iter().map(|(programs, why)| {
+        let why = why.as_deref().unwrap_or("not tried");
+        format!("{}: {why}", programs.flavour)
+    });
+    let each: Vec<_> = each.collect();
+    format!(
+        "neither flavour of iptables works here ({}): the programs take CAP_NET_ADMIN, CAP_NET_RAW and a writable \
+         /run; the kernel needs CONFIG_NFT_COMPAT for nft, or CONFIG_IP_NF_IPTABLES for legacy",
+        each.join("; ")
+    )
+}
+
+fn flavour(found: &Found) -> Requirement {
+    Requirement {
+        name: "programs",
+        required: true,
+        met: found.chosen.is_some(),
+        found: match &found.chosen {
+            Some((programs, why)) => format!("{}: {why}", programs.flavour),
+            None => unusable(found),
+        },
+        reason: "the tables of iptables are written by its own programs, of the flavour that this host uses",
+        remedy: found.chosen.is_none().then(|| PROGRAMS.to_owned()),
+    }
+}
+
+/// Whether the kernel takes every kind of rule.
+fn rules(tried: Option<&(Programs, Result<bool, ProgramError>)>) -> Requirement {
+    let is_refused = matches!(tried, Some((_, Err(_))));
+    Requirement {
+        name: "rules",
+        // Where they cannot be tried, the first sync tells.
+        required: is_refused,
+        met: matches!(tried, Some((_, Ok(true)))),
+        found: match tried {
+            None => "not tried: there is no program".to_owned(),
+            Some((_, Ok(true))) => "accepted".to_owned(),
+            Some((_, Ok(false))) => {
+                "not tried: that needs CAP_SYS_ADMIN, to create a network namespace".to_owned()
+            }
+            Some((_, Err(error))) => error.to_string(),
+        },
+        reason: "every kind of rule is tried in a separate network namespace",
+        remedy: is_refused.then(|| {
+            "load, or build, the kernel's modules xt_addrtype, xt_comment, xt_conntrack, xt_mark, xt_MASQUERADE, \
+             xt_nat, xt_recent, xt_sctp, xt_statistic, ipt_REJECT and ip6t_REJECT"
+                .to_owned()
+        }),
+    }
+}
+
+/// With session affinity, the kernel remembers so many clients of each endpoint and no more.
+fn clients() -> Requirement {
+    /// What kube-proxy's nodes have.
+    const USUAL: u32 = 100;
+    let most = remembered_clients();
+    Requirement {
+        name: "clients of session affinity",
+        required: false,
+        met: most.is_none_or(|most| most > USUAL),
+        found: match most {
+            Some(most) => format!("{most} for each endpoint"),
+            None => {
+                format!("not known while the module xt_recent is not loaded; {USUAL} by default")
+            }
+        },
+        reason: "the kernel remembers so many clients of each endpoint of a Service with session affinity; others \
+                 may get another endpoint with their next connection",
+        remedy: most.is_some_and(|most| most <= USUAL).then(|| {
+            "for more, load the module with `modprobe xt_recent ip_list_tot=N`, or use nftables"
+                .to_owned()
+        }),
+    }
+}
+
+/// Whether the kernel took them; false if there was no place to try.
+fn try_rules(programs: Programs) -> Result<bool, ProgramError> {
+    let tried = thread::scope(|scope| {
+        let tried = scope.spawn(|| match unshare(CloneFlags::CLONE_NEWNET) {
+            Err(_) => Ok(false),
+            Ok(()) => write_everything(programs).map(|()| true),
+        });
+        tried.join()
+    });
+    tried.unwrap_or(Ok(false))
+}
+
+fn write_everything(programs: Programs) -> Result<(), ProgramError> {
+    let state = every_kind();
+    for family in programs::families() {
+        let shape = Shape {
+            facts: Facts::of(
+                &state,
+                family,
+                IptablesOptions {
+                    mark: 1,
+                    ..IptablesOptions::default()
+                },
+            ),
+            is_counted: false,
+        };
+        let wanted = Wanted::of(&shape, &state, &BTreeSet::new());
+        let restore = compare(&wanted, &Saved::default()).restore;
+        programs.restore(family, &restore.text())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! The tables of one family: what is in force there, and how that becomes something else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
+
+use proxy_model::{ChangeSet, Difference, IpFamily, NodeState, ServicePortKey};
+
+use super::{
+    programs::{ProgramError, Programs},
+    refused,
+};
+use crate::{
+    compare::{Comparison, compare},
+    facts::{Facts, IptablesOptions},
+    plan,
+    restore::Restore,
+    rule::Rule,
+    saved::{Saved, canonical},
+    table::{SERVICES, Table},
+    wanted::{Shape, Wanted},
+};
+
+/// The tables of one family.
+#[derive(Debug)]
+pub struct Tables {
+    /// Which.
+    pub family: IpFamily,
+    programs: Programs,
+    options: IptablesOptions,
+    /// What is in force besides Services; `None` when tables must be read first.
+    shape: Option<Shape>,
+    /// Service ports that the kernel, or the program, does not take, each with the reason.
+    refused: BTreeMap<ServicePortKey, String>,
+    /// Rules of ours by table, and how many were written last.
+    pub rules: BTreeMap<Table, [usize; 2]>,
+}
+
+/// What came of writing a whole state.
+#[derive(Debug, Default)]
+pub struct Whole {
+    /// What differed.
+    pub differences: Vec<Difference>,
+    /// Chains and rules that were written.
+    pub writes: usize,
+    /// Rules of an earlier run, or of kube-proxy, were there.
+    pub adopted: bool,
+    /// UDP frontends that were served and are no more.
+    pub abandoned: Vec<SocketAddr>,
+}
+
+impl Tables {
+    /// Those of a family, of which nothing is known yet.
+    pub fn new(family: IpFamily, programs: Programs, options: IptablesOptions) -> Self {
+        Self {
+            family,
+            programs,
+            options,
+            shape: None,
+            refused: BTreeMap::new(),
+            rules: BTreeMap::new(),
+        }
+    }
+
+    /// Service ports that could not be programmed.
+    pub fn refused(&self) -> &BTreeMap<ServicePortKey, String> {
+        &self.refused
+    }
+
+    /// What is there is not known any more.
+    pub fn forget(&mut self) {
+        self.shape = None;
+    }
+
+    fn shape_for(&self, state: &NodeState) -> Shape {
+        Shape {
+            facts: Facts::of(state, self.family, self.options),
+            is_counted: false,
+        }
+    }
+
+    fn refused_keys(&self) -> BTreeSet<ServicePortKey> {
+        self.refused.keys().cloned().collect()
+    }
+
+    /// Whether a change can be followed without a look at the whole.
+    pub fn can_follow(&self, state: &NodeState, change: &ChangeSet) -> bool {
+        let Some(shape) = &self.shape else {
+            return false;
+        };
+        if !change.node {
+            return true;
+        }
+        // How endpoints are written is decided anew with the whole.
+        let mut now = self.shape_for(state);
+        now.facts.many = shape.facts.many;
+        now == *shape
+    }
+
+    /// Writes what a change comes to, as it follows from the state before. Returns how much.
+    pub fn follow(
+        &mut self,
+        before: &NodeState,
+        now: &NodeState,
+        change: &ChangeSet,
+    ) -> Result<usize, ProgramError> {
+        let Some(shape) = &self.shape else {
+            return self.whole(now).map(|whole| whole.writes);
+        };
+        let restore = plan::follow(shape, &self.refused_keys(), before, now, change);
+        self.write(&restore)?;
+        for change in &change.changes {
+            self.refused.remove(change.key());
+        }
+        Ok(restore.writes())
+    }
+
+    fn write(&mut self, restore: &Restore) -> Result<(), ProgramError> {
+        if restore.is_empty() {
+            return Ok(());
+        }
+        self.programs.restore(self.family, &restore.text())?;
+        for table in restore.tables() {
+            self.rules.entry(table).or_default()[1] = restore.rules(table);
+        }
+        Ok(())
+    }
+
+    /// Compares the tables with what they should be.
+    pub fn compare(
+        &self,
+        state: &NodeState,
+    ) -> Result<(Shape, Saved, Wanted, Comparison), ProgramError> {
+        let found = self.programs.save(self.family, None)?;
+        let mut shape = self.shape_for(state);
+        if let Some(present) = &self.shape {
+            shape.is_counted = present.is_counted;
+        }
+        let wanted = Wanted::of(&shape, state, &self.refused_keys());
+        let comparison = compare(&wanted, &found);
+        Ok((shape, found, wanted, comparison))
+    }
+
+    /// Reads the tables, and writes what differs. Service ports that were refused are tried again.
+    pub fn whole(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
+        self.refused.clear();
+        let written = match self.attempt(state) {
+            Err(error) if error.is_refusal() => {
+                self.refused = refused::find(
+                    self.family,
+                    self.programs,
+                    &self.shape_for(state),
+                    state,
+                    error,
+                )?;
+                self.attempt(state)
+            }
+            written => written,
+        };
+        if written.is_err() {
+            self.shape = None;
+        }
+        written
+    }
+
+    fn attempt(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
+        let (shape, found, wanted, comparison) = self.compare(state)?;
+        self.write(&comparison.restore)?;
+        for (table, chains) in &wanted.tables {
+            let rules = chains.values().map(Vec::len).sum();
+            self.rules.entry(*table).or_default()[0] = rules;
+        }
+        self.shape = Some(shape);
+        Ok(Whole {
+            differences: comparison.differences,
+            writes: comparison.restore.writes(),
+            adopted: !comparison.is_fresh,
+            abandoned: abandoned(&found, &wanted),
+        })
+    }
+}
+
+/// UDP frontends that an agent served that did not live to see their Service go.
+fn abandoned(found: &Saved, wanted: &Wanted) -> Vec<SocketAddr> {
+    let served = |rules: &[Rule]| -> BTreeSet<SocketAddr> {
+        rules.iter().filter_map(udp_frontend).collect()
+    };
+    let there = found.chain(Table::Nat, SERVICES).unwrap_or_default();
+    let nat = wanted.tables.get(&Table::Nat);
+    let ours = nat.and_then(|nat| nat.get(SERVICES));
+    let ours: Vec<_> = ours
+        .into_iter()
+        .flatten()
+        .map(|rule| canonical(rule.as_str()))
+        .collect();
+    served(there).difference(&served(&ours)).copied().collect()
+}
+
+fn udp_frontend(rule: &Rule) -> Option<SocketAddr> {
+    let mut words = rule.as_str().split(' ');
+    let (mut address, mut port, mut is_udp) = (None, None, false);
+    while let Some(word) = words.next() {
+        match word {
+            "!" => return None,
+            "-d" => address = words.next()?.parse().ok(),
+            "-p" => is_udp = words.next()? == "udp",
+            "--dport" => port = words.next()?.parse().ok(),
+            _ => {}
+        }
+    }
+    is_udp.then_some(())?;
+    Some(SocketAddr::new(address?, port?))
+}

@@ -1,0 +1,87 @@
+//! What a change comes to: chains whose rules it changes, and no others (KEP-3453). Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use proxy_model::{Change, ChangeSet, NodeState, ServicePortKey};
+
+use crate::{
+    compile::{Compiled, compile},
+    restore::Restore,
+    rule::Rule,
+    table::{Index, NODE_PORTS, Table},
+    wanted::Shape,
+};
+
+/// Follows `change`, which leads from `before` to `now` and touches no fact of the node: what must be written.
+/// Service ports that are `refused` count as not there; one that changes is none of them.
+///
+/// Costs what changed and, if that changes a chain that all Services share, the rules of that chain.
+pub fn follow(
+    shape: &Shape,
+    refused: &BTreeSet<ServicePortKey>,
+    before: &NodeState,
+    now: &NodeState,
+    change: &ChangeSet,
+) -> Restore {
+    let mut restore = Restore::new();
+    let mut kinds = BTreeSet::new();
+    for change in &change.changes {
+        let key = change.key();
+        if key.family != shape.facts.family {
+            continue;
+        }
+        let of = |state: &NodeState| {
+            let service = state.services.get(key)?;
+            Some(compile(&shape.facts, key, service))
+        };
+        let old = of(before)
+            .filter(|_| !refused.contains(key))
+            .unwrap_or_default();
+        let new = match change {
+            Change::Upsert { .. } => of(now).unwrap_or_default(),
+            Change::Delete { .. } => Compiled::default(),
+        };
+        kinds.extend(changed(&old, &new));
+        chains(&mut restore, old.chains, &new.chains);
+    }
+    if !kinds.is_empty() {
+        let still = refused
+            .iter()
+            .filter(|key| !change.changes.iter().any(|one| one.key() == *key));
+        let refused = still.cloned().collect();
+        let indexed = shape.indexed(now, &refused, &shape.beside(&kinds));
+        for ((table, name), rules) in shape.shared(indexed) {
+            restore.chain(table, &name.into(), &rules);
+        }
+    }
+    let checks = shape.health_checks(now);
+    if checks != shape.health_checks(before) {
+        restore.chain(Table::Filter, &NODE_PORTS.into(), &checks);
+    }
+    restore
+}
+
+/// In which chains that all share rules differ.
+fn changed(old: &Compiled, new: &Compiled) -> impl Iterator<Item = Index> {
+    let of = |compiled: &Compiled, kind| -> Vec<Rule> {
+        let rules = compiled.index.iter().filter(|(one, _)| *one == kind);
+        rules.map(|(_, rule)| rule.clone()).collect()
+    };
+    let differ = move |kind: &Index| of(old, *kind) != of(new, *kind);
+    Index::ALL.into_iter().filter(differ)
+}
+
+fn chains(restore: &mut Restore, old: Vec<(Arc<str>, Vec<Rule>)>, new: &[(Arc<str>, Vec<Rule>)]) {
+    let mut old: BTreeMap<_, _> = old.into_iter().collect();
+    for (name, rules) in new {
+        if old.remove(name).as_ref() != Some(rules) {
+            restore.chain(Table::Nat, name, rules);
+        }
+    }
+    for name in old.keys() {
+        restore.remove(Table::Nat, name);
+    }
+}

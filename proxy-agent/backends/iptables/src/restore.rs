@@ -1,0 +1,114 @@
+//! What `iptables-restore --noflush` is given: per table chains that are emptied, rules, chains that are
+//! removed. Each table comes into force as a whole. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
+
+use crate::{rule::Rule, table::Table};
+
+/// What is to be written.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Restore(BTreeMap<Table, Section>);
+
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+struct Section {
+    /// Chains that are made, or emptied.
+    emptied: BTreeSet<Arc<str>>,
+    rules: String,
+    count: usize,
+    removed: BTreeSet<Arc<str>>,
+}
+
+impl Restore {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts `rules` in the place of what is in a chain, which is made if it is missing.
+    pub fn chain(&mut self, table: Table, name: &Arc<str>, rules: &[Rule]) {
+        let section = self.0.entry(table).or_default();
+        section.emptied.insert(Arc::clone(name));
+        section.removed.remove(name);
+        for rule in rules {
+            section.write("-A", name, rule);
+        }
+    }
+
+    /// Removes a chain, to which nothing leads any more.
+    pub fn remove(&mut self, table: Table, name: &Arc<str>) {
+        let section = self.0.entry(table).or_default();
+        section.emptied.insert(Arc::clone(name));
+        section.removed.insert(Arc::clone(name));
+    }
+
+    /// Puts a rule before all others of a chain that is not ours.
+    pub fn insert(&mut self, table: Table, chain: &str, rule: &Rule) {
+        self.0.entry(table).or_default().write("-I", chain, rule);
+    }
+
+    /// Takes a rule out of a chain that is not ours.
+    pub fn delete(&mut self, table: Table, chain: &str, rule: &Rule) {
+        self.0.entry(table).or_default().write("-D", chain, rule);
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many rules are written to a table.
+    pub fn rules(&self, table: Table) -> usize {
+        self.0.get(&table).map_or(0, |section| section.count)
+    }
+
+    /// Chains and rules that are written.
+    pub fn writes(&self) -> usize {
+        let sections = self.0.values();
+        sections
+            .map(|section| section.emptied.len() + section.count)
+            .sum()
+    }
+
+    /// The tables that are written.
+    pub fn tables(&self) -> impl Iterator<Item = Table> {
+        self.0.keys().copied()
+    }
+
+    /// As `iptables-restore` takes it.
+    pub fn text(&self) -> String {
+        let length = self
+            .0
+            .values()
+            .map(|section| section.rules.len() + 64 * section.emptied.len() + 32);
+        let mut text = String::with_capacity(length.sum());
+        for (table, section) in &self.0 {
+            section
+                .render(*table, &mut text)
+                .expect("writing to a string cannot fail");
+        }
+        text
+    }
+}
+
+impl Section {
+    fn write(&mut self, command: &str, chain: &str, rule: &Rule) {
+        self.count += 1;
+        writeln!(self.rules, "{command} {chain} {rule}").expect("writing to a string cannot fail");
+    }
+
+    fn render(&self, table: Table, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "*{}", table.name())?;
+        for chain in &self.emptied {
+            writeln!(text, ":{chain} - [0:0]")?;
+        }
+        text.push_str(&self.rules);
+        for chain in &self.removed {
+            writeln!(text, "-X {chain}")?;
+        }
+        writeln!(text, "COMMIT")
+    }
+}

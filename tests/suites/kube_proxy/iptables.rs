@@ -1,0 +1,433 @@
+//! The rules of the iptables backend against those that kube-proxy 1.36.2 made for the same objects, and what a
+//! change writes against what it wrote.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    sync::Arc,
+};
+
+use proxy_backend_iptables::{IptablesOptions, canonical, change, render};
+use proxy_model::{
+    Endpoint, Frontend, FrontendKind, IpFamily, NodePortSelection, NodeState, ObjectName, Protocol,
+    ServicePortKey, ServiceState, TrafficPolicy,
+};
+
+use super::state_with;
+
+const OPTIONS: IptablesOptions = IptablesOptions {
+    mark: 0x4000,
+    above: proxy_backend::Translates::Nothing,
+};
+
+/// Rules by table and chain.
+type Tables = BTreeMap<(String, String), Vec<String>>;
+
+/// Reads what is written for `iptables-restore`, or by `iptables-save`.
+fn tables(text: &str) -> Tables {
+    let mut tables = Tables::new();
+    let mut table = String::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix('*') {
+            name.clone_into(&mut table);
+        } else if let Some(chain) = line.strip_prefix(':') {
+            let chain = chain.split(' ').next().unwrap();
+            tables.entry((table.clone(), chain.to_owned())).or_default();
+        } else if let Some((command, rest)) = line.split_once(' ')
+            && ["-A", "-I"].contains(&command)
+        {
+            let (chain, rule) = rest.split_once(' ').unwrap();
+            let rules = tables.entry((table.clone(), chain.to_owned())).or_default();
+            let rule = canonical(rule).to_string();
+            if command == "-A" {
+                rules.push(rule);
+            } else {
+                rules.insert(0, rule);
+            }
+        }
+    }
+    tables
+}
+
+/// What one of them has and the other has not. In chains that all Services share, the order is nobody's.
+fn differences(ours: &Tables, theirs: &Tables) -> BTreeSet<String> {
+    let shared = [
+        "KUBE-SERVICES",
+        "KUBE-EXTERNAL-SERVICES",
+        "KUBE-NODEPORTS",
+        "KUBE-PROXY-FIREWALL",
+    ];
+    let chains: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+    let mut differences = BTreeSet::new();
+    for at in chains {
+        let (table, chain) = at;
+        let (one, other) = (ours.get(at), theirs.get(at));
+        // A chain that everybody has, without a rule.
+        let made = |rules: Option<&Vec<String>>| rules.is_some();
+        if made(one) != made(other) && chain.starts_with(char::is_uppercase) && !is_built_in(chain)
+        {
+            let who = if made(one) { '+' } else { '-' };
+            differences.insert(format!("{who} {table} {chain}"));
+        }
+        let rules = |rules: Option<&Vec<String>>| rules.cloned().unwrap_or_default();
+        let (one, other) = (rules(one), rules(other));
+        if one == other {
+            continue;
+        }
+        let only = |who, some: &[String], others: &[String]| -> Vec<String> {
+            let only = some.iter().filter(|rule| !others.contains(rule));
+            only.map(|rule| format!("{who} {table} {chain} {rule}"))
+                .collect()
+        };
+        let found: Vec<_> = [only('+', &one, &other), only('-', &other, &one)].concat();
+        if found.is_empty() && !shared.contains(&&**chain) {
+            differences.insert(format!("order {table} {chain}"));
+        }
+        differences.extend(found);
+    }
+    differences
+}
+
+fn is_built_in(chain: &str) -> bool {
+    ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"].contains(&chain)
+}
+
+/// Each with the reason. A rule that stands for its like in every chain is named without its chain.
+const OURS: [(&str, &str); 8] = [
+    (" CULVERT", "says whose the chains are"),
+    (
+        "KUBE-SERVICES -m conntrack --ctstate DNAT -j RETURN",
+        "what was led to an endpoint is not refused, whose address may be a frontend",
+    ),
+    (
+        "KUBE-EXTERNAL-SERVICES -m conntrack --ctstate DNAT -j RETURN",
+        "the same",
+    ),
+    (
+        "KUBE-PROXY-FIREWALL -m conntrack --ctstate DNAT -j RETURN",
+        "the same",
+    ),
+    (
+        "OUTPUT -m conntrack --ctstate NEW -m comment --comment \"kubernetes externally-visible service portals\"",
+        "what this host dials is refused, too",
+    ),
+    (
+        "--comment \"shop/lb-local:http loadbalancer IP\" -m tcp --dport 80 -j RETURN",
+        "sources that are admitted are refused as others are, where there is no endpoint",
+    ),
+    (
+        "KUBE-SERVICES ! -d 127.0.0.0/8 -m comment",
+        "packets to loopback addresses are led nowhere: see LoopbackNodePorts",
+    ),
+    (
+        "KUBE-SERVICES -m comment --comment \"kubernetes service nodeports",
+        "the same",
+    ),
+];
+
+#[test]
+fn the_rules_are_those_of_kube_proxy_but_for_what_is_listed() {
+    let state = state_with(NodePortSelection::All);
+    let rendered = render(&state, OPTIONS);
+    let (v4, v6) = rendered.split_once("# ip6tables-restore").unwrap();
+    let recorded = [
+        (
+            v4,
+            include_str!("../../data/kube-proxy-iptables-node-a.txt"),
+        ),
+        (
+            v6,
+            include_str!("../../data/kube-proxy-ip6tables-node-a.txt"),
+        ),
+    ];
+    let mut used = BTreeSet::new();
+    for (ours, theirs) in recorded {
+        for difference in differences(&tables(ours), &tables(theirs)) {
+            let listed = OURS.iter().find(|(part, _)| difference.contains(part));
+            // What goes with NodePorts on loopback addresses.
+            let loopback = difference.starts_with("- nat KUBE-NODEPORTS -d 127.0.0.0/8")
+                || difference.contains("KUBE-FIREWALL");
+            assert!(listed.is_some() || loopback, "not listed: {difference}");
+            used.extend(listed.map(|(part, _)| *part));
+        }
+    }
+    for (part, reason) in OURS {
+        assert!(
+            used.contains(part),
+            "listed, and no difference: {part} ({reason})"
+        );
+    }
+}
+
+fn key(name: &str, port: &str, protocol: Protocol) -> ServicePortKey {
+    ServicePortKey {
+        service: ObjectName::new(
+            if name == "kube-dns" {
+                "kube-system"
+            } else {
+                "shop"
+            },
+            name,
+        ),
+        port: port.into(),
+        protocol,
+        family: IpFamily::V4,
+    }
+}
+
+/// Endpoints by their addresses.
+fn at(list: &str) -> Option<Arc<[Endpoint]>> {
+    let addresses = list
+        .split_whitespace()
+        .map(|one| Endpoint::at(one.parse().unwrap()));
+    Some(addresses.collect())
+}
+
+fn edit(state: &mut NodeState, key: &ServicePortKey, change: impl FnOnce(&mut ServiceState)) {
+    let mut service = (**state.services.get(key).unwrap()).clone();
+    change(&mut service);
+    state.services.insert(key.clone(), Arc::new(service));
+}
+
+fn endpoints(state: &mut NodeState, name: &str, port: &str, protocol: Protocol, list: &str) {
+    edit(state, &key(name, port, protocol), |service| {
+        service.cluster_endpoints = at(list)
+    });
+}
+
+const WEB: &str = "10.244.0.10:8080 10.244.1.10:8080 10.244.2.10:8081";
+const WEBS: &str = "10.244.0.10:8443 10.244.1.10:8443 10.244.2.10:8443";
+
+fn web(state: &mut NodeState, http: &str, https: &str) {
+    endpoints(state, "web", "http", Protocol::Tcp, http);
+    endpoints(state, "web", "https", Protocol::Tcp, https);
+}
+
+fn fresh() -> ServicePortKey {
+    key("fresh", "http", Protocol::Tcp)
+}
+
+fn frontend(kind: FrontendKind, address: Option<&str>, port: u16) -> Frontend {
+    Frontend {
+        kind,
+        address: address.map(|address| address.parse().unwrap()),
+        port,
+    }
+}
+
+/// A change to the state.
+type Change = Box<dyn Fn(&mut NodeState)>;
+
+fn edits(change: impl Fn(&mut ServiceState) + 'static) -> Change {
+    Box::new(move |state| edit(state, &fresh(), &change))
+}
+
+/// The twenty recorded changes but for the lost canary, which is no change of the state: what happens, and how many
+/// lines and bytes kube-proxy handed to `iptables-restore`.
+fn changes() -> Vec<(&'static str, Change, usize, usize)> {
+    let web = |http: &'static str, https: &'static str| -> Change {
+        Box::new(move |state| web(state, http, https))
+    };
+    let zonal = |list: &'static str| -> Change {
+        Box::new(move |state| endpoints(state, "zonal", "http", Protocol::Tcp, list))
+    };
+    vec![
+        (
+            "endpoint-added",
+            web(
+                "10.244.0.10:8080 10.244.0.11:8080 10.244.1.10:8080 10.244.2.10:8081",
+                "10.244.0.10:8443 10.244.0.11:8443 10.244.1.10:8443 10.244.2.10:8443",
+            ),
+            92,
+            9_553,
+        ),
+        ("endpoint-removed", web(WEB, WEBS), 88, 8_836),
+        (
+            "endpoint-terminating",
+            web(
+                "10.244.1.10:8080 10.244.2.10:8081",
+                "10.244.1.10:8443 10.244.2.10:8443",
+            ),
+            80,
+            7_991,
+        ),
+        ("endpoint-ready-again", web(WEB, WEBS), 84, 8_708),
+        (
+            "service-created",
+            Box::new(|state| {
+                let service = ServiceState {
+                    frontends: vec![frontend(FrontendKind::ClusterIp, Some("10.96.20.1"), 80)],
+                    cluster_endpoints: at(""),
+                    local_endpoints: None,
+                    has_any_endpoints: false,
+                    internal_policy: TrafficPolicy::Cluster,
+                    external_policy: TrafficPolicy::Cluster,
+                    affinity: None,
+                    source_ranges: None,
+                };
+                state.services.insert(fresh(), Arc::new(service));
+            }),
+            57,
+            6_025,
+        ),
+        (
+            "slice-created",
+            edits(|service| {
+                service.cluster_endpoints = at("10.244.0.90:8080 10.244.1.90:8080");
+                service.has_any_endpoints = true;
+            }),
+            67,
+            7_028,
+        ),
+        (
+            "port-changed",
+            edits(|service| service.frontends[0].port = 81),
+            67,
+            7_028,
+        ),
+        (
+            "to-nodeport",
+            edits(|service| {
+                service
+                    .frontends
+                    .push(frontend(FrontendKind::NodePort, None, 30_999))
+            }),
+            72,
+            7_543,
+        ),
+        (
+            "to-local",
+            edits(|service| {
+                service.external_policy = TrafficPolicy::Local;
+                service.local_endpoints = at("10.244.0.90:8080");
+            }),
+            76,
+            8_054,
+        ),
+        (
+            "affinity-on",
+            edits(|service| service.affinity = NonZeroU32::new(60)),
+            79,
+            8_719,
+        ),
+        (
+            "affinity-off",
+            edits(|service| service.affinity = None),
+            76,
+            8_054,
+        ),
+        (
+            "external-ip",
+            edits(|service| {
+                service.frontends.push(frontend(
+                    FrontendKind::ExternalIp,
+                    Some("198.51.100.77"),
+                    81,
+                ))
+            }),
+            77,
+            8_193,
+        ),
+        (
+            "last-endpoint-gone",
+            edits(|service| {
+                service.cluster_endpoints = at("");
+                service.local_endpoints = at("");
+                service.has_any_endpoints = false;
+            }),
+            69,
+            6_628,
+        ),
+        (
+            "service-deleted",
+            Box::new(|state| drop(state.services.remove(&fresh()))),
+            56,
+            5_903,
+        ),
+        ("slice-deleted", Box::new(|_| {}), 56, 5_903),
+        (
+            "source-ranges",
+            Box::new(|state| {
+                edit(state, &key("lb-local", "http", Protocol::Tcp), |service| {
+                    let ranges = Arc::make_mut(service.source_ranges.as_mut().unwrap());
+                    ranges.ranges.insert(0, "198.51.100.0/24".parse().unwrap());
+                });
+            }),
+            74,
+            7_875,
+        ),
+        // Both families, in full.
+        (
+            "node-label-zone",
+            zonal("10.244.1.70:8080"),
+            76 + 262,
+            7_163 + 26_839,
+        ),
+        (
+            "node-label-back",
+            zonal("10.244.0.70:8080"),
+            262 + 76,
+            26_839 + 7_163,
+        ),
+        (
+            "udp-endpoint-replaced",
+            Box::new(|state| {
+                for (port, protocol, number) in [
+                    ("dns", Protocol::Udp, 53),
+                    ("dns-tcp", Protocol::Tcp, 53),
+                    ("metrics", Protocol::Tcp, 9153),
+                ] {
+                    let list = format!("10.244.0.3:{number} 10.244.1.2:{number}");
+                    endpoints(state, "kube-dns", port, protocol, &list);
+                }
+            }),
+            92,
+            9_278,
+        ),
+    ]
+}
+
+#[test]
+fn a_change_writes_less_than_kube_proxy_writes() {
+    let mut before = state_with(NodePortSelection::All);
+    let (mut ours, mut theirs) = ([0, 0], [0, 0]);
+    for (step, make, lines, bytes) in changes() {
+        let mut now = before.clone();
+        make(&mut now);
+        let written = change(&before, &now, OPTIONS).concat();
+        let (our_lines, our_bytes) = (written.lines().count(), written.len());
+        assert!(
+            our_lines <= lines && our_bytes <= bytes,
+            "{step}: {our_lines} lines and {our_bytes} bytes, kube-proxy {lines} and {bytes}:\n{written}"
+        );
+        ours = [ours[0] + our_lines, ours[1] + our_bytes];
+        theirs = [theirs[0] + lines, theirs[1] + bytes];
+        before = now;
+    }
+    // What is printed is the headline of docs/PERFORMANCE.md.
+    println!(
+        "{} lines and {} bytes in all, kube-proxy {} and {}",
+        ours[0], ours[1], theirs[0], theirs[1]
+    );
+    assert!(
+        ours[0] * 2 < theirs[0] && ours[1] * 2 < theirs[1],
+        "{ours:?} {theirs:?}"
+    );
+}
+
+/// A change of endpoints writes the chains of that Service, whatever else there is.
+#[test]
+fn what_a_change_of_endpoints_writes_does_not_depend_on_other_services() {
+    let mut small = state_with(NodePortSelection::All);
+    let web = |(key, _): &(ServicePortKey, _)| &*key.service.name == "web";
+    small.services = small.services.into_iter().filter(web).collect();
+    let written = |before: &NodeState| {
+        let mut now = before.clone();
+        endpoints(&mut now, "web", "http", Protocol::Tcp, "10.244.0.10:8080");
+        change(before, &now, OPTIONS)
+    };
+    assert_eq!(
+        written(&small),
+        written(&state_with(NodePortSelection::All))
+    );
+}
