@@ -16,6 +16,7 @@ mod host;
 mod host_settings;
 mod image;
 mod installed;
+mod iptables;
 mod journey;
 mod layers;
 mod leftovers;

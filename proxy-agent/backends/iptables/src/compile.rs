@@ -9,7 +9,7 @@ use proxy_model::{
 };
 
 use crate::{
-    facts::Facts,
+    facts::{Facts, Pods},
     names::Names,
     rule::{Match, Rule},
     table::{FIREWALL, Index, MARK, MARK_FOREIGN},
@@ -229,7 +229,7 @@ impl<'a> Compiler<'a> {
             is_dialled && one.port() == frontend.port
         };
         if self.cluster.iter().any(is_itself) {
-            let pods = self.facts.pods.iter().flat_map(|pods| pods.matches());
+            let pods = self.facts.pods.iter().flat_map(Pods::matches);
             let host = Match::all().with("-m addrtype --src-type LOCAL");
             let from_here: Vec<_> = pods.chain([host]).collect();
             for from_here in from_here {
@@ -350,7 +350,7 @@ impl<'a> Compiler<'a> {
             } else {
                 self.names.cluster()
             };
-            let pods = self.facts.pods.iter().flat_map(|pods| pods.matches());
+            let pods = self.facts.pods.iter().flat_map(Pods::matches);
             rules.extend(pods.map(|pod| pod.comment(&said("pod")).jump(&cluster)));
             let local = |what| {
                 Match::all()

@@ -14,7 +14,7 @@ use proxy_backend::Translates;
 use proxy_model::{IpFamily, Protocol};
 
 use crate::{
-    facts::Facts,
+    facts::{Facts, Pods},
     rule::{Match, Rule},
     table::{
         At, EXTERNAL_SERVICES, FIREWALL, FORWARD, MARK, MARK_FOREIGN, NODE_PORTS, POSTROUTING,
@@ -202,7 +202,7 @@ pub fn begins_nothing(facts: &Facts) -> Option<Rule> {
     let foreign = facts
         .pods
         .as_ref()
-        .and_then(|pods| pods.none_of())
+        .and_then(Pods::none_of)
         .unwrap_or_default();
     let outside = foreign
         .protocol(Protocol::Tcp)

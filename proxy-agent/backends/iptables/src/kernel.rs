@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use proxy_backend::{ConntrackObserver, OpenError, milliseconds};
 use proxy_conntrack::Cleaner;
-use proxy_model::{Backend as _, NodeState, SyncError};
+use proxy_model::{Backend as _, IpFamily, NodeState, SyncError};
 
 use self::{
     figures::Counts,
@@ -61,6 +61,13 @@ impl IptablesBackend {
         let Some((programs, why)) = found.chosen else {
             return Err(OpenError::Host(probe::unusable(&found)));
         };
+        for (programs, why) in &found.flavours {
+            if let Some(reason) = why.as_ref().filter(|_| programs.are_used(IpFamily::V4)) {
+                let flavour = programs.flavour.as_str();
+                let text = "rules that others have there may be met before these; whether kubelet uses it is not known";
+                tracing::warn!(flavour, reason, text, "tables of iptables not looked at");
+            }
+        }
         let families = programs::families().into_iter();
         let families = families.map(|family| Tables::new(family, programs, options));
         Ok(Self {

@@ -121,11 +121,11 @@ impl Match {
     fn rule(self, target: Option<&str>) -> Rule {
         let mut text = self.source + &self.destination + &self.interface;
         if !self.protocol.is_empty() {
-            text += &format!("-p {} ", self.protocol);
+            text.extend(["-p ", self.protocol, " "]);
         }
         text += &self.matches;
         match target {
-            Some(target) => text += &format!("-j {target}"),
+            Some(target) => text.extend(["-j ", target]),
             None => text.truncate(text.trim_end().len()),
         }
         Rule(text)

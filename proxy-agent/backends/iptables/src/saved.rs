@@ -34,9 +34,7 @@ impl Saved {
             if let Some(rest) = line.strip_prefix(':') {
                 let name = rest.split(' ').next().unwrap_or_default();
                 chains.entry(name.into()).or_default();
-            } else if let Some((chain, rule)) =
-                line.strip_prefix("-A ").and_then(|rest| split(rest))
-            {
+            } else if let Some((chain, rule)) = line.strip_prefix("-A ").map(split) {
                 chains
                     .entry(chain.into())
                     .or_default()
@@ -60,8 +58,8 @@ impl Saved {
     }
 }
 
-fn split(text: &str) -> Option<(&str, &str)> {
-    Some(text.split_once(' ').unwrap_or((text, "")))
+fn split(text: &str) -> (&str, &str) {
+    text.split_once(' ').unwrap_or((text, ""))
 }
 
 /// A rule in one spelling, whichever version of whichever flavour has shown it, or wrote it.

@@ -27,7 +27,7 @@ pub enum Rights {
 
 /// Where images have the agent.
 const IN_IMAGE: &str = "/usr/local/bin/proxy-agent";
-/// Where the lock of iptables is, which `--take-over` calls.
+/// Where the lock of iptables is, which `--take-over` calls, and mode `iptables`.
 const LOCKED_IN: &str = "/run";
 
 const FOR_RULES: [Capability; 1] = [Capability::CAP_NET_ADMIN];
@@ -68,12 +68,14 @@ impl Rights {
 
 fn of_mode(arguments: &[String]) -> Result<Container> {
     let has = |wanted: &str| arguments.iter().any(|one| one == wanted);
-    let mut container = if has("--proxy-mode=nftables") {
+    let rules = ["--proxy-mode=nftables", "--proxy-mode=iptables"];
+    let mut container = if rules.into_iter().any(has) {
         Container::with(&FOR_RULES)
     } else {
         Container::with(&for_programs()?)
     };
-    if has("--take-over") {
+    let calls_iptables = arguments.iter().any(|one| one.contains("iptables"));
+    if calls_iptables || has("--take-over") {
         // iptables of the legacy flavour asks the kernel through a raw socket.
         container.capabilities.push(Capability::CAP_NET_RAW);
         container.writable.push(LOCKED_IN.into());

@@ -174,11 +174,18 @@ impl<'w> Subject<'w> {
                 let options = AgentOptions {
                     node_name: node.to_owned(),
                     source: vec!["--target".to_owned(), brain.target().to_owned()],
-                    arguments: start.arguments,
+                    arguments: start.arguments.clone(),
                     ..AgentOptions::default()
                 };
                 let agent = Agent::start(world, options, &[])?;
                 in_force(&brain)?;
+                if let Some((program, _)) = start.before {
+                    let log = agent.log();
+                    let mut flavours = log.iter().filter_map(|line| line.text("flavour"));
+                    if !flavours.any(|flavour| program.contains(flavour)) {
+                        bail!("the agent does not use {program}; its log:\n{log:?}");
+                    }
+                }
                 // Mode auto goes on with what it can use: that would be another test.
                 let layers = agent.layers()?;
                 let wanted = if under.is_layered() { 2 } else { 1 };

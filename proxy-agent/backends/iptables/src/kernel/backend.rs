@@ -7,7 +7,7 @@ use proxy_model::{
     ServiceFailure, SyncError, SyncReport,
 };
 
-use super::{HOURLY, IptablesBackend, SHARE, figures, stamp::stamp};
+use super::{HOURLY, IptablesBackend, SHARE, figures, stamp::stamp, tables::Tables};
 use crate::{LACKS, NAME};
 
 impl Backend for IptablesBackend {
@@ -117,7 +117,7 @@ impl IptablesBackend {
     }
 
     fn failures(&self) -> Vec<ServiceFailure> {
-        let all = self.families.iter().flat_map(|tables| tables.refused());
+        let all = self.families.iter().flat_map(Tables::refused);
         all.map(|(key, reason)| ServiceFailure {
             key: key.clone(),
             reason: reason.clone(),

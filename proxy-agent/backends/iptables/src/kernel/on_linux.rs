@@ -64,10 +64,9 @@ impl Host for OnLinux {
 
     fn cleanup(&self, _: &Settings) -> Result<String, OpenError> {
         let removed = leave::remove().map_err(refused)?;
-        Ok(removed
-            .into_iter()
-            .map(|one| format!("removed {}\n", told(one)))
-            .collect())
+        Ok(removed.into_iter().fold(String::new(), |lines, one| {
+            lines + "removed " + &told(one) + "\n"
+        }))
     }
 
     fn translates(&self) -> bool {

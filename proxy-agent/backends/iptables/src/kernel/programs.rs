@@ -1,7 +1,7 @@
 //! The programs of iptables: which flavour this host uses, and what they are asked.
 //!
 //! A host may have both, and rules in both: *legacy*, whose tables are replaced as a whole with each change,
-//! and *nft*, whose rules are in nf_tables. What others of this host use is what counts: packets meet the
+//! and *nft*, whose rules are in `nf_tables`. What others of this host use is what counts: packets meet the
 //! rules of either, but two that do not see each other's rules cannot order them.
 
 use std::{fmt, fs, io, path::Path, process::Command, time::Duration};
@@ -24,7 +24,7 @@ const KUBELETS: [&str; 2] = ["KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"];
 /// A flavour of iptables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flavour {
-    /// Rules are in nf_tables.
+    /// Rules are in `nf_tables`.
     Nft,
     /// Rules are in tables of their own.
     Legacy,
@@ -144,8 +144,11 @@ impl Programs {
             IpFamily::V4 => "ip_tables_names",
             IpFamily::V6 => "ip6_tables_names",
         };
-        let names = fs::read_to_string(format!("/proc/thread-self/net/{list}"));
-        names.is_ok_and(|names| !names.is_empty())
+        match fs::read_to_string(format!("/proc/thread-self/net/{list}")) {
+            Ok(names) => !names.is_empty(),
+            // Without the module there is no list. Only root may read it.
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     /// Whether there are such programs here.

@@ -1,0 +1,124 @@
+//! Programs that refuse, wait or are missing.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use proxy_tests::{AgentOptions, shop::small_service};
+
+use super::*;
+
+/// One that is found before the real one of this name, and runs a script.
+fn instead_of(program: &str, script: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(program);
+    fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+/// An agent that finds the programs in `dir` first.
+fn finding(dir: &tempfile::TempDir) -> AgentOptions {
+    let path = std::env::var("PATH").unwrap();
+    AgentOptions {
+        launcher: vec![
+            "env".to_owned(),
+            format!("PATH={}:{path}", dir.path().display()),
+        ],
+        ..options()
+    }
+}
+
+/// The legacy program names no line but the last one.
+#[test]
+fn a_service_that_is_refused_is_found_and_stops_no_other() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new("legacy");
+    let refuses = "input=$(cat)\n\
+                   case $input in *'d 10.96.0.3 '*) echo 'line 999 failed' >&2; exit 1;; esac\n\
+                   PATH=${PATH#*:}\nprintf '%s\\n' \"$input\" | iptables-legacy-restore \"$@\"\n";
+    let dir = instead_of("iptables-legacy-restore", refuses);
+    let files = [
+        (FILE, &*service(1, &[1, 2])),
+        ("bad.yaml", &*small_service(3, &[1])),
+    ];
+    let mut agent = Agent::prepare(&node.shop.world, finding(&dir), &files).unwrap();
+    agent.spawn().unwrap();
+    let told = agent.wait_for("service not programmed").unwrap();
+    let raw = &told.raw;
+    assert!(raw.contains("line 999 failed"), "{raw}");
+    let mut prober = node.prober();
+    answering(&mut prober);
+    // Others change meanwhile.
+    agent.apply("more.yaml", &service(2, &[3])).unwrap();
+    let only = [http(3)].into();
+    agent.wait_until_synced().unwrap();
+    assert_eq!(
+        answers(&mut prober, Transport::Tcp, frontend(2, 80)).unwrap(),
+        only
+    );
+}
+
+#[test]
+fn without_a_program_that_works_it_is_told_what_to_install() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new("nft");
+    let options = AgentOptions {
+        launcher: vec!["env".to_owned(), "PATH=/nowhere".to_owned()],
+        ..options()
+    };
+    let mut agent =
+        Agent::prepare(&node.shop.world, options, &[(FILE, &*service(1, &[1]))]).unwrap();
+    agent.spawn().unwrap();
+    let (code, log) = agent.wait_for_exit().unwrap();
+    assert_eq!(code, Some(3), "{log:?}");
+    let told = log
+        .iter()
+        .filter_map(|line| line.text("error"))
+        .collect::<String>();
+    assert!(
+        told.contains("iptables-nft-restore") && told.contains("install the package iptables"),
+        "{log:?}"
+    );
+}
+
+/// A lock that somebody holds for ever makes no rule go away, and what is to be written is written once it is let go.
+#[test]
+fn while_others_hold_the_lock_what_is_in_force_stays_and_then_the_rest_follows() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new("legacy");
+    // Not that of the host: other tests take that.
+    let lock = tempfile::NamedTempFile::new().unwrap();
+    let options = AgentOptions {
+        launcher: vec![
+            "env".to_owned(),
+            format!("XTABLES_LOCKFILE={}", lock.path().display()),
+        ],
+        ..options()
+    };
+    let files = [(FILE, &*service(1, &[1, 2]))];
+    let mut agent = Agent::start(&node.shop.world, options, &files).unwrap();
+    let mut prober = node.prober();
+    answering(&mut prober);
+    lock.as_file().lock().unwrap();
+    agent.apply("more.yaml", &service(2, &[3])).unwrap();
+    let told = agent
+        .wait_for("change not written; comparing all tables")
+        .unwrap();
+    assert!(
+        told.text("error").unwrap().contains("held the lock"),
+        "{told:?}"
+    );
+    answering(&mut prober);
+    lock.as_file().unlock().unwrap();
+    agent.wait_until_synced().unwrap();
+    let only = [http(3)].into();
+    assert_eq!(
+        answers(&mut prober, Transport::Tcp, frontend(2, 80)).unwrap(),
+        only
+    );
+}
