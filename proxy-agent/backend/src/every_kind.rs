@@ -6,7 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use ipnet::IpNet;
 use proxy_model::{
     Endpoint, Frontend, FrontendKind, IpFamily, NodeState, Protocol, ServiceName, ServicePortKey,
     ServiceState, SourceRanges, TrafficPolicy,
@@ -55,7 +54,7 @@ fn service(
         external_policy: TrafficPolicy::Local,
         affinity,
         source_ranges: Some(Arc::new(SourceRanges {
-            ranges: vec![IpNet::from(address)],
+            ranges: vec![address.into()],
             own_address: true,
         })),
     };

@@ -10,8 +10,6 @@ mod flag;
 mod keeper;
 mod kind;
 mod open;
-#[cfg(target_os = "linux")]
-pub mod program;
 mod requirement;
 mod retry;
 mod timeouts;

@@ -4,7 +4,6 @@
 
 use std::{fs, io::ErrorKind, process::Command};
 
-use proxy_backend::program;
 use proxy_model::IpFamily;
 use proxy_netlink::ruleset::is_unknown;
 
@@ -90,7 +89,7 @@ fn tell_of_legacy(family: IpFamily, name: &str, found: &mut Found) {
 /// Adds what a program shows. Whether there is such a program.
 fn look(family: IpFamily, name: &str, found: &mut Found) -> bool {
     let to_save = format!("{name}-save");
-    let output = match program::run(Command::new(&to_save), b"") {
+    let output = match proxy_program::run(Command::new(&to_save), b"") {
         Err(error) if error.kind() == ErrorKind::NotFound => return false,
         Err(error) => {
             let problem = format!("running `{to_save}` to look for kube-proxy's chains: {error}");
@@ -181,7 +180,7 @@ pub(super) fn restore(name: &str, input: &str) -> Result<(), RemoveError> {
     let mut command = Command::new(name);
     // Seconds that others may hold the lock.
     command.args(["--noflush", "--wait=10"]);
-    let output = program::run(command, input.as_bytes()).map_err(not_run)?;
+    let output = proxy_program::run(command, input.as_bytes()).map_err(not_run)?;
     let done = printed(name, &output).map(drop);
     done.map_err(RemoveError::Failed)
 }

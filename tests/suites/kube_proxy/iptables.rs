@@ -93,7 +93,7 @@ fn is_built_in(chain: &str) -> bool {
 }
 
 /// Each with the reason. A rule that stands for its like in every chain is named without its chain.
-const OURS: [(&str, &str); 8] = [
+const OURS: [(&str, &str); 10] = [
     (" CULVERT", "says whose the chains are"),
     (
         "KUBE-SERVICES -m conntrack --ctstate DNAT -j RETURN",
@@ -115,6 +115,11 @@ const OURS: [(&str, &str); 8] = [
         "--comment \"shop/lb-local:http loadbalancer IP\" -m tcp --dport 80 -j RETURN",
         "sources that are admitted are refused as others are, where there is no endpoint",
     ),
+    (
+        "KUBE-EXTERNAL-SERVICES -d 127.0.0.0/8 -j RETURN",
+        "what is at loopback addresses is refused for no NodePort",
+    ),
+    ("KUBE-EXTERNAL-SERVICES -d ::1 -j RETURN", "the same"),
     (
         "KUBE-SERVICES ! -d 127.0.0.0/8 -m comment",
         "packets to loopback addresses are led nowhere: see LoopbackNodePorts",
@@ -176,11 +181,11 @@ fn key(name: &str, port: &str, protocol: Protocol) -> ServicePortKey {
 }
 
 /// Endpoints by their addresses.
-fn at(list: &str) -> Option<Arc<[Endpoint]>> {
-    let addresses = list
-        .split_whitespace()
-        .map(|one| Endpoint::at(one.parse().unwrap()));
-    Some(addresses.collect())
+fn at(list: &str) -> Arc<[Endpoint]> {
+    let addresses = list.split_whitespace();
+    addresses
+        .map(|one| Endpoint::at(one.parse().unwrap()))
+        .collect()
 }
 
 fn edit(state: &mut NodeState, key: &ServicePortKey, change: impl FnOnce(&mut ServiceState)) {
@@ -191,7 +196,7 @@ fn edit(state: &mut NodeState, key: &ServicePortKey, change: impl FnOnce(&mut Se
 
 fn endpoints(state: &mut NodeState, name: &str, port: &str, protocol: Protocol, list: &str) {
     edit(state, &key(name, port, protocol), |service| {
-        service.cluster_endpoints = at(list)
+        service.cluster_endpoints = Some(at(list));
     });
 }
 
@@ -222,14 +227,23 @@ fn edits(change: impl Fn(&mut ServiceState) + 'static) -> Change {
     Box::new(move |state| edit(state, &fresh(), &change))
 }
 
-/// The twenty recorded changes but for the lost canary, which is no change of the state: what happens, and how many
-/// lines and bytes kube-proxy handed to `iptables-restore`.
-fn changes() -> Vec<(&'static str, Change, usize, usize)> {
+/// What happens, and how many lines and bytes kube-proxy handed to `iptables-restore`.
+type Recorded = (&'static str, Change, usize, usize);
+
+/// The twenty recorded changes but for the lost canary, which is no change of the state.
+fn changes() -> Vec<Recorded> {
+    let all = [
+        of_web(),
+        of_fresh_while_served(),
+        of_fresh_until_gone(),
+        of_others(),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn of_web() -> Vec<Recorded> {
     let web = |http: &'static str, https: &'static str| -> Change {
         Box::new(move |state| web(state, http, https))
-    };
-    let zonal = |list: &'static str| -> Change {
-        Box::new(move |state| endpoints(state, "zonal", "http", Protocol::Tcp, list))
     };
     vec![
         (
@@ -252,12 +266,17 @@ fn changes() -> Vec<(&'static str, Change, usize, usize)> {
             7_991,
         ),
         ("endpoint-ready-again", web(WEB, WEBS), 84, 8_708),
+    ]
+}
+
+fn of_fresh_while_served() -> Vec<Recorded> {
+    vec![
         (
             "service-created",
             Box::new(|state| {
                 let service = ServiceState {
                     frontends: vec![frontend(FrontendKind::ClusterIp, Some("10.96.20.1"), 80)],
-                    cluster_endpoints: at(""),
+                    cluster_endpoints: Some(at("")),
                     local_endpoints: None,
                     has_any_endpoints: false,
                     internal_policy: TrafficPolicy::Cluster,
@@ -273,7 +292,7 @@ fn changes() -> Vec<(&'static str, Change, usize, usize)> {
         (
             "slice-created",
             edits(|service| {
-                service.cluster_endpoints = at("10.244.0.90:8080 10.244.1.90:8080");
+                service.cluster_endpoints = Some(at("10.244.0.90:8080 10.244.1.90:8080"));
                 service.has_any_endpoints = true;
             }),
             67,
@@ -290,7 +309,7 @@ fn changes() -> Vec<(&'static str, Change, usize, usize)> {
             edits(|service| {
                 service
                     .frontends
-                    .push(frontend(FrontendKind::NodePort, None, 30_999))
+                    .push(frontend(FrontendKind::NodePort, None, 30_999));
             }),
             72,
             7_543,
@@ -299,11 +318,16 @@ fn changes() -> Vec<(&'static str, Change, usize, usize)> {
             "to-local",
             edits(|service| {
                 service.external_policy = TrafficPolicy::Local;
-                service.local_endpoints = at("10.244.0.90:8080");
+                service.local_endpoints = Some(at("10.244.0.90:8080"));
             }),
             76,
             8_054,
         ),
+    ]
+}
+
+fn of_fresh_until_gone() -> Vec<Recorded> {
+    vec![
         (
             "affinity-on",
             edits(|service| service.affinity = NonZeroU32::new(60)),
@@ -323,7 +347,7 @@ fn changes() -> Vec<(&'static str, Change, usize, usize)> {
                     FrontendKind::ExternalIp,
                     Some("198.51.100.77"),
                     81,
-                ))
+                ));
             }),
             77,
             8_193,
@@ -331,8 +355,8 @@ fn changes() -> Vec<(&'static str, Change, usize, usize)> {
         (
             "last-endpoint-gone",
             edits(|service| {
-                service.cluster_endpoints = at("");
-                service.local_endpoints = at("");
+                service.cluster_endpoints = Some(at(""));
+                service.local_endpoints = Some(at(""));
                 service.has_any_endpoints = false;
             }),
             69,
@@ -345,6 +369,14 @@ fn changes() -> Vec<(&'static str, Change, usize, usize)> {
             5_903,
         ),
         ("slice-deleted", Box::new(|_| {}), 56, 5_903),
+    ]
+}
+
+fn of_others() -> Vec<Recorded> {
+    let zonal = |list: &'static str| -> Change {
+        Box::new(move |state| endpoints(state, "zonal", "http", Protocol::Tcp, list))
+    };
+    vec![
         (
             "source-ranges",
             Box::new(|state| {

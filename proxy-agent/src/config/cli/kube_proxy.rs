@@ -96,7 +96,7 @@ pub struct ModelArgs {
     pub cluster_cidr: Option<String>,
 
     /// How packets from pods are recognised: `ClusterCIDR`, `NodeCIDR`, `BridgeInterface` or
-    /// `InterfaceNamePrefix`; the nftables backend masquerades other packets to ClusterIPs
+    /// `InterfaceNamePrefix`; the packet backend masquerades other packets to ClusterIPs
     /// [default: `ClusterCIDR`]
     #[arg(help_heading = TRAFFIC, long, value_name = "MODE")]
     pub detect_local_mode: Option<String>,

@@ -125,7 +125,7 @@ pub enum Honoured {
 const OWN_CLIENT: Honoured = Honoured::No("Culvert reads JSON and makes a handful of requests");
 const OWN_LOG: Honoured = Honoured::No("`--log-format` and `--log-level` decide");
 const MARK: Honoured = Honoured::Yes(
-    "the bit of the packet mark that marks packets for masquerading, with the nftables backend; \
+    "the bit of the packet mark that marks packets for masquerading, with a packet backend; \
      read from the section of the selected `mode`",
 );
 const NO_IPVS: Honoured = Honoured::No("there is no IPVS");
@@ -197,7 +197,7 @@ const TABLE: &[Field] = &[
     pointer("configHardFail", FieldKind::Switch, "true", Honoured::Yes("whether a field that is unknown, or said twice, is a mistake; where it is not, it is logged")).only(Version::V1Alpha2),
     field("enableProfiling", FieldKind::Switch, "false", Honoured::Yes("whether `PUT /debug/flags/v` on the metrics port changes the log; there are no profiles")),
     field("showHiddenMetricsForVersion", FieldKind::Text, "", Honoured::No("no metric is hidden")),
-    field(MODE, MODES, "", Honoured::Yes("which backends serve: `auto`, none, and every other mode of kube-proxy mean eBPF over the first packet backend that this host supports; `ebpf` means the same with eBPF required; `nftables` means nftables alone. Also which section is read, see above")),
+    field(MODE, MODES, "", Honoured::Yes("which backends serve: `auto`, none, and kube-proxy's mode `ipvs` mean eBPF over the first packet backend that this host supports; `ebpf` means the same with eBPF required; `nftables` and `iptables` mean that alone. Also which section is read, see above")),
     field("portRange", FieldKind::Text, "", Honoured::No("kube-proxy ignores it too")).only(Version::V1Alpha1),
     field("windowsRunAsService", FieldKind::Switch, "false", NO_WINDOWS),
     pointer("iptables.masqueradeBit", BIT, "14", MARK),
@@ -223,7 +223,7 @@ const TABLE: &[Field] = &[
     field("winkernel.enableDSR", FieldKind::Switch, "false", NO_WINDOWS),
     field("winkernel.rootHnsEndpointName", FieldKind::Text, "", NO_WINDOWS),
     field("winkernel.forwardHealthCheckVip", FieldKind::Switch, "false", NO_WINDOWS),
-    field("detectLocalMode", FieldKind::Choice("ClusterCIDR|NodeCIDR|BridgeInterface|InterfaceNamePrefix"), "ClusterCIDR", Honoured::Yes("how packets from pods are recognised; the nftables backend masquerades other packets to ClusterIPs, and lets recognised ones reach any endpoint where externalTrafficPolicy is Local")),
+    field("detectLocalMode", FieldKind::Choice("ClusterCIDR|NodeCIDR|BridgeInterface|InterfaceNamePrefix"), "ClusterCIDR", Honoured::Yes("how packets from pods are recognised; the packet backend masquerades other packets to ClusterIPs, and lets recognised ones reach any endpoint where externalTrafficPolicy is Local")),
     field("detectLocal.bridgeInterface", FieldKind::Text, "", Honoured::Yes("the bridge, with `detectLocalMode: BridgeInterface`")),
     field("detectLocal.interfaceNamePrefix", FieldKind::Text, "", Honoured::Yes("the prefix, with `detectLocalMode: InterfaceNamePrefix`")),
     field("clusterCIDR", FieldKind::Text, "", Honoured::Yes("addresses of all pods, one CIDR or one per family, with `detectLocalMode: ClusterCIDR`")),

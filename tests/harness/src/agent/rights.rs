@@ -30,6 +30,9 @@ const IN_IMAGE: &str = "/usr/local/bin/proxy-agent";
 /// Where the lock of iptables is, which `--take-over` calls, and mode `iptables`.
 const LOCKED_IN: &str = "/run";
 
+/// How a mode, or an order of backends, ends of which one calls the programs of iptables.
+const CALLS: [&str; 2] = ["=iptables", ",iptables"];
+
 const FOR_RULES: [Capability; 1] = [Capability::CAP_NET_ADMIN];
 const FOR_PROGRAMS: [Capability; 3] = [
     Capability::CAP_BPF,
@@ -74,7 +77,9 @@ fn of_mode(arguments: &[String]) -> Result<Container> {
     } else {
         Container::with(&for_programs()?)
     };
-    let calls_iptables = arguments.iter().any(|one| one.contains("iptables"));
+    let calls_iptables = arguments
+        .iter()
+        .any(|one| CALLS.iter().any(|calls| one.ends_with(calls)));
     if calls_iptables || has("--take-over") {
         // iptables of the legacy flavour asks the kernel through a raw socket.
         container.capabilities.push(Capability::CAP_NET_RAW);

@@ -6,7 +6,6 @@
 
 use std::{fmt, fs, io, path::Path, process::Command, time::Duration};
 
-use proxy_backend::program;
 use proxy_model::IpFamily;
 use thiserror::Error;
 
@@ -163,7 +162,7 @@ impl Programs {
 }
 
 fn run(name: &str, command: Command, input: &str) -> Result<String, ProgramError> {
-    let output = program::run_within(LIMIT, command, input.as_bytes());
+    let output = proxy_program::run_within(LIMIT, command, input.as_bytes());
     let output = output.map_err(|error| ProgramError::NotRun {
         program: name.to_owned(),
         error,

@@ -1,5 +1,6 @@
 //! Runs a program of the host to its end, or to a limit: one that hangs must not hold up whoever waits for it
 //! for ever, in silence. What it has started ends with it then.
+#![cfg(unix)]
 
 use std::{
     io::{self, Read, Write as _},
