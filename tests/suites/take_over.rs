@@ -239,6 +239,52 @@ fn there_and_back_with(rules: Rules, options: AgentOptions) {
     all_go_on("given back");
 }
 
+/// Its chains are taken over where they are, and given back there.
+fn in_place(kind: &'static str) {
+    let needs = [
+        Need::Tool("iptables-nft-restore"),
+        Need::Tool("iptables-legacy-restore"),
+    ];
+    if ![PRIVILEGED, &needs]
+        .iter()
+        .all(|needs| requires::met(SUITE, needs))
+    {
+        return;
+    }
+    let node = Node::new();
+    node.kube_proxy(Rules::Iptables(kind));
+    let mut traffic = [
+        traffic("pod", &node.client),
+        traffic(NODE, node.world.node()),
+    ];
+    let mut all_go_on = |when: &str| {
+        for one in &mut traffic {
+            one.goes_on(when).unwrap();
+        }
+    };
+    all_go_on("by kube-proxy");
+    let options = started_with(&["--proxy-mode=iptables", "--take-over"]);
+    let mut agent = Agent::start(&node.world, options, &[("cluster.yaml", CLUSTER)]).unwrap();
+    let serving = agent.serving().unwrap();
+    assert_eq!(serving.flag("adopted"), Some(true));
+    assert_eq!(serving.text("flavour"), Some(kind));
+    all_go_on("taken over");
+    node.has_nothing_of_kube_proxy();
+    agent.terminate().unwrap();
+    node.kube_proxy(Rules::Iptables(kind));
+    all_go_on("given back");
+}
+
+#[test]
+fn from_iptables_nft_to_the_same_chains_and_back() {
+    in_place("nft");
+}
+
+#[test]
+fn from_iptables_legacy_to_the_same_chains_and_back() {
+    in_place("legacy");
+}
+
 /// Nobody is told that all is done while something is not; and it is, once that is possible.
 #[test]
 fn what_cannot_be_removed_is_tried_again_and_until_then_no_place_is_taken() {
