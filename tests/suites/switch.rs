@@ -55,9 +55,10 @@ pub enum Stack {
     Layers,
     Nftables,
     Ebpf,
+    Iptables,
 }
 
-use Stack::{Ebpf, Layers, Nftables};
+use Stack::{Ebpf, Iptables, Layers, Nftables};
 
 impl Stack {
     pub fn arguments(self) -> Vec<String> {
@@ -65,6 +66,7 @@ impl Stack {
             Layers => &["--proxy-mode=auto"],
             Nftables => &["--proxy-mode=nftables"],
             Ebpf => &["--proxy-mode=ebpf", "--backend-order=ebpf"],
+            Iptables => &["--proxy-mode=iptables"],
         };
         arguments.iter().map(|one| (*one).to_owned()).collect()
     }
@@ -84,9 +86,14 @@ impl Stack {
         matches!(self, Layers | Nftables)
     }
 
-    /// Whether something of `before` has no place in it.
-    const fn removes_from(self, before: Self) -> bool {
-        before.has_hooks() && !self.has_hooks() || before.has_rules() && !self.has_rules()
+    /// How many backends of `before` have no place in it.
+    fn removes_from(self, before: Self) -> usize {
+        let removed = [
+            before.has_hooks() && !self.has_hooks(),
+            before.has_rules() && !self.has_rules(),
+            before == Iptables && self != Iptables,
+        ];
+        removed.into_iter().filter(|removed| *removed).count()
     }
 }
 
@@ -105,24 +112,58 @@ fn a_restart_with_other_layers_fails_no_connection() {
     if !requires::met(SUITE, PRIVILEGED) || !requires::met(SUITE, NFTABLES) {
         return;
     }
+    // Every pair, half of them by a kill.
+    let shop = walk(
+        Ebpf,
+        &[
+            (Nftables, false),
+            (Layers, true),
+            (Layers, true),
+            (Nftables, false),
+            (Ebpf, true),
+            (Layers, false),
+            (Ebpf, true),
+            (Nftables, true),
+            (Nftables, true),
+            (Ebpf, true),
+        ],
+    );
+    // The one that stays was begun with the first backend, or led on by the last.
+    assert!(!has_table(&shop, "culvert"));
+}
+
+#[test]
+fn a_restart_from_and_to_iptables_fails_no_connection() {
+    let needs = [Need::Tool("iptables-nft-restore")];
+    if ![PRIVILEGED, NFTABLES, &needs]
+        .iter()
+        .all(|needs| requires::met(SUITE, needs))
+    {
+        return;
+    }
+    walk(
+        Iptables,
+        &[
+            (Nftables, false),
+            (Iptables, true),
+            (Layers, false),
+            (Iptables, false),
+            (Iptables, true),
+            (Ebpf, true),
+            (Iptables, true),
+            (Nftables, true),
+        ],
+    );
+}
+
+/// Restarts an agent with one after the other, by a kill where it says so, under traffic.
+fn walk(first: Stack, steps: &[(Stack, bool)]) -> Shop {
     let shop = Shop::routed().unwrap();
     let files = [(FILE, &*service(1, &[1, 2, 3]))];
-    let mut agent = Agent::start(&shop.world, Ebpf.options(), &files).unwrap();
+    let mut agent = Agent::start(&shop.world, first.options(), &files).unwrap();
     let (mut pod, mut node) = (from_a_pod(&shop), from_the_node(&shop));
-    let mut from = Ebpf;
-    // Every pair, half of them by a kill.
-    for (number, (to, kill)) in (1..).zip([
-        (Nftables, false),
-        (Layers, true),
-        (Layers, true),
-        (Nftables, false),
-        (Ebpf, true),
-        (Layers, false),
-        (Ebpf, true),
-        (Nftables, true),
-        (Nftables, true),
-        (Ebpf, true),
-    ]) {
+    let mut from = first;
+    for (number, &(to, kill)) in (1..).zip(steps) {
         let (before, after) = (
             format!("before restart {number}, from {from:?} to {to:?}"),
             format!("after restart {number}, from {from:?} to {to:?}"),
@@ -136,7 +177,7 @@ fn a_restart_with_other_layers_fails_no_connection() {
         }
         agent.options().arguments = to.arguments();
         agent.launch().unwrap();
-        if to.removes_from(std::mem::replace(&mut from, to)) {
+        for _ in 0..to.removes_from(std::mem::replace(&mut from, to)) {
             agent
                 .wait_for("what another backend left is removed")
                 .unwrap();
@@ -148,8 +189,8 @@ fn a_restart_with_other_layers_fails_no_connection() {
     }
     pod.stop().unwrap();
     node.stop().unwrap();
-    // The one that stays was begun with the first backend, or led on by the last.
-    assert!(!has_table(&shop, "culvert"));
+    drop(agent);
+    shop
 }
 
 #[test]
