@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
-use proxy_tests::{AgentOptions, shop::small_service};
+use proxy_tests::{AgentOptions, requires::NFTABLES, shop::small_service};
 
 use super::*;
 
@@ -82,6 +82,29 @@ fn without_a_program_that_works_it_is_told_what_to_install() {
         told.contains("iptables-nft-restore") && told.contains("install the package iptables"),
         "{log:?}"
     );
+}
+
+/// Others may write the tables of the nft flavour by another program, in words that iptables does not have.
+#[test]
+fn tables_that_cannot_be_read_keep_nobody_from_serving_by_others_or_from_cleaning_up() {
+    if !can_run() || !requires::met(SUITE, NFTABLES) {
+        return;
+    }
+    let node = Node::new("nft");
+    let theirs = "table ip nat {\n  map m { type ipv4_addr : ipv4_addr; }\n\
+                  chain PREROUTING { type nat hook prerouting priority -100; dnat to ip daddr map @m; }\n}\n";
+    let netns = node.shop.world.node().netns();
+    netns.feed(&["nft", "-f", "-"], theirs).unwrap();
+    let files = [(FILE, &*service(1, &[1, 2]))];
+    let options = AgentOptions {
+        arguments: vec!["--proxy-mode=nftables".to_owned()],
+        ..AgentOptions::default()
+    };
+    let mut agent = Agent::start(&node.shop.world, options, &files).unwrap();
+    answering(&mut node.prober());
+    agent.terminate().unwrap();
+    let done = node.ask(&agent, "cleanup");
+    assert_eq!(done.code, Some(0), "{done:?}");
 }
 
 /// A lock that somebody holds for ever makes no rule go away, and what is to be written is written once it is let go.

@@ -34,17 +34,24 @@ const OURS: [&str; 12] = [
     UNSERVED_NODE_PORTS,
 ];
 
-/// The flavours and families in which something of ours is.
-pub fn left() -> Result<Vec<(Programs, IpFamily)>, ProgramError> {
-    let mut left = Vec::new();
-    for programs in usable() {
-        for family in [IpFamily::V4, IpFamily::V6] {
-            if programs.are_used(family) && is_ours(&programs.save(family, Some(Table::Nat))?) {
-                left.push((programs, family));
-            }
-        }
-    }
-    Ok(left)
+/// The flavours and families in which something of ours is. What cannot be read, as tables that others have written
+/// by another program, is none of ours.
+pub fn left() -> Vec<(Programs, IpFamily)> {
+    let all = usable().into_iter().flat_map(|programs| {
+        let families = [IpFamily::V4, IpFamily::V6].into_iter();
+        families.map(move |family| (programs, family))
+    });
+    all.filter(|(programs, family)| programs.are_used(*family))
+        .filter(
+            |(programs, family)| match programs.save(*family, Some(Table::Nat)) {
+                Ok(saved) => is_ours(&saved),
+                Err(error) => {
+                    tracing::debug!(%error, "table of iptables not read");
+                    false
+                }
+            },
+        )
+        .collect()
 }
 
 /// What is in the table nat, of every flavour and family that is in use.
@@ -73,7 +80,7 @@ fn is_ours(saved: &Saved) -> bool {
 /// Removes it. Returns what was removed.
 pub fn remove() -> Result<Vec<(Flavour, IpFamily)>, ProgramError> {
     let mut removed = Vec::new();
-    for (programs, family) in left()? {
+    for (programs, family) in left() {
         let restore = removal(&programs.save(family, None)?);
         programs.restore(family, &restore.text())?;
         removed.push((programs.flavour, family));

@@ -49,7 +49,7 @@ impl Host for OnLinux {
     }
 
     fn left_something(&self, _: &Settings) -> bool {
-        leave::left().is_ok_and(|left| !left.is_empty())
+        !leave::left().is_empty()
     }
 
     fn retire(&self, _: &Settings) -> Result<Retired, OpenError> {

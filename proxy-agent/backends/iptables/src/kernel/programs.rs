@@ -9,7 +9,10 @@ use std::{fmt, fs, io, path::Path, process::Command, time::Duration};
 use proxy_model::IpFamily;
 use thiserror::Error;
 
-use crate::{saved::Saved, table::Table};
+use crate::{
+    saved::Saved,
+    table::{SERVICES, Table},
+};
 
 /// How long others may hold the lock of the legacy tables before a program gives up, in seconds.
 const WAIT: u64 = 5;
@@ -150,6 +153,12 @@ impl Programs {
         }
     }
 
+    /// Why it cannot be used.
+    fn why_not(self) -> Option<String> {
+        let looked = self.save(IpFamily::V4, Some(Table::Mangle));
+        looked.err().map(|error| error.to_string())
+    }
+
     /// Whether there are such programs here.
     fn are_there(self) -> bool {
         let is_there = |family| {
@@ -198,43 +207,66 @@ pub struct Found {
     pub chosen: Option<(Programs, &'static str)>,
 }
 
-/// Looks for programs, and for the rules of others and of earlier runs that tell which to use.
+/// Looks for programs, and for the rules of others and of earlier runs that tell which to use. Legacy tables that
+/// nobody uses are looked at only if nothing else is left: the look makes them.
 pub fn find() -> Found {
-    let works = |programs: Programs| {
-        let why = programs.save(IpFamily::V4, Some(Table::Mangle)).err();
-        (programs, why.map(|error| error.to_string()))
-    };
     let mut flavours: Vec<_> = Flavour::ALL
         .into_iter()
         .map(Programs::of)
         .filter(|programs| programs.are_there())
-        .map(works)
         .collect();
     if flavours.is_empty() {
-        flavours.extend(plain().map(works));
+        flavours.extend(plain());
     }
+    let mut flavours: Vec<_> = flavours
+        .into_iter()
+        .map(|programs| {
+            let is_used = programs.are_used(IpFamily::V4);
+            (programs, is_used.then(|| programs.why_not()).flatten())
+        })
+        .collect();
+    loop {
+        let chosen = choose(&flavours);
+        let Some((programs, _)) = chosen else {
+            return Found { flavours, chosen };
+        };
+        let why = (!programs.are_used(IpFamily::V4))
+            .then(|| programs.why_not())
+            .flatten();
+        let Some(why) = why else {
+            return Found { flavours, chosen };
+        };
+        for (one, of_one) in &mut flavours {
+            if *one == programs {
+                *of_one = Some(why.clone());
+            }
+        }
+    }
+}
+
+/// The one to use of those that can be, and why that.
+fn choose(flavours: &[(Programs, Option<String>)]) -> Option<(Programs, &'static str)> {
     let usable: Vec<_> = flavours
         .iter()
         .filter(|(_, why)| why.is_none())
         .map(|(one, _)| *one)
         .collect();
     let with = |table, chains: &[&str]| {
+        let is_there = |saved: Saved| {
+            chains
+                .iter()
+                .any(|chain| saved.chain(table, chain).is_some())
+        };
         usable.iter().copied().find(|programs| {
-            let holds = |family| {
-                programs.are_used(family)
-                    && programs.save(family, Some(table)).is_ok_and(|saved| {
-                        chains
-                            .iter()
-                            .any(|chain| saved.chain(table, chain).is_some())
-                    })
-            };
-            holds(IpFamily::V4) || holds(IpFamily::V6)
+            [IpFamily::V4, IpFamily::V6].into_iter().any(|family| {
+                programs.are_used(family) && programs.save(family, Some(table)).is_ok_and(is_there)
+            })
         })
     };
-    let chosen = with(Table::Mangle, &KUBELETS)
+    with(Table::Mangle, &KUBELETS)
         .map(|programs| (programs, "it holds kubelet's chains"))
         .or_else(|| {
-            let ours = with(Table::Nat, &[crate::table::SERVICES]);
+            let ours = with(Table::Nat, &[SERVICES]);
             ours.map(|programs| {
                 (
                     programs,
@@ -247,8 +279,7 @@ pub fn find() -> Found {
             let default = usable.iter().copied().find(|one| one.flavour == default);
             default.map(|programs| (programs, "it is this host's `iptables`"))
         })
-        .or_else(|| usable.first().map(|programs| (*programs, "it works here")));
-    Found { flavours, chosen }
+        .or_else(|| usable.first().map(|programs| (*programs, "it works here")))
 }
 
 /// Programs whose names do not say which flavour they are: their version does.
