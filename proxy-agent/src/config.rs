@@ -124,6 +124,7 @@ pub fn once(args: &ModelArgs) -> Result<Once, ConfigError> {
             manifests: args.node.manifests.clone(),
             backends: BackendSettings {
                 masquerade_mark: settings.masquerade_mark,
+                tcp_be_liberal: settings.host.tcp_be_liberal,
                 timeouts: settings.timeouts,
                 given: settings.backends.clone(),
                 ..BackendSettings::default()

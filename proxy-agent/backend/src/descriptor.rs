@@ -189,6 +189,8 @@ pub struct Settings {
     pub pin_dir: PathBuf,
     /// The bit of the packet mark that marks packets for masquerading, as a mask.
     pub masquerade_mark: u32,
+    /// Packets of TCP that conntrack takes for none of a connection are let through.
+    pub tcp_be_liberal: bool,
     /// For how long connections are remembered.
     pub timeouts: Timeouts,
     /// The flags of backends that were given.

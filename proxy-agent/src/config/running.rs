@@ -120,6 +120,7 @@ fn run_where(args: &RunArgs, text: Option<&str>, in_pod: bool) -> Result<Run, Co
         backends: BackendSettings {
             pin_dir,
             masquerade_mark,
+            tcp_be_liberal: settings.host.tcp_be_liberal,
             timeouts,
             given: of_backends,
             ..BackendSettings::default()

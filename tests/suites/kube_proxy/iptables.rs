@@ -17,6 +17,7 @@ use super::state_with;
 
 const OPTIONS: IptablesOptions = IptablesOptions {
     mark: 0x4000,
+    tcp_be_liberal: false,
     above: proxy_backend::Translates::Nothing,
 };
 
@@ -462,4 +463,37 @@ fn what_a_change_of_endpoints_writes_does_not_depend_on_other_services() {
         written(&small),
         written(&state_with(NodePortSelection::All))
     );
+}
+
+/// In between, conntrack would take connections for such as nobody translates.
+#[test]
+fn what_comes_is_led_before_it_is_not_refused_any_more_and_what_goes_is_refused_first() {
+    let mut before = state_with(NodePortSelection::All);
+    let mut seen = 0;
+    for (step, make, ..) in changes() {
+        let mut now = before.clone();
+        make(&mut now);
+        let [written, _] = change(&before, &now, OPTIONS);
+        before = now;
+        let is_led_first = match step {
+            "slice-created" => true,
+            "last-endpoint-gone" => false,
+            _ => continue,
+        };
+        let leads_first = written.find("*nat") < written.find("*filter");
+        assert_eq!(leads_first, is_led_first, "{written}");
+        seen += 1;
+    }
+    assert_eq!(seen, 2);
+}
+
+#[test]
+fn a_liberal_host_drops_nothing_that_conntrack_does_not_know() {
+    let state = state_with(NodePortSelection::All);
+    let liberal = IptablesOptions {
+        tcp_be_liberal: true,
+        ..OPTIONS
+    };
+    assert!(render(&state, OPTIONS).contains("INVALID"));
+    assert!(!render(&state, liberal).contains("INVALID"));
 }

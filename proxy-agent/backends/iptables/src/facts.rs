@@ -18,6 +18,8 @@ pub const MANY_ENDPOINTS: usize = 1_000;
 pub struct IptablesOptions {
     /// The bit of the packet mark that says that a packet is to be masqueraded, as a mask.
     pub mark: u32,
+    /// Packets of TCP that conntrack takes for none of a connection are let through.
+    pub tcp_be_liberal: bool,
     /// What programs of a layer above translate. Packets of these connections come here while somebody has
     /// detached the programs.
     pub above: Translates,
@@ -28,6 +30,7 @@ impl IptablesOptions {
     pub const fn of(settings: &Settings) -> Self {
         Self {
             mark: settings.masquerade_mark,
+            tcp_be_liberal: settings.tcp_be_liberal,
             above: settings.above,
         }
     }

@@ -161,17 +161,20 @@ fn forward(facts: &Facts, is_counted: bool) -> Vec<Rule> {
     }
     let because = |why| Match::all().comment(why);
     let known = "-m conntrack --ctstate RELATED,ESTABLISHED";
-    vec![
-        // An answer that conntrack takes for none of a connection would reach the client with the endpoint's
-        // address, and the client would reset the connection.
-        invalid.jump("DROP"),
+    let mut rules = vec![
         because("kubernetes forwarding rules")
             .with(&marked)
             .jump("ACCEPT"),
         because("kubernetes forwarding conntrack rule")
             .with(known)
             .jump("ACCEPT"),
-    ]
+    ];
+    if !facts.options.tcp_be_liberal {
+        // An answer that conntrack takes for none of a connection would reach the client with the endpoint's
+        // address, and the client would reset the connection.
+        rules.insert(0, invalid.jump("DROP"));
+    }
+    rules
 }
 
 fn postrouting(facts: &Facts) -> Vec<Rule> {

@@ -28,6 +28,7 @@ pub fn follow(
 ) -> Restore {
     let mut restore = Restore::new();
     let mut kinds = BTreeSet::new();
+    let mut refuses_more = false;
     for change in &change.changes {
         let key = change.key();
         if key.family != shape.facts.family {
@@ -44,6 +45,7 @@ pub fn follow(
             Change::Upsert { .. } => of(now).unwrap_or_default(),
             Change::Delete { .. } => Compiled::default(),
         };
+        refuses_more |= refusals(&new).any(|one| !refusals(&old).any(|other| other == one));
         kinds.extend(changed(&old, &new));
         chains(&mut restore, old.chains, &new.chains);
     }
@@ -61,7 +63,17 @@ pub fn follow(
     if checks != shape.health_checks(before) {
         restore.chain(Table::Filter, &NODE_PORTS.into(), &checks);
     }
+    if !refuses_more {
+        restore.lead_first();
+    }
     restore
+}
+
+/// What is refused or dropped.
+fn refusals(compiled: &Compiled) -> impl Iterator<Item = &(Index, Rule)> {
+    let leading = [Index::Services, Index::NodePorts];
+    let rules = compiled.index.iter();
+    rules.filter(move |(kind, _)| !leading.contains(kind))
 }
 
 /// In which chains that all share rules differ.

@@ -11,7 +11,10 @@ use crate::{rule::Rule, table::Table};
 
 /// What is to be written.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Restore(BTreeMap<Table, Section>);
+pub struct Restore {
+    tables: BTreeMap<Table, Section>,
+    leads_first: bool,
+}
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Section {
@@ -30,7 +33,7 @@ impl Restore {
 
     /// Puts `rules` in the place of what is in a chain, which is made if it is missing.
     pub fn chain(&mut self, table: Table, name: &Arc<str>, rules: &[Rule]) {
-        let section = self.0.entry(table).or_default();
+        let section = self.tables.entry(table).or_default();
         section.emptied.insert(Arc::clone(name));
         section.removed.remove(name);
         for rule in rules {
@@ -40,34 +43,40 @@ impl Restore {
 
     /// Removes a chain, to which nothing leads any more.
     pub fn remove(&mut self, table: Table, name: &Arc<str>) {
-        let section = self.0.entry(table).or_default();
+        let section = self.tables.entry(table).or_default();
         section.emptied.insert(Arc::clone(name));
         section.removed.insert(Arc::clone(name));
     }
 
     /// Puts a rule before all others of a chain that is not ours.
     pub fn insert(&mut self, table: Table, chain: &str, rule: &Rule) {
-        self.0.entry(table).or_default().write("-I", chain, rule);
+        self.tables
+            .entry(table)
+            .or_default()
+            .write("-I", chain, rule);
     }
 
     /// Takes a rule out of a chain that is not ours.
     pub fn delete(&mut self, table: Table, chain: &str, rule: &Rule) {
-        self.0.entry(table).or_default().write("-D", chain, rule);
+        self.tables
+            .entry(table)
+            .or_default()
+            .write("-D", chain, rule);
     }
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tables.is_empty()
     }
 
     /// How many rules are written to a table.
     pub fn rules(&self, table: Table) -> usize {
-        self.0.get(&table).map_or(0, |section| section.count)
+        self.tables.get(&table).map_or(0, |section| section.count)
     }
 
     /// Chains and rules that are written.
     pub fn writes(&self) -> usize {
-        let sections = self.0.values();
+        let sections = self.tables.values();
         sections
             .map(|section| section.emptied.len() + section.count)
             .sum()
@@ -75,22 +84,32 @@ impl Restore {
 
     /// The tables that are written.
     pub fn tables(&self) -> impl Iterator<Item = Table> {
-        self.0.keys().copied()
+        self.tables.keys().copied()
     }
 
     /// As `iptables-restore` takes it.
     pub fn text(&self) -> String {
         let length = self
-            .0
+            .tables
             .values()
             .map(|section| section.rules.len() + 64 * section.emptied.len() + 32);
         let mut text = String::with_capacity(length.sum());
-        for (table, section) in &self.0 {
+        let mut tables: Vec<_> = self.tables.iter().collect();
+        if self.leads_first {
+            tables.reverse();
+        }
+        for (table, section) in tables {
             section
                 .render(*table, &mut text)
                 .expect("writing to a string cannot fail");
         }
         text
+    }
+
+    /// Each table comes into force by itself. What is refused no more is led somewhere before that: in between,
+    /// conntrack would take a connection for one that nobody translates, and remember it.
+    pub fn lead_first(&mut self) {
+        self.leads_first = true;
     }
 }
 

@@ -233,7 +233,7 @@ const TABLE: &[Field] = &[
     pointer("conntrack.min", COUNT, "131072", Honoured::Yes("the least that `nf_conntrack_max` is raised to")),
     pointer("conntrack.tcpEstablishedTimeout", TIMEOUT, "24h", Honoured::Yes("how long a connection of TCP may be idle; for programs on devices and as `nf_conntrack_tcp_timeout_established` of the host; `0s`: as that is")),
     pointer("conntrack.tcpCloseWaitTimeout", TIMEOUT, "1h", Honoured::Yes("how long one may be idle that one side has closed; for programs on devices and as `nf_conntrack_tcp_timeout_close_wait` of the host; `0s`: as that is")),
-    field("conntrack.tcpBeLiberal", FieldKind::Switch, "false", Honoured::Yes("whether `nf_conntrack_tcp_be_liberal` of the host is set to 1; `false` leaves it as it is")),
+    field("conntrack.tcpBeLiberal", FieldKind::Switch, "false", Honoured::Yes("whether `nf_conntrack_tcp_be_liberal` of the host is set to 1; `false` leaves it as it is. The iptables backend drops packets that conntrack does not know only without it")),
     field("conntrack.udpTimeout", TIMEOUT, "0s", Honoured::Yes("for how long datagrams are remembered that nobody answers; for programs on devices and as `nf_conntrack_udp_timeout` of the host; `0s`: as that is")),
     field("conntrack.udpStreamTimeout", TIMEOUT, "0s", Honoured::Yes("how long a flow of datagrams both ways may be idle; for programs on devices and as `nf_conntrack_udp_timeout_stream` of the host; `0s`: as that is")),
     field("configSyncPeriod", LASTING, "15m", Honoured::No("the API server is watched, and never listed periodically")),
