@@ -94,7 +94,11 @@ fn is_built_in(chain: &str) -> bool {
 }
 
 /// Each with the reason. A rule that stands for its like in every chain is named without its chain.
-const OURS: [(&str, &str); 10] = [
+const OURS: [(&str, &str); 11] = [
+    (
+        "KUBE-FORWARD -m conntrack --ctstate INVALID",
+        "without a counter of nfacct",
+    ),
     (" CULVERT", "says whose the chains are"),
     (
         "KUBE-SERVICES -m conntrack --ctstate DNAT -j RETURN",

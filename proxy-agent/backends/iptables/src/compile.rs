@@ -39,7 +39,7 @@ pub fn index(facts: &Facts, key: &ServicePortKey, service: &ServiceState) -> Vec
     compiler.compiled.index
 }
 
-/// The names of its chains, without their rules.
+/// What is known of the Service port, and what it needs as far as that is known.
 struct Compiler<'a> {
     facts: &'a Facts,
     key: &'a ServicePortKey,

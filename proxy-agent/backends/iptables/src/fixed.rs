@@ -131,9 +131,9 @@ fn loopback(family: IpFamily) -> IpNet {
 }
 
 /// Chains that hold nothing of a Service.
-pub fn chains(facts: &Facts, is_counted: bool) -> Vec<(At, Vec<Rule>)> {
+pub fn chains(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
     let mut chains = vec![
-        ((Table::Filter, FORWARD), forward(facts, is_counted)),
+        ((Table::Filter, FORWARD), forward(facts)),
         ((Table::Nat, POSTROUTING), postrouting(facts)),
         (
             (Table::Nat, MARK),
@@ -150,15 +150,9 @@ pub fn chains(facts: &Facts, is_counted: bool) -> Vec<(At, Vec<Rule>)> {
     chains
 }
 
-/// The counter of what [`forward`] drops, as kube-proxy names it.
-pub const INVALID_DROPPED: &str = "ct_state_invalid_dropped_pkts";
-
-fn forward(facts: &Facts, is_counted: bool) -> Vec<Rule> {
+fn forward(facts: &Facts) -> Vec<Rule> {
     let marked = format!("-m mark --mark {0:#x}/{0:#x}", facts.options.mark);
-    let mut invalid = Match::all().with("-m conntrack --ctstate INVALID");
-    if is_counted {
-        invalid = invalid.with(&format!("-m nfacct --nfacct-name {INVALID_DROPPED}"));
-    }
+    let invalid = Match::all().with("-m conntrack --ctstate INVALID");
     let because = |why| Match::all().comment(why);
     let known = "-m conntrack --ctstate RELATED,ESTABLISHED";
     let mut rules = vec![

@@ -9,10 +9,10 @@ use proxy_model::{Change, ChangeSet, NodeState, ServicePortKey};
 
 use crate::{
     compile::{Compiled, compile},
+    facts::Facts,
     restore::Restore,
     rule::Rule,
     table::{Index, NODE_PORTS, Table},
-    wanted::Shape,
 };
 
 /// Follows `change`, which leads from `before` to `now` and touches no fact of the node: what must be written.
@@ -20,7 +20,7 @@ use crate::{
 ///
 /// Costs what changed and, if that changes a chain that all Services share, the rules of that chain.
 pub fn follow(
-    shape: &Shape,
+    facts: &Facts,
     refused: &BTreeSet<ServicePortKey>,
     before: &NodeState,
     now: &NodeState,
@@ -31,12 +31,12 @@ pub fn follow(
     let mut refuses_more = false;
     for change in &change.changes {
         let key = change.key();
-        if key.family != shape.facts.family {
+        if key.family != facts.family {
             continue;
         }
         let of = |state: &NodeState| {
             let service = state.services.get(key)?;
-            Some(compile(&shape.facts, key, service))
+            Some(compile(facts, key, service))
         };
         let old = of(before)
             .filter(|_| !refused.contains(key))
@@ -54,13 +54,13 @@ pub fn follow(
             .iter()
             .filter(|key| !change.changes.iter().any(|one| one.key() == *key));
         let refused = still.cloned().collect();
-        let indexed = shape.indexed(now, &refused, &shape.beside(&kinds));
-        for ((table, name), rules) in shape.shared(indexed) {
+        let indexed = facts.indexed(now, &refused, &facts.beside(&kinds));
+        for ((table, name), rules) in facts.shared(indexed) {
             restore.chain(table, &name.into(), &rules);
         }
     }
-    let checks = shape.health_checks(now);
-    if checks != shape.health_checks(before) {
+    let checks = facts.health_checks(now);
+    if checks != facts.health_checks(before) {
         restore.chain(Table::Filter, &NODE_PORTS.into(), &checks);
     }
     if !refuses_more {

@@ -9,7 +9,7 @@ use crate::{
     compare::compare,
     facts::{Facts, IptablesOptions},
     saved::Saved,
-    wanted::{Shape, Wanted},
+    wanted::Wanted,
 };
 
 /// The input for `iptables-restore` and `ip6tables-restore` that a change comes to, which leads from `before` to
@@ -18,11 +18,8 @@ use crate::{
 pub fn change(before: &NodeState, now: &NodeState, options: IptablesOptions) -> [String; 2] {
     let change = before.changes_to(now);
     [IpFamily::V4, IpFamily::V6].map(|family| {
-        let shape = Shape {
-            facts: Facts::of(before, family, options),
-            is_counted: true,
-        };
-        crate::plan::follow(&shape, &BTreeSet::new(), before, now, &change).text()
+        let facts = Facts::of(before, family, options);
+        crate::plan::follow(&facts, &BTreeSet::new(), before, now, &change).text()
     })
 }
 
@@ -33,11 +30,8 @@ pub fn render(state: &NodeState, options: IptablesOptions) -> String {
         (IpFamily::V4, "iptables-restore"),
         (IpFamily::V6, "ip6tables-restore"),
     ] {
-        let shape = Shape {
-            facts: Facts::of(state, family, options),
-            is_counted: true,
-        };
-        let wanted = Wanted::of(&shape, state, &BTreeSet::new());
+        let facts = Facts::of(state, family, options);
+        let wanted = Wanted::of(&facts, state, &BTreeSet::new());
         let whole = compare(&wanted, &Saved::default()).restore;
         writeln!(text, "# {program} --noflush").expect("writing to a string cannot fail");
         text.push_str(&whole.text());

@@ -22,20 +22,10 @@ use crate::{
 /// Chains of one table and their rules.
 pub type Chains = BTreeMap<Arc<str>, Vec<Rule>>;
 
-/// What is in force besides the chains of Services: as long as it stays, a change needs to look at the Services
-/// that changed only.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shape {
-    /// Facts of the node.
-    pub facts: Facts,
-    /// Counters can be used.
-    pub is_counted: bool,
-}
-
 /// The rules in chains that all Services share, in the order in which packets meet them.
 pub type Indexed = BTreeMap<Index, Vec<Rule>>;
 
-impl Shape {
+impl Facts {
     /// The rules of all Services but those that are `refused`, in the chains of these kinds.
     pub fn indexed(
         &self,
@@ -45,10 +35,10 @@ impl Shape {
     ) -> Indexed {
         let mut indexed: Indexed = kinds.iter().map(|kind| (*kind, Vec::new())).collect();
         for (key, service) in &state.services {
-            if key.family != self.facts.family || refused.contains(key) {
+            if key.family != self.family || refused.contains(key) {
                 continue;
             }
-            for (kind, rule) in compile::index(&self.facts, key, service) {
+            for (kind, rule) in compile::index(self, key, service) {
                 if let Some(rules) = indexed.get_mut(&kind) {
                     rules.push(rule);
                 }
@@ -62,7 +52,7 @@ impl Shape {
         match kind {
             Index::Firewall => (Table::Filter, FIREWALL),
             Index::Unserved => (Table::Filter, SERVICES),
-            Index::UnservedNodePort if !self.facts.on_all => (Table::Filter, UNSERVED_NODE_PORTS),
+            Index::UnservedNodePort if !self.on_all => (Table::Filter, UNSERVED_NODE_PORTS),
             Index::UnservedExternal | Index::UnservedNodePort => (Table::Filter, EXTERNAL_SERVICES),
             Index::Services => (Table::Nat, SERVICES),
             Index::NodePorts => (Table::Nat, NODE_PORTS),
@@ -86,13 +76,13 @@ impl Shape {
             let chain = chains.entry(at).or_default();
             if chain.is_empty() && at.0 == Table::Filter {
                 if kind == Index::Firewall {
-                    chain.extend(fixed::begins_nothing(&self.facts));
+                    chain.extend(fixed::begins_nothing(self));
                 }
-                chain.extend(fixed::exempt(&self.facts, at.1));
+                chain.extend(fixed::exempt(self, at.1));
             }
             chain.extend(rules);
         }
-        for (at, rules) in fixed::behind(&self.facts) {
+        for (at, rules) in fixed::behind(self) {
             if let Some(chain) = chains.get_mut(&at) {
                 chain.extend(rules);
             }
@@ -102,9 +92,7 @@ impl Shape {
 
     /// Chains that are as they are whatever Services there are.
     pub fn fixed(&self, state: &NodeState) -> BTreeMap<At, Vec<Rule>> {
-        let mut chains: BTreeMap<_, _> = fixed::chains(&self.facts, self.is_counted)
-            .into_iter()
-            .collect();
+        let mut chains: BTreeMap<_, _> = fixed::chains(self).into_iter().collect();
         for table in Table::ALL {
             chains.insert((table, CANARY), Vec::new());
             chains.insert((table, OWNER), Vec::new());
@@ -118,7 +106,7 @@ impl Shape {
         let of_family = state
             .health_checks
             .iter()
-            .filter(|(key, _)| key.family == self.facts.family);
+            .filter(|(key, _)| key.family == self.family);
         of_family
             .map(|(key, check)| {
                 let service = (state.services.keys())
@@ -144,17 +132,17 @@ pub struct Wanted {
 
 impl Wanted {
     /// What `state` needs, without the Services that are `refused`.
-    pub fn of(shape: &Shape, state: &NodeState, refused: &BTreeSet<ServicePortKey>) -> Self {
+    pub fn of(facts: &Facts, state: &NodeState, refused: &BTreeSet<ServicePortKey>) -> Self {
         let kinds = Index::ALL.into_iter().collect();
         let mut tables: BTreeMap<Table, Chains> = BTreeMap::new();
-        let shared = shape.shared(shape.indexed(state, refused, &kinds));
-        for ((table, name), rules) in shape.fixed(state).into_iter().chain(shared) {
+        let shared = facts.shared(facts.indexed(state, refused, &kinds));
+        for ((table, name), rules) in facts.fixed(state).into_iter().chain(shared) {
             tables.entry(table).or_default().insert(name.into(), rules);
         }
         let nat = tables.entry(Table::Nat).or_default();
         for (key, service) in &state.services {
-            if key.family == shape.facts.family && !refused.contains(key) {
-                nat.extend(compile(&shape.facts, key, service).chains);
+            if key.family == facts.family && !refused.contains(key) {
+                nat.extend(compile(facts, key, service).chains);
             }
         }
         Self { tables }

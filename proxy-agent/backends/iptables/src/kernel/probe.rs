@@ -10,13 +10,7 @@ use super::{
     programs::{self, Found, ProgramError, Programs},
     stamp::remembered_clients,
 };
-use crate::{
-    IptablesOptions,
-    compare::compare,
-    facts::Facts,
-    saved::Saved,
-    wanted::{Shape, Wanted},
-};
+use crate::{IptablesOptions, compare::compare, facts::Facts, saved::Saved, wanted::Wanted};
 
 /// What to install.
 const PROGRAMS: &str = "install the package iptables (1.8.0 or later), which has the programs of both flavours, \
@@ -128,18 +122,15 @@ fn try_rules(programs: Programs) -> Result<bool, ProgramError> {
 fn write_everything(programs: Programs) -> Result<(), ProgramError> {
     let state = every_kind();
     for family in programs::families() {
-        let shape = Shape {
-            facts: Facts::of(
-                &state,
-                family,
-                IptablesOptions {
-                    mark: 1,
-                    ..IptablesOptions::default()
-                },
-            ),
-            is_counted: false,
-        };
-        let wanted = Wanted::of(&shape, &state, &BTreeSet::new());
+        let facts = Facts::of(
+            &state,
+            family,
+            IptablesOptions {
+                mark: 1,
+                ..IptablesOptions::default()
+            },
+        );
+        let wanted = Wanted::of(&facts, &state, &BTreeSet::new());
         let restore = compare(&wanted, &Saved::default()).restore;
         programs.restore(family, &restore.text())?;
     }

@@ -14,10 +14,10 @@ use proxy_model::{IpFamily, NodeState, ServicePortKey};
 use super::programs::{ProgramError, Programs};
 use crate::{
     compile::compile,
+    facts::Facts,
     restore::Restore,
     rule::Rule,
     table::{MARK, MARK_FOREIGN, TRIAL, Table},
-    wanted::Shape,
 };
 
 /// How long is spent on it: the state of all others waits.
@@ -27,7 +27,7 @@ const BUDGET: Duration = Duration::from_secs(20);
 pub fn find(
     family: IpFamily,
     programs: Programs,
-    shape: &Shape,
+    facts: &Facts,
     state: &NodeState,
     error: ProgramError,
 ) -> Result<BTreeMap<ServicePortKey, String>, ProgramError> {
@@ -39,7 +39,7 @@ pub fn find(
         .collect();
     let until = Instant::now() + BUDGET;
     let attempt = |some: &[ServicePortKey]| {
-        let restore = trial(shape, state, some);
+        let restore = trial(facts, state, some);
         programs.restore(family, &restore.text())
     };
     let refused = halve(all, || Instant::now() < until, attempt)?;
@@ -93,12 +93,12 @@ fn halve(
 }
 
 /// All that some Service ports need, without leading there.
-fn trial(shape: &Shape, state: &NodeState, some: &[ServicePortKey]) -> Restore {
+fn trial(facts: &Facts, state: &NodeState, some: &[ServicePortKey]) -> Restore {
     let mut restore = Restore::new();
     let mut index: BTreeMap<Table, Vec<Rule>> =
         [(Table::Filter, vec![]), (Table::Nat, vec![])].into();
     for (table, name) in [(Table::Nat, MARK), (Table::Nat, MARK_FOREIGN)] {
-        let fixed = shape.fixed(state);
+        let fixed = facts.fixed(state);
         if let Some(rules) = fixed.get(&(table, name)) {
             restore.chain(table, &name.into(), rules);
         }
@@ -107,9 +107,9 @@ fn trial(shape: &Shape, state: &NodeState, some: &[ServicePortKey]) -> Restore {
         let Some(service) = state.services.get(key) else {
             continue;
         };
-        let compiled = compile(&shape.facts, key, service);
+        let compiled = compile(facts, key, service);
         for (kind, rule) in compiled.index {
-            index.entry(shape.chain_of(kind).0).or_default().push(rule);
+            index.entry(facts.chain_of(kind).0).or_default().push(rule);
         }
         for (name, rules) in compiled.chains {
             restore.chain(Table::Nat, &name, &rules);

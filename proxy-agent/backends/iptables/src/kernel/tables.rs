@@ -19,7 +19,7 @@ use crate::{
     rule::Rule,
     saved::{Saved, canonical},
     table::{SERVICES, Table},
-    wanted::{Shape, Wanted},
+    wanted::Wanted,
 };
 
 /// The tables of one family.
@@ -30,7 +30,7 @@ pub struct Tables {
     programs: Programs,
     options: IptablesOptions,
     /// What is in force besides Services; `None` when tables must be read first.
-    shape: Option<Shape>,
+    facts: Option<Facts>,
     /// Service ports that the kernel, or the program, does not take, each with the reason.
     refused: BTreeMap<ServicePortKey, String>,
     /// Rules of ours by table, and how many were written last.
@@ -57,7 +57,7 @@ impl Tables {
             family,
             programs,
             options,
-            shape: None,
+            facts: None,
             refused: BTreeMap::new(),
             rules: BTreeMap::new(),
         }
@@ -70,14 +70,16 @@ impl Tables {
 
     /// What is there is not known any more.
     pub fn forget(&mut self) {
-        self.shape = None;
+        self.facts = None;
     }
 
-    fn shape_for(&self, state: &NodeState) -> Shape {
-        Shape {
-            facts: Facts::of(state, self.family, self.options),
-            is_counted: false,
+    /// The one that `state` needs. How endpoints are written stays as it is while something is in force.
+    fn facts_for(&self, state: &NodeState) -> Facts {
+        let mut facts = Facts::of(state, self.family, self.options);
+        if let Some(present) = &self.facts {
+            facts.many = present.many;
         }
+        facts
     }
 
     fn refused_keys(&self) -> BTreeSet<ServicePortKey> {
@@ -86,16 +88,10 @@ impl Tables {
 
     /// Whether a change can be followed without a look at the whole.
     pub fn can_follow(&self, state: &NodeState, change: &ChangeSet) -> bool {
-        let Some(shape) = &self.shape else {
+        let Some(facts) = &self.facts else {
             return false;
         };
-        if !change.node {
-            return true;
-        }
-        // How endpoints are written is decided anew with the whole.
-        let mut now = self.shape_for(state);
-        now.facts.many = shape.facts.many;
-        now == *shape
+        !change.node || self.facts_for(state) == *facts
     }
 
     /// Writes what a change comes to, as it follows from the state before. Returns how much.
@@ -105,10 +101,10 @@ impl Tables {
         now: &NodeState,
         change: &ChangeSet,
     ) -> Result<usize, ProgramError> {
-        let Some(shape) = &self.shape else {
+        let Some(facts) = &self.facts else {
             return self.whole(now).map(|whole| whole.writes);
         };
-        let restore = plan::follow(shape, &self.refused_keys(), before, now, change);
+        let restore = plan::follow(facts, &self.refused_keys(), before, now, change);
         self.write(&restore)?;
         for change in &change.changes {
             self.refused.remove(change.key());
@@ -131,15 +127,12 @@ impl Tables {
     pub fn compare(
         &self,
         state: &NodeState,
-    ) -> Result<(Shape, Saved, Wanted, Comparison), ProgramError> {
+    ) -> Result<(Facts, Saved, Wanted, Comparison), ProgramError> {
         let found = self.programs.save(self.family, None)?;
-        let mut shape = self.shape_for(state);
-        if let Some(present) = &self.shape {
-            shape.is_counted = present.is_counted;
-        }
-        let wanted = Wanted::of(&shape, state, &self.refused_keys());
+        let facts = self.facts_for(state);
+        let wanted = Wanted::of(&facts, state, &self.refused_keys());
         let comparison = compare(&wanted, &found);
-        Ok((shape, found, wanted, comparison))
+        Ok((facts, found, wanted, comparison))
     }
 
     /// Reads the tables, and writes what differs. Service ports that were refused are tried again.
@@ -150,7 +143,7 @@ impl Tables {
                 self.refused = refused::find(
                     self.family,
                     self.programs,
-                    &self.shape_for(state),
+                    &self.facts_for(state),
                     state,
                     error,
                 )?;
@@ -159,19 +152,19 @@ impl Tables {
             written => written,
         };
         if written.is_err() {
-            self.shape = None;
+            self.facts = None;
         }
         written
     }
 
     fn attempt(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
-        let (shape, found, wanted, comparison) = self.compare(state)?;
+        let (facts, found, wanted, comparison) = self.compare(state)?;
         self.write(&comparison.restore)?;
         for (table, chains) in &wanted.tables {
             let rules = chains.values().map(Vec::len).sum();
             self.rules.entry(*table).or_default()[0] = rules;
         }
-        self.shape = Some(shape);
+        self.facts = Some(facts);
         Ok(Whole {
             differences: comparison.differences,
             writes: comparison.restore.writes(),
