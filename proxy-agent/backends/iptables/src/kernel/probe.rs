@@ -25,23 +25,30 @@ pub fn probe() -> Vec<Requirement> {
     vec![flavour(&found), rules(tried.as_ref()), clients()]
 }
 
-/// Why no flavour can be used.
+/// Why no flavour can be used, and what to do.
 pub fn unusable(found: &Found) -> String {
+    format!("{}: {}", missing(found), remedy(found))
+}
+
+fn missing(found: &Found) -> String {
     if found.flavours.is_empty() {
-        return format!(
-            "there are no programs of iptables here (`iptables-nft-restore`, `iptables-legacy-restore`): {PROGRAMS}"
-        );
+        return "there are no programs of iptables here (`iptables-nft-restore`, `iptables-legacy-restore`)".to_owned();
     }
     let each = found.flavours.iter().map(|(programs, why)| {
         let why = why.as_deref().unwrap_or("not tried");
         format!("{}: {why}", programs.flavour)
     });
     let each: Vec<_> = each.collect();
-    format!(
-        "neither flavour of iptables works here ({}): the programs take CAP_NET_ADMIN, CAP_NET_RAW and a writable \
-         /run; the kernel needs CONFIG_NFT_COMPAT for nft, or CONFIG_IP_NF_IPTABLES for legacy",
-        each.join("; ")
-    )
+    format!("no flavour of iptables works here ({})", each.join("; "))
+}
+
+fn remedy(found: &Found) -> &'static str {
+    if found.flavours.is_empty() {
+        PROGRAMS
+    } else {
+        "the programs take CAP_NET_ADMIN, CAP_NET_RAW and a writable /run; the kernel needs CONFIG_NFT_COMPAT for nft, or \
+         CONFIG_IP_NF_IPTABLES for legacy"
+    }
 }
 
 fn flavour(found: &Found) -> Requirement {
@@ -51,10 +58,10 @@ fn flavour(found: &Found) -> Requirement {
         met: found.chosen.is_some(),
         found: match &found.chosen {
             Some((programs, why)) => format!("{}: {why}", programs.flavour),
-            None => unusable(found),
+            None => missing(found),
         },
         reason: "the tables of iptables are written by its own programs, of the flavour that this host uses",
-        remedy: found.chosen.is_none().then(|| PROGRAMS.to_owned()),
+        remedy: found.chosen.is_none().then(|| remedy(found).to_owned()),
     }
 }
 
