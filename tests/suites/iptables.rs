@@ -13,8 +13,10 @@ use proxy_tests::{
     pod::Transport,
     process::{self, Finished, Process},
     requires::{self, Need, PRIVILEGED},
-    shop::{answers, dns, frontend, frontend6, http, service},
+    shop::{answers, frontend, http, service},
 };
+
+use crate::nftables::answering;
 
 const SUITE: &str = "iptables";
 const FILE: &str = "cluster.yaml";
@@ -96,21 +98,6 @@ impl Node {
         process::enter(&mut command, Some(netns.as_fd()), None).unwrap();
         Process::run("proxy-agent", command, LIMIT).unwrap()
     }
-}
-
-fn answering(prober: &mut Prober) {
-    let both = [http(1), http(2)].into();
-    assert_eq!(
-        answers(prober, Transport::Tcp, frontend(1, 80)).unwrap(),
-        both
-    );
-    let both = [dns(1), dns(2)].into();
-    assert_eq!(
-        answers(prober, Transport::Udp, frontend(1, 53)).unwrap(),
-        both
-    );
-    let answers6 = answers(prober, Transport::Tcp, frontend6(1, 80)).unwrap();
-    assert_eq!(answers6.len(), 2);
 }
 
 #[test]

@@ -70,7 +70,8 @@ fn table(shop: &Shop, family: &str) -> String {
     elements.join("\n")
 }
 
-fn answering(prober: &mut Prober) {
+/// The first two endpoints answer, in both families.
+pub fn answering(prober: &mut Prober) {
     let both = [http(1), http(2)].into();
     assert_eq!(
         answers(prober, Transport::Tcp, frontend(1, 80)).unwrap(),
