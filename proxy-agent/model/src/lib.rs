@@ -22,6 +22,7 @@ mod event;
 mod frontends;
 mod granted;
 mod local;
+mod local_pods;
 mod model;
 mod name;
 mod net;
@@ -47,6 +48,7 @@ pub use change::{Change, ChangeSet};
 pub use ipnet::IpNet;
 
 pub use event::{ClusterEvent, Diagnostic};
+pub use local_pods::LocalPods;
 pub use model::{Model, compute};
 pub use name::{ObjectName, ServiceName, SliceName};
 pub use net::{IpFamily, Protocol};

@@ -11,7 +11,7 @@ use proxy_model::{
 };
 
 use crate::{
-    facts::{Facts, Pods},
+    facts::{Facts, of_pods},
     names::Names,
     rule::{Match, Rule},
     table::Index,
@@ -231,7 +231,7 @@ impl<'a> Compiler<'a> {
             is_dialled && one.port() == frontend.port
         };
         if self.cluster.iter().any(is_itself) {
-            let pods = self.facts.pods.iter().flat_map(Pods::matches);
+            let pods = self.facts.pods.iter().flat_map(of_pods);
             let host = Match::all().with("-m addrtype --src-type LOCAL");
             let from_here: Vec<_> = pods.chain([host]).collect();
             for from_here in from_here {

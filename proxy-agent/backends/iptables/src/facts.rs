@@ -3,9 +3,8 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use proxy_backend::{Settings, Translates};
-use proxy_model::{IpFamily, NodeState, oracle::Detector};
+use proxy_model::{IpFamily, LocalPods, NodeState};
 
 use crate::rule::Match;
 
@@ -47,7 +46,7 @@ pub struct Facts {
     pub masquerade_all: bool,
     /// How pods of this node are told; `None` if they cannot be: then nothing is masqueraded as foreign, and
     /// pods count as outside where that matters.
-    pub pods: Option<Pods>,
+    pub pods: Option<LocalPods>,
     /// Where NodePorts answer, without loopback addresses.
     pub node_ips: Vec<IpAddr>,
     /// Those are all addresses of the host.
@@ -56,39 +55,37 @@ pub struct Facts {
     pub many: bool,
 }
 
-/// How pods of this node are told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pods {
-    /// By their addresses; not empty.
-    Within(Vec<IpNet>),
-    /// By the interface on which they arrive, as rules spell it.
-    On(String),
+/// One match for each way in which a packet may be a pod's of this node.
+pub fn of_pods(pods: &LocalPods) -> Vec<Match> {
+    match pods {
+        LocalPods::Within(cidrs) => {
+            let cidrs = cidrs.iter();
+            cidrs
+                .map(|cidr| Match::all().source(false, *cidr))
+                .collect()
+        }
+        LocalPods::ArriveOn { name, prefix } => {
+            vec![Match::all().interface(false, &spelled(name, *prefix))]
+        }
+    }
 }
 
-impl Pods {
-    /// One match for each way in which a packet may be a pod's.
-    pub fn matches(&self) -> Vec<Match> {
-        match self {
-            Self::Within(cidrs) => {
-                let cidrs = cidrs.iter();
-                cidrs
-                    .map(|cidr| Match::all().source(false, *cidr))
-                    .collect()
-            }
-            Self::On(interface) => vec![Match::all().interface(false, interface)],
+/// All that is no pod's of this node, if one rule can say so.
+pub fn of_others(pods: &LocalPods) -> Option<Match> {
+    match pods {
+        LocalPods::Within(cidrs) => match cidrs[..] {
+            [cidr] => Some(Match::all().source(true, cidr)),
+            _ => None,
+        },
+        LocalPods::ArriveOn { name, prefix } => {
+            Some(Match::all().interface(true, &spelled(name, *prefix)))
         }
     }
+}
 
-    /// All that is no pod's, if one rule can say so.
-    pub fn none_of(&self) -> Option<Match> {
-        match self {
-            Self::Within(cidrs) => match cidrs[..] {
-                [cidr] => Some(Match::all().source(true, cidr)),
-                _ => None,
-            },
-            Self::On(interface) => Some(Match::all().interface(true, interface)),
-        }
-    }
+/// An interface as rules have it: `+` stands for any end.
+fn spelled(name: &str, prefix: bool) -> String {
+    format!("{name}{}", if prefix { "+" } else { "" })
 }
 
 impl Facts {
@@ -113,25 +110,10 @@ impl Facts {
             family,
             options,
             masquerade_all: state.traffic.masquerade_all,
-            pods: pods(state, family),
+            pods: LocalPods::of(state, family),
             on_all: !node_ips.is_empty() && host.iter().all(|one| node_ips.contains(one)),
             node_ips,
             many: endpoints.sum::<usize>() > MANY_ENDPOINTS,
         }
-    }
-}
-
-fn pods(state: &NodeState, family: IpFamily) -> Option<Pods> {
-    let within = |cidrs: &[IpNet]| {
-        let of_family = |cidr: &&IpNet| IpFamily::of(cidr.addr()) == family;
-        let cidrs: Vec<_> = cidrs.iter().filter(of_family).map(IpNet::trunc).collect();
-        (!cidrs.is_empty()).then_some(Pods::Within(cidrs))
-    };
-    match &state.traffic.detector {
-        Detector::None => None,
-        Detector::ClusterCidr(cidrs) => within(cidrs),
-        Detector::NodeCidr => within(state.node.pod_cidrs()),
-        Detector::BridgeInterface(name) => Some(Pods::On(name.to_string())),
-        Detector::InterfaceNamePrefix(prefix) => Some(Pods::On(format!("{prefix}+"))),
     }
 }

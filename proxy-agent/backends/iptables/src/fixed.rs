@@ -14,7 +14,7 @@ use proxy_backend::Translates;
 use proxy_model::{IpFamily, Protocol};
 
 use crate::{
-    facts::{Facts, Pods},
+    facts::{Facts, of_others, of_pods},
     rule::{Match, Rule},
     table::{
         At, EXTERNAL_SERVICES, FIREWALL, FORWARD, MARK, MARK_FOREIGN, NODE_PORTS, POSTROUTING,
@@ -141,9 +141,9 @@ pub fn chains(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
         ),
     ];
     if let Some(pods) = &facts.pods
-        && pods.none_of().is_none()
+        && of_others(pods).is_none()
     {
-        let pods = pods.matches().into_iter().map(|pod| pod.jump("RETURN"));
+        let pods = of_pods(pods).into_iter().map(|pod| pod.jump("RETURN"));
         let rules = pods.chain([Match::all().jump(MARK)]).collect();
         chains.push(((Table::Nat, MARK_FOREIGN), rules));
     }
@@ -196,11 +196,7 @@ pub fn begins_nothing(facts: &Facts) -> Option<Rule> {
         return None;
     }
     // Of pods where one rule can tell them; their connections are not translated on devices.
-    let foreign = facts
-        .pods
-        .as_ref()
-        .and_then(Pods::none_of)
-        .unwrap_or_default();
+    let foreign = facts.pods.as_ref().and_then(of_others).unwrap_or_default();
     let outside = foreign
         .protocol(Protocol::Tcp)
         .comment("of a connection that is translated on a device");

@@ -5,10 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use proxy_backend::{Settings, Translates};
-use proxy_model::{
-    IpFamily, NodeState,
-    oracle::{Detector, Traffic},
-};
+use proxy_model::{IpFamily, LocalPods, NodeState};
 
 use super::ruleset::{Field, Statement};
 
@@ -39,8 +36,8 @@ pub struct Facts {
     pub family: IpFamily,
     /// What was asked for.
     pub options: NftablesOptions,
-    traffic: Traffic,
-    pod_cidrs: Vec<IpNet>,
+    masquerade_all: bool,
+    pods: Option<LocalPods>,
     /// Where ClusterIPs are taken from.
     pub service_cidrs: Vec<IpNet>,
     /// Where NodePorts answer. Loopback addresses do not: packets to those cannot be led
@@ -62,8 +59,8 @@ impl Facts {
         Self {
             family,
             options,
-            traffic: state.traffic.clone(),
-            pod_cidrs: of_family(state.node.pod_cidrs()),
+            masquerade_all: state.traffic.masquerade_all,
+            pods: LocalPods::of(state, family),
             service_cidrs: of_family(&state.service_cidrs),
             node_ips,
         }
@@ -71,31 +68,23 @@ impl Facts {
 
     /// Whether everything that dials a ClusterIP is masqueraded.
     pub fn masquerades_all(&self) -> bool {
-        self.traffic.masquerade_all
+        self.masquerade_all
     }
 
     /// Conditions of which one holds for what comes from a pod of this node; `None` if that cannot
     /// be told: then nothing is masqueraded as foreign, and pods count as outside where that matters.
     pub fn local_pods(&self) -> Option<Vec<Statement>> {
-        let within = |cidrs: &[IpNet]| {
-            let cidrs = cidrs
-                .iter()
-                .filter(|cidr| IpFamily::of(cidr.addr()) == self.family);
-            let statements: Vec<_> = cidrs
-                .map(|cidr| Statement::Within(Field::Source, cidr.trunc()))
-                .collect();
-            (!statements.is_empty()).then_some(statements)
-        };
-        let arrived_on = |name: &std::sync::Arc<str>, prefix| {
-            let name = name.clone();
-            Some(vec![Statement::ArrivedOn { name, prefix }])
-        };
-        match &self.traffic.detector {
-            Detector::None => None,
-            Detector::ClusterCidr(cidrs) => within(cidrs),
-            Detector::NodeCidr => within(&self.pod_cidrs),
-            Detector::BridgeInterface(name) => arrived_on(name, false),
-            Detector::InterfaceNamePrefix(prefix) => arrived_on(prefix, true),
-        }
+        Some(match self.pods.as_ref()? {
+            LocalPods::Within(cidrs) => {
+                let cidrs = cidrs.iter();
+                cidrs
+                    .map(|cidr| Statement::Within(Field::Source, *cidr))
+                    .collect()
+            }
+            LocalPods::ArriveOn { name, prefix } => vec![Statement::ArrivedOn {
+                name: name.clone(),
+                prefix: *prefix,
+            }],
+        })
     }
 }

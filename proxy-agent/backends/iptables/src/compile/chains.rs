@@ -8,7 +8,7 @@ use proxy_model::{Frontend, FrontendKind, TrafficPolicy};
 
 use super::Compiler;
 use crate::{
-    facts::Pods,
+    facts::{of_others, of_pods},
     names,
     rule::{Match, Rule},
     table::{FIREWALL, MARK, MARK_FOREIGN},
@@ -78,7 +78,7 @@ impl Compiler<'_> {
             return Some(dialled(Match::all()).jump(MARK));
         }
         let pods = self.facts.pods.as_ref()?;
-        Some(match pods.none_of() {
+        Some(match of_others(pods) {
             Some(foreign) => dialled(foreign).jump(MARK),
             None => dialled(Match::all()).jump(MARK_FOREIGN),
         })
@@ -98,7 +98,7 @@ impl Compiler<'_> {
             } else {
                 self.names.cluster()
             };
-            let pods = self.facts.pods.iter().flat_map(Pods::matches);
+            let pods = self.facts.pods.iter().flat_map(of_pods);
             rules.extend(pods.map(|pod| pod.comment(&said("pod")).jump(&cluster)));
             let local = |what| {
                 Match::all()
