@@ -26,6 +26,7 @@ use proxy_model::{
     Capability, Difference, DifferenceKind, Figure, FigureKind, IpFamily, NodeState, ServicePortKey,
 };
 
+pub(super) use self::scrape::named;
 pub use self::{conntrack::Conntrack, layers::LayerNow};
 use self::{
     definitions::{self as define, Definition},
@@ -376,7 +377,7 @@ impl Metrics {
         }
     }
 
-    /// What the backend of this name counted: `culvert_BACKEND_` is put before the names.
+    /// What the backend of this name counted: `culvert_BACKEND_` is put before the names, but for kube-proxy's.
     pub fn figures(&self, backend: &'static str, figures: Vec<Figure>) {
         self.counted().figures.insert(backend, figures);
     }

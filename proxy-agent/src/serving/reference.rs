@@ -8,7 +8,10 @@ use proxy_model::{Figure, FigureKind};
 
 use super::{
     clients,
-    metrics::definitions::{ALL, CLIENT_PROGRAMMING, Definition, OF_PROCESS},
+    metrics::{
+        definitions::{ALL, CLIENT_PROGRAMMING, Definition, OF_PROCESS},
+        named,
+    },
 };
 
 /// Every metric, those of the backends of `all` included, and those of `sources`, which are called so.
@@ -50,17 +53,17 @@ pub fn metrics(all: &[BackendKind], sources: &[(&str, Vec<Figure>)]) -> String {
         table(
             &mut page,
             &format!("Of the backend `{name}`"),
-            &format!("`culvert_{name}_"),
+            &format!("culvert_{name}_"),
             &kind.figures(),
         );
     }
     for (name, figures) in sources {
-        table(&mut page, &format!("Of {name} as source"), "`", figures);
+        table(&mut page, &format!("Of {name} as source"), "", figures);
     }
     table(
         &mut page,
         "Of clients of the node API",
-        "`",
+        "",
         &clients::described(),
     );
     let Definition { name, help, .. } = CLIENT_PROGRAMMING;
@@ -72,7 +75,7 @@ pub fn metrics(all: &[BackendKind], sources: &[(&str, Vec<Figure>)]) -> String {
     page
 }
 
-/// Figures, each name once. kube-proxy has none of them.
+/// Figures, each name once. kube-proxy has those whose names begin with its own.
 fn table(page: &mut String, title: &str, prefix: &str, figures: &[Figure]) {
     line(
         page,
@@ -94,11 +97,8 @@ fn table(page: &mut String, title: &str, prefix: &str, figures: &[Figure]) {
             FigureKind::Gauge => "gauge",
         };
         let help = figure.help.trim_end_matches('.');
-        let (name, labels) = (figure.name, labels.join(", "));
-        line(
-            page,
-            &format!("| {prefix}{name}` | {kind} | {labels} | {help} |"),
-        );
+        let (name, labels) = (named(prefix, figure.name), labels.join(", "));
+        line(page, &format!("| `{name}` | {kind} | {labels} | {help} |"));
     }
 }
 

@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use proxy_tests::{AgentOptions, requires::NFTABLES, shop::small_service};
 
 use super::*;
+use crate::layers::rig::metrics;
 
 /// One that is found before the real one of this name, and runs a script.
 fn instead_of(program: &str, script: &str) -> tempfile::TempDir {
@@ -144,4 +145,61 @@ fn while_others_hold_the_lock_what_is_in_force_stays_and_then_the_rest_follows()
         answers(&mut prober, Transport::Tcp, frontend(2, 80)).unwrap(),
         only
     );
+}
+
+/// A defect in what a change comes to, planted between the agent and the kernel: rules of a chain get lost.
+#[test]
+fn what_a_partial_restore_does_wrong_is_found_told_and_mended() {
+    if !can_run() {
+        return;
+    }
+    for (flavour, verify) in [
+        ("nft", "sampled"),
+        ("legacy", "sampled"),
+        ("nft", "always"),
+        ("legacy", "always"),
+        ("legacy", "never"),
+    ] {
+        let node = Node::new(flavour);
+        let program = format!("iptables-{flavour}-restore");
+        // A restore that brings a third endpoint; what mends the chains of Services does not.
+        let planted = format!(
+            "input=$(cat)\ncase $input in *'--to-destination 10.244.0.3:'*)\n\
+             input=$(printf '%s\\n' \"$input\" | grep -v -e --probability);;\nesac\n\
+             PATH=${{PATH#*:}}\nprintf '%s\\n' \"$input\" | {program} \"$@\"\n"
+        );
+        let dir = instead_of(&program, &planted);
+        let mut options = finding(&dir);
+        let flag = format!("--iptables-verify-partial={verify}");
+        options.arguments.push(flag);
+        let files = [(FILE, &*service(1, &[1, 2]))];
+        let mut agent = Agent::start(&node.shop.world, options, &files).unwrap();
+        agent.apply(FILE, &service(1, &[1, 2, 3])).unwrap();
+        let what = "partial restore left what a full one would not; mended";
+        if verify != "never" {
+            let told = agent.wait_for(what).unwrap();
+            let chain = told.text("chain").unwrap();
+            assert!(chain.contains("nat KUBE-SVC-"), "{told:?}");
+        }
+        if verify != "sampled" {
+            agent.wait_until_synced().unwrap();
+        }
+        let has_all = || node.saved("iptables").contains("0.333333333");
+        if verify == "never" {
+            assert!(!has_all(), "nothing was planted");
+            let mut command = agent.command("state").unwrap();
+            command.arg("--kernel");
+            let told = Process::run("proxy-agent", command, LIMIT).unwrap();
+            assert!(told.stdout.contains("nat KUBE-SVC-"), "{told:?}");
+            continue;
+        }
+        assert!(has_all());
+        // Of TCP and of UDP.
+        let both = "culvert_iptables_partial_restore_differences_total{ip_family=\"IPv4\"} 2\n";
+        let told = metrics(&node.shop);
+        assert!(told.contains(both), "{told}");
+        let all = [1, 2, 3].map(http).into();
+        let reached = answers(&mut node.prober(), Transport::Tcp, frontend(1, 80));
+        assert_eq!(reached.unwrap(), all);
+    }
 }

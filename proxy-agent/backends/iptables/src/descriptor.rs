@@ -1,9 +1,9 @@
 //! What the agent knows of this backend.
 
-use proxy_backend::{Descriptor, Place, Settings};
+use proxy_backend::{Descriptor, Flag, FlagMistake, Given, Place, Settings};
 use proxy_model::{Capability, NodeState};
 
-use crate::{IptablesOptions, LACKS, NAME, render};
+use crate::{IptablesOptions, LACKS, NAME, flags, render};
 
 /// The iptables backend.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +29,14 @@ impl Descriptor for Iptables {
 
     fn render(&self, state: &NodeState, settings: &Settings, _: bool) -> String {
         render(state, IptablesOptions::of(settings))
+    }
+
+    fn flags(&self) -> &'static [Flag] {
+        flags::ALL
+    }
+
+    fn check(&self, given: &Given, mistakes: &mut Vec<FlagMistake>) {
+        flags::Verify::given(given, mistakes);
     }
 
     #[cfg(target_os = "linux")]

@@ -13,6 +13,7 @@ mod programs;
 mod refused;
 mod stamp;
 mod tables;
+mod verify;
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ use self::{
     tables::{Tables, Whole},
 };
 pub use self::{figures::figures_described, on_linux::OnLinux};
-use crate::IptablesOptions;
+use crate::{IptablesOptions, flags::Verify};
 
 /// How long to wait after an error.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -42,6 +43,9 @@ const SHARE: u32 = 20;
 pub struct IptablesBackend {
     programs: Programs,
     why: &'static str,
+    verify: Verify,
+    /// A change was written since all tables were last compared.
+    unverified: bool,
     families: Vec<Tables>,
     /// The state of the last sync.
     state: NodeState,
@@ -56,7 +60,7 @@ pub struct IptablesBackend {
 
 impl IptablesBackend {
     /// Finds out which programs to use; changes nothing.
-    pub fn open(options: IptablesOptions) -> Result<Self, OpenError> {
+    pub fn open(options: IptablesOptions, verify: Verify) -> Result<Self, OpenError> {
         let found = programs::find();
         let Some((programs, why)) = found.chosen else {
             return Err(OpenError::Host(probe::unusable(&found)));
@@ -73,6 +77,8 @@ impl IptablesBackend {
         Ok(Self {
             programs,
             why,
+            verify,
+            unverified: false,
             families: families.collect(),
             state: NodeState::default(),
             stamp: None,
@@ -90,8 +96,23 @@ impl IptablesBackend {
     }
 
     fn stamped(&mut self) {
+        self.stamp = self.present_stamp();
+    }
+
+    fn present_stamp(&self) -> Option<Stamp> {
         let families: Vec<_> = self.families.iter().map(|tables| tables.family).collect();
-        self.stamp = stamp(self.programs.flavour, &families);
+        stamp(self.programs.flavour, &families)
+    }
+
+    /// Somebody has changed rules since they were as they should be, or nobody can tell.
+    fn differs_from_stamp(&self) -> bool {
+        self.stamp.is_none() || self.present_stamp() != self.stamp
+    }
+
+    /// Comparisons leave enough of the time to everything else.
+    fn has_time(&self) -> bool {
+        self.compared
+            .is_none_or(|(took, at)| at.elapsed() >= took * SHARE)
     }
 
     /// Reads all tables, and writes what differs.
@@ -102,16 +123,23 @@ impl IptablesBackend {
             ..Whole::default()
         };
         for tables in &mut self.families {
-            let whole = tables.whole(state)?;
+            let whole = tables.whole(state);
+            let whole = whole.inspect_err(|_| self.counts.failed.add(tables.family))?;
             all.writes += whole.writes;
             all.adopted &= whole.adopted;
             all.differences.extend(whole.differences);
             all.abandoned.extend(whole.abandoned);
         }
         self.cleaner.owe(std::mem::take(&mut all.abandoned));
-        self.compared = Some((began.elapsed(), Instant::now()));
-        self.counts.whole += 1;
+        self.compared(began);
         Ok(all)
+    }
+
+    /// All tables were compared, and are as they should be.
+    fn compared(&mut self, began: Instant) {
+        self.compared = Some((began.elapsed(), Instant::now()));
+        self.unverified = false;
+        self.counts.whole += 1;
     }
 
     fn failed(&mut self, error: &ProgramError) -> SyncError {
@@ -119,10 +147,7 @@ impl IptablesBackend {
             tables.forget();
         }
         self.stamp = None;
-        self.counts.failed += 1;
-        if matches!(error, ProgramError::Locked { .. }) {
-            self.counts.locked += 1;
-        }
+        self.counts.look_at(error);
         SyncError::Retry {
             reason: error.to_string(),
             after: RETRY_AFTER,

@@ -27,6 +27,7 @@ mod compile;
 mod descriptor;
 mod facts;
 mod fixed;
+mod flags;
 #[cfg(target_os = "linux")]
 mod kernel;
 mod names;

@@ -29,6 +29,7 @@ pub fn follow(
     let mut restore = Restore::new();
     let mut kinds = BTreeSet::new();
     let mut refuses_more = false;
+    let mut growth: BTreeMap<Table, isize> = BTreeMap::new();
     for change in &change.changes {
         let key = change.key();
         if key.family != facts.family {
@@ -45,6 +46,11 @@ pub fn follow(
             Change::Upsert { .. } => of(now).unwrap_or_default(),
             Change::Delete { .. } => Compiled::default(),
         };
+        for (one, rules) in [(&old, -1), (&new, 1)] {
+            for table in tables(facts, one) {
+                *growth.entry(table).or_default() += rules;
+            }
+        }
         refuses_more |= refusals(&new).any(|one| !refusals(&old).any(|other| other == one));
         kinds.extend(changed(&old, &new));
         chains(&mut restore, old.chains, &new.chains);
@@ -59,14 +65,29 @@ pub fn follow(
             restore.chain(table, &name.into(), &rules);
         }
     }
-    let checks = facts.health_checks(now);
-    if checks != facts.health_checks(before) {
+    let (checks, checked) = (facts.health_checks(now), facts.health_checks(before));
+    if checks != checked {
         restore.chain(Table::Filter, &NODE_PORTS.into(), &checks);
+        let count = |rules: Vec<Rule>| isize::try_from(rules.len()).unwrap_or(isize::MAX);
+        restore.grow(Table::Filter, count(checks) - count(checked));
+    }
+    for (table, growth) in growth {
+        restore.grow(table, growth);
     }
     if !refuses_more {
         restore.lead_first();
     }
     restore
+}
+
+/// The table of each rule.
+fn tables(facts: &Facts, compiled: &Compiled) -> impl Iterator<Item = Table> {
+    let shared = compiled
+        .index
+        .iter()
+        .map(|(kind, _)| facts.chain_of(*kind).0);
+    let own = compiled.chains.iter().flat_map(|(_, rules)| rules);
+    shared.chain(own.map(|_| Table::Nat))
 }
 
 /// What is refused or dropped.

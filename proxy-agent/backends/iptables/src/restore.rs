@@ -23,6 +23,7 @@ struct Section {
     rules: String,
     count: usize,
     removed: BTreeSet<Arc<str>>,
+    growth: isize,
 }
 
 impl Restore {
@@ -62,6 +63,18 @@ impl Restore {
             .entry(table)
             .or_default()
             .write("-D", chain, rule);
+    }
+
+    /// Says that the table has so many more rules, or fewer, once this is written.
+    pub fn grow(&mut self, table: Table, rules: isize) {
+        if let Some(section) = self.tables.get_mut(&table) {
+            section.growth += rules;
+        }
+    }
+
+    /// By how many rules a table grows, as far as that was said.
+    pub fn growth(&self, table: Table) -> isize {
+        self.tables.get(&table).map_or(0, |section| section.growth)
     }
 
     /// Whether there is nothing to write.

@@ -5,7 +5,8 @@
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     /// Name of the metric: lower case with underscores and its unit at the end, without a prefix
-    /// for the program (`map_memory_bytes`). Figures of one name share `kind` and `help`.
+    /// for the program (`map_memory_bytes`), unless it is kube-proxy's (`kubeproxy_…`). Figures of one name share
+    /// `kind` and `help`.
     pub name: &'static str,
     /// Whether it only grows.
     pub kind: FigureKind,

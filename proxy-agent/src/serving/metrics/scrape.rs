@@ -81,7 +81,11 @@ pub(super) fn of_state(state: &NodeState) -> Vec<MetricFamily> {
     ]
 }
 
-/// Figures with a prefix before their names. Those of one name need not be neighbours.
+/// How names begin that dashboards and alerts for kube-proxy ask for.
+const KUBE_PROXYS: &str = "kubeproxy_";
+
+/// Figures with a prefix before their names, but for those that have kube-proxy's. Those of one name need not be
+/// neighbours.
 pub(super) fn of_figures(prefix: &str, figures: &[Figure]) -> Vec<MetricFamily> {
     let mut families: Vec<(&str, MetricFamily)> = Vec::new();
     for figure in figures {
@@ -94,10 +98,19 @@ pub(super) fn of_figures(prefix: &str, figures: &[Figure]) -> Vec<MetricFamily> 
             FigureKind::Counter => MetricType::COUNTER,
             FigureKind::Gauge => MetricType::GAUGE,
         };
-        let name = format!("{prefix}{}", figure.name);
+        let name = named(prefix, figure.name);
         families.push((figure.name, family(&name, figure.help, kind, vec![metric])));
     }
     families.into_iter().map(|(_, family)| family).collect()
+}
+
+/// The name of a figure in metrics.
+pub(in crate::serving) fn named(prefix: &str, name: &str) -> String {
+    if name.starts_with(KUBE_PROXYS) {
+        name.to_owned()
+    } else {
+        format!("{prefix}{name}")
+    }
 }
 
 fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {

@@ -7,7 +7,7 @@ use proxy_model::{
     ServiceFailure, SyncError, SyncReport,
 };
 
-use super::{HOURLY, IptablesBackend, SHARE, figures, stamp::stamp, tables::Tables};
+use super::{HOURLY, IptablesBackend, figures, tables::Tables};
 use crate::{LACKS, NAME};
 
 impl Backend for IptablesBackend {
@@ -40,6 +40,7 @@ impl Backend for IptablesBackend {
         self.state = state.clone();
         self.counts.written += writes as u64;
         self.stamped();
+        self.verify_each();
         self.clean(state, change);
         Ok(SyncReport {
             writes,
@@ -78,17 +79,11 @@ impl Backend for IptablesBackend {
     }
 
     fn disturbed(&mut self) -> bool {
-        let is_due = self
-            .compared
-            .is_none_or(|(took, at)| at.elapsed() >= took * SHARE);
-        if !is_due {
-            return false;
-        }
-        let families: Vec<_> = self.families.iter().map(|tables| tables.family).collect();
-        self.stamp.is_none() || stamp(self.programs.flavour, &families) != self.stamp
+        self.has_time() && self.differs_from_stamp()
     }
 
     fn tend(&mut self, _: &NodeState) {
+        self.verify_some();
         if let Err(error) = self.cleaner.tend(Instant::now()) {
             tracing::warn!(%error, "stale UDP flows not removed");
         }
@@ -108,11 +103,14 @@ impl IptablesBackend {
                 Ok(written) => writes += written,
                 Err(error) => {
                     tracing::warn!(%error, "change not written; comparing all tables");
-                    self.counts.partial_failed += 1;
+                    self.counts.failed.add(tables.family);
+                    self.counts.partial_failed.add(tables.family);
+                    self.counts.look_at(&error);
                     return None;
                 }
             }
         }
+        self.unverified |= writes > 0;
         Some(writes)
     }
 

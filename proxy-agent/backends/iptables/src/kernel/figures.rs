@@ -1,10 +1,31 @@
-//! What is worth watching of the iptables backend.
+//! What is worth watching of the iptables backend. What kube-proxy counts, too, has kube-proxy's name.
 
 use proxy_conntrack::Cleaner;
 use proxy_model::{Figure, FigureKind, IpFamily};
 
-use super::tables::Tables;
+use super::{
+    programs::ProgramError,
+    tables::{Rules, Tables},
+};
 use crate::table::Table;
+
+const FAMILIES: [IpFamily; 2] = [IpFamily::V4, IpFamily::V6];
+
+/// A count for each family.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct ByFamily([u64; FAMILIES.len()]);
+
+impl ByFamily {
+    /// One more.
+    pub fn add(&mut self, family: IpFamily) {
+        self.add_many(family, 1);
+    }
+
+    /// So many more.
+    pub fn add_many(&mut self, family: IpFamily, count: usize) {
+        self.0[usize::from(family == IpFamily::V6)] += count as u64;
+    }
+}
 
 /// What it counts.
 #[derive(Debug, Default)]
@@ -14,11 +35,22 @@ pub struct Counts {
     /// Comparisons of all tables.
     pub whole: u64,
     /// Restores that failed.
-    pub failed: u64,
-    /// Restores of a change that failed.
-    pub partial_failed: u64,
+    pub failed: ByFamily,
+    /// Those among them that were of a change.
+    pub partial_failed: ByFamily,
     /// Times that others held the lock for too long.
     pub locked: u64,
+    /// Comparisons that verified changes.
+    pub verified: u64,
+    /// Chains in which these found something else.
+    pub differences: ByFamily,
+}
+
+impl Counts {
+    /// Counts what `error` tells of others.
+    pub fn look_at(&mut self, error: &ProgramError) {
+        self.locked += u64::from(matches!(error, ProgramError::Locked { .. }));
+    }
 }
 
 /// Every figure at its start, for the reference page.
@@ -28,13 +60,6 @@ pub fn figures_described() -> Vec<Figure> {
 
 /// The figures, with those of cleaning conntrack.
 pub(super) fn figures(counts: &Counts, families: &[Tables], cleaner: &Cleaner) -> Vec<Figure> {
-    let counter = |name, help, value| Figure {
-        name,
-        kind: FigureKind::Counter,
-        help,
-        labels: Vec::new(),
-        value: Figure::exact(value),
-    };
     let mut figures = vec![
         counter(
             "written_objects_total",
@@ -47,34 +72,69 @@ pub(super) fn figures(counts: &Counts, families: &[Tables], cleaner: &Cleaner) -
             counts.whole,
         ),
         counter(
-            "sync_failures_total",
-            "Restores of all tables that failed.",
-            counts.failed,
-        ),
-        counter(
-            "partial_restore_failures_total",
-            "Restores of a change that failed: all tables were compared then.",
-            counts.partial_failed,
-        ),
-        counter(
             "lock_timeouts_total",
             "How often others held the lock of the tables for too long.",
             counts.locked,
         ),
-    ];
-    let families = [IpFamily::V4, IpFamily::V6].map(|family| {
-        let tables = families.iter().find(|tables| tables.family == family);
-        (family, tables)
-    });
-    for (index, name, help) in [
-        (
-            0,
-            "rules",
-            "Rules that are ours, when all tables were last compared.",
+        counter(
+            "verifications_total",
+            "How often all tables were compared because changes were to be verified.",
+            counts.verified,
         ),
-        (1, "last_written_rules", "Rules that were written last."),
+    ];
+    for (name, help, count) in [
+        (
+            "partial_restore_differences_total",
+            "Chains that partial restores left otherwise than a full one would; each is a defect, and was mended.",
+            counts.differences,
+        ),
+        (
+            "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
+            "Restores that failed.",
+            counts.failed,
+        ),
+        (
+            "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total",
+            "Restores of a change that failed: all tables were compared then.",
+            counts.partial_failed,
+        ),
     ] {
-        for (family, tables) in families {
+        figures.extend(FAMILIES.iter().zip(count.0).map(|(family, count)| Figure {
+            labels: vec![("ip_family", family.as_str().to_owned())],
+            ..counter(name, help, count)
+        }));
+    }
+    figures.extend(of_tables(families));
+    figures.extend(cleaner.figures());
+    figures
+}
+
+fn counter(name: &'static str, help: &'static str, value: u64) -> Figure {
+    Figure {
+        name,
+        kind: FigureKind::Counter,
+        help,
+        labels: Vec::new(),
+        value: Figure::exact(value),
+    }
+}
+
+fn of_tables(families: &[Tables]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (name, help, of) in [
+        (
+            "kubeproxy_sync_proxy_rules_iptables_total",
+            "Rules that are ours.",
+            (|rules: &Rules| rules.there) as fn(&Rules) -> usize,
+        ),
+        (
+            "kubeproxy_sync_proxy_rules_iptables_last",
+            "Rules that were written last.",
+            |rules| rules.written,
+        ),
+    ] {
+        for family in FAMILIES {
+            let tables = families.iter().find(|tables| tables.family == family);
             for table in [Table::Filter, Table::Nat] {
                 let rules = tables.and_then(|tables| tables.rules.get(&table));
                 figures.push(Figure {
@@ -85,11 +145,10 @@ pub(super) fn figures(counts: &Counts, families: &[Tables], cleaner: &Cleaner) -
                         ("ip_family", family.as_str().to_owned()),
                         ("table", table.name().to_owned()),
                     ],
-                    value: Figure::exact(rules.map_or(0, |rules| rules[index]) as u64),
+                    value: Figure::exact(rules.map_or(0, of) as u64),
                 });
             }
         }
     }
-    figures.extend(cleaner.figures());
     figures
 }

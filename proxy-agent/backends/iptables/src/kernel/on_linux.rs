@@ -10,7 +10,9 @@ use super::{
     programs::{Flavour, ProgramError},
 };
 use crate::{
-    IptablesOptions, LACKS, names,
+    IptablesOptions, LACKS,
+    flags::Verify,
+    names,
     table::{SERVICES, Table},
 };
 
@@ -31,7 +33,10 @@ impl Host for OnLinux {
         settings: &Settings,
         surroundings: &Surroundings,
     ) -> Result<Box<dyn Backend>, OpenError> {
-        let backend = IptablesBackend::open(IptablesOptions::of(settings))?;
+        let backend = IptablesBackend::open(
+            IptablesOptions::of(settings),
+            Verify::given(&settings.given, &mut Vec::new()),
+        )?;
         Ok(Box::new(
             backend.observed_by(surroundings.conntrack.clone()),
         ))

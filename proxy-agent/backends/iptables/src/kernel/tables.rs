@@ -33,8 +33,17 @@ pub struct Tables {
     facts: Option<Facts>,
     /// Service ports that the kernel, or the program, does not take, each with the reason.
     refused: BTreeMap<ServicePortKey, String>,
-    /// Rules of ours by table, and how many were written last.
-    pub rules: BTreeMap<Table, [usize; 2]>,
+    /// How many rules are ours, by table.
+    pub rules: BTreeMap<Table, Rules>,
+}
+
+/// How many rules of ours are in a table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// In force.
+    pub there: usize,
+    /// Written last.
+    pub written: usize,
 }
 
 /// What came of writing a whole state.
@@ -106,6 +115,10 @@ impl Tables {
         };
         let restore = plan::follow(facts, &self.refused_keys(), before, now, change);
         self.write(&restore)?;
+        for table in restore.tables() {
+            let rules = self.rules.entry(table).or_default();
+            rules.there = rules.there.saturating_add_signed(restore.growth(table));
+        }
         for change in &change.changes {
             self.refused.remove(change.key());
         }
@@ -117,8 +130,8 @@ impl Tables {
             return Ok(());
         }
         self.programs.restore(self.family, &restore.text())?;
-        for table in restore.tables() {
-            self.rules.entry(table).or_default()[1] = restore.rules(table);
+        for table in Table::ALL {
+            self.rules.entry(table).or_default().written = restore.rules(table);
         }
         Ok(())
     }
@@ -157,12 +170,17 @@ impl Tables {
         written
     }
 
+    /// Reads the tables, and writes what differs from what `state` makes of them, which is in force. Returns that.
+    pub fn mend(&mut self, state: &NodeState) -> Result<Vec<Difference>, ProgramError> {
+        Ok(self.attempt(state)?.differences)
+    }
+
     fn attempt(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
         let (facts, found, wanted, comparison) = self.compare(state)?;
         self.write(&comparison.restore)?;
         for (table, chains) in &wanted.tables {
             let rules = chains.values().map(Vec::len).sum();
-            self.rules.entry(*table).or_default()[0] = rules;
+            self.rules.entry(*table).or_default().there = rules;
         }
         self.facts = Some(facts);
         Ok(Whole {

@@ -75,6 +75,7 @@ const ROWS: &[Row] = &[
     ("configSyncPeriod", "9m", "-1s"),
     ("culvert.mode", "nftables", "fast"),
     ("culvert.backendOrder", "[nftables]", "[nosuch]"),
+    ("culvert.iptables.verifyPartial", "always", "often"),
     ("culvert.mapSizes", "{SLOTS: 7}", "{SLOTS: 0}"),
     ("culvert.tc", "off", "maybe"),
     ("culvert.devices", "[eth0]", "[a/b]"),
