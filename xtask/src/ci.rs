@@ -85,6 +85,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
     println!("\n{}", table(&outcomes));
     // Of a long output the end is what is kept and read.
+    for line in &tally.said {
+        println!("{line}");
+    }
     for name in &tally.names {
         println!("FAILED: {name}");
     }

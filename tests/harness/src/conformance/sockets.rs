@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, anyhow};
 use proxy_model::{NodeState, Protocol, oracle::Outcome as Verdict};
 
 use super::{
@@ -44,8 +44,10 @@ pub fn walk(seed: u64, states: usize, backend: &Backend) -> Result<()> {
     }
     let name = format!("random-sockets {seed}");
     let scenario = Scenario::parse(name, "random.txt".into(), &text)?;
-    trial::probes(&scenario, &all, backend)
-        .with_context(|| format!("--seed {seed} --random {states}, as a scenario:\n{text}\n"))
+    // What is wrong comes first: the scenario is long.
+    trial::probes(&scenario, &all, backend).map_err(|error| {
+        anyhow!("{error:#}\n--seed {seed} --random {states}, as a scenario:\n{text}\n")
+    })
 }
 
 fn probes(state: &NodeState, walk: &mut Walk) -> Vec<Probe> {

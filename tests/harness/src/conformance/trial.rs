@@ -218,9 +218,10 @@ pub fn walk(seed: u64, states: usize, backend: &Backend) -> Result<()> {
                 chance.clone().sample(packets, RANDOM_PACKETS)
             })
         })();
-        asked.with_context(|| {
-            format!(
-                "--seed {seed} --random {states}, state {number}, as a scenario:\n{}\n",
+        // What is wrong comes first: the scenario is long.
+        asked.map_err(|error| {
+            anyhow!(
+                "{error:#}\n--seed {seed} --random {states}, state {number}, as a scenario:\n{}\n",
                 walk.text()
             )
         })?;
