@@ -19,7 +19,7 @@ pub enum OpenError {
     Locked(PathBuf),
     /// Another agent programs the rules of this network namespace, or keeps its connections.
     #[error(
-        "another agent, {holder}, {does} in this network namespace (table ip {table}): stop it \
+        "another agent, {holder}, {does} in this network namespace ({shown_by}): stop it \
          first; a second agent needs a --pin-dir and a network namespace of its own"
     )]
     Held {
@@ -27,8 +27,8 @@ pub enum OpenError {
         holder: String,
         /// What it does.
         does: &'static str,
-        /// The table that shows it.
-        table: &'static str,
+        /// What shows it, such as a table.
+        shown_by: &'static str,
     },
     /// The cause is temporary, such as lack of memory: to be retried, and no reason to conclude
     /// that this host cannot serve.

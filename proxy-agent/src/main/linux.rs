@@ -310,7 +310,7 @@ mod tests {
         let held = OpenError::Held {
             holder: "process 7 of node-a".to_owned(),
             does: "programs rules",
-            table: "culvert-lock",
+            shown_by: "table ip culvert-lock",
         };
         assert_eq!(exit_code(&RunError::Open(held).into()), 4);
         let other = OpenError::Other("odd".to_owned());

@@ -7,6 +7,7 @@
 mod backend;
 mod figures;
 mod leave;
+mod lock;
 mod on_linux;
 mod probe;
 mod programs;
@@ -23,6 +24,7 @@ use proxy_model::{Backend as _, IpFamily, NodeState, SyncError};
 
 use self::{
     figures::Counts,
+    lock::Lock,
     programs::{ProgramError, Programs},
     stamp::{Stamp, stamp},
     tables::{Tables, Whole},
@@ -56,6 +58,8 @@ pub struct IptablesBackend {
     opened: Option<Instant>,
     cleaner: Cleaner,
     counts: Counts,
+    /// No other agent writes here meanwhile.
+    lock: Option<Lock>,
 }
 
 impl IptablesBackend {
@@ -86,6 +90,7 @@ impl IptablesBackend {
             opened: Some(Instant::now()),
             cleaner: Cleaner::new(),
             counts: Counts::default(),
+            lock: Lock::take()?,
         })
     }
 

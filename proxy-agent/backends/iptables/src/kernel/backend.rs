@@ -84,6 +84,9 @@ impl Backend for IptablesBackend {
 
     fn tend(&mut self, _: &NodeState) {
         self.verify_some();
+        if let Some(lock) = &self.lock {
+            lock.tend();
+        }
         if let Err(error) = self.cleaner.tend(Instant::now()) {
             tracing::warn!(%error, "stale UDP flows not removed");
         }

@@ -6,7 +6,7 @@ use proxy_backend::{Host, OpenError, Probe, Retired, Settings, Surroundings};
 use proxy_model::{Backend, IpFamily, Protocol};
 
 use super::{
-    IptablesBackend, leave, probe,
+    IptablesBackend, leave, lock, probe,
     programs::{Flavour, ProgramError},
 };
 use crate::{
@@ -65,6 +65,10 @@ impl Host for OnLinux {
         } else {
             Retired::Removed(format!("removed {}", what.join(", ")))
         })
+    }
+
+    fn nobody_serves(&self) -> Result<(), OpenError> {
+        lock::nobody_holds()
     }
 
     fn cleanup(&self, _: &Settings) -> Result<String, OpenError> {

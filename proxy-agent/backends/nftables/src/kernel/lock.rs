@@ -49,6 +49,13 @@ impl Duty {
         }
     }
 
+    const fn shown_by(self) -> &'static str {
+        match self {
+            Self::Rules => "table ip culvert-lock",
+            Self::Connections => "table ip culvert-keeper",
+        }
+    }
+
     const fn does(self) -> &'static str {
         match self {
             Self::Rules => "programs nftables",
@@ -61,7 +68,7 @@ impl Duty {
         OpenError::Held {
             holder,
             does: self.does(),
-            table: self.table(),
+            shown_by: self.shown_by(),
         }
     }
 }

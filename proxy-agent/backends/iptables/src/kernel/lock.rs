@@ -1,0 +1,164 @@
+//! One agent at a time writes the chains of a network namespace: two would take each other's for leftovers. Who does,
+//! has an abstract socket (unix(7)): that belongs to the network namespace, as the chains do, and goes with its
+//! process, however that ends. A file would do for agents that see the same files only: those in containers do not.
+//! Anybody may take such a name, so that only a socket of root's counts.
+
+use std::{
+    fs, io,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::UnixListener,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::socket::{
+        AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen,
+        socket, sockopt::PeerCredentials,
+    },
+    unistd::geteuid,
+};
+use proxy_backend::OpenError;
+
+const NAME: &str = "culvert-iptables";
+/// How errors call it.
+const SHOWN_BY: &str = "socket @culvert-iptables";
+
+/// As many may ask whose it is until they are let go.
+const WAITING: i32 = 64;
+/// Until a holder that was killed has let go.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Between two looks at whether it has.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Held for as long as this lives.
+#[derive(Debug)]
+pub struct Lock {
+    socket: UnixListener,
+}
+
+/// Who has the name.
+enum Holder {
+    /// An agent, in words.
+    Agent(String),
+    /// Somebody without rights to write chains, or who does not say who it is.
+    Stranger(String),
+}
+
+impl Lock {
+    /// Lets go of those who asked whose it is: otherwise there is room for a few only.
+    pub fn tend(&self) {
+        for _ in 0..=WAITING {
+            if self.socket.accept().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes it in the network namespace of the caller's thread; `None` if somebody has the name who has no right
+    /// to it, and so locks nothing.
+    pub fn take() -> Result<Option<Self>, OpenError> {
+        let end = Instant::now() + MOMENT;
+        loop {
+            match bound() {
+                Ok(socket) => return Ok(Some(Self { socket })),
+                Err(Errno::EADDRINUSE) => {}
+                Err(error) => {
+                    return Err(OpenError::Other(format!("making the {SHOWN_BY}: {error}")));
+                }
+            }
+            let found = holder();
+            if Instant::now() < end {
+                thread::sleep(LOOK);
+                continue;
+            }
+            match found {
+                Some(Holder::Agent(holder)) => return Err(held_by(holder)),
+                Some(Holder::Stranger(holder)) => {
+                    let text = "a second agent on this network namespace would not be noticed";
+                    tracing::warn!(holder, text, "lock of iptables taken by somebody else");
+                    return Ok(None);
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// An error that names the agent that writes the chains of this network namespace, if one still does after a moment.
+pub fn nobody_holds() -> Result<(), OpenError> {
+    let end = Instant::now() + MOMENT;
+    while let Some(Holder::Agent(holder)) = holder() {
+        if Instant::now() >= end {
+            return Err(held_by(holder));
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+fn held_by(holder: String) -> OpenError {
+    OpenError::Held {
+        holder,
+        does: "programs iptables",
+        shown_by: SHOWN_BY,
+    }
+}
+
+fn open() -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socket(AddressFamily::Unix, SockType::Stream, flags, None)
+}
+
+fn bound() -> nix::Result<UnixListener> {
+    let socket = open()?;
+    bind(
+        socket.as_raw_fd(),
+        &UnixAddr::new_abstract(NAME.as_bytes())?,
+    )?;
+    listen(&socket, Backlog::new(WAITING)?)?;
+    Ok(socket.into())
+}
+
+/// Whoever made the socket, by the kernel's word.
+fn holder() -> Option<Holder> {
+    let asked = open().and_then(|socket| {
+        connect(
+            socket.as_raw_fd(),
+            &UnixAddr::new_abstract(NAME.as_bytes())?,
+        )?;
+        getsockopt(&socket, PeerCredentials)
+    });
+    match asked {
+        Ok(peer) => {
+            let who = in_words(peer.pid());
+            let user = peer.uid();
+            Some(if user == 0 || user == geteuid().as_raw() {
+                Holder::Agent(who)
+            } else {
+                Holder::Stranger(format!("{who} of user {user}"))
+            })
+        }
+        // Nobody has it, or it does not listen.
+        Err(Errno::ECONNREFUSED) => has_name().then(|| Holder::Stranger("somebody".to_owned())),
+        Err(error) => Some(Holder::Stranger(format!("somebody ({error})"))),
+    }
+}
+
+fn has_name() -> bool {
+    let line = format!("@{NAME}");
+    let listed = |text: String| text.lines().any(|one| one.ends_with(&line));
+    fs::read_to_string("/proc/thread-self/net/unix").is_ok_and(listed)
+}
+
+fn in_words(process: i32) -> String {
+    if process == 0 {
+        return "a process in another PID namespace".to_owned();
+    }
+    let name: io::Result<String> = fs::read_to_string(format!("/proc/{process}/comm"));
+    let name = name.unwrap_or_default();
+    format!("process {process} ({})", name.trim().escape_debug())
+}
