@@ -2,15 +2,12 @@
 //! them, next to those of others, and in the place of kube-proxy's. Needs root.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "iptables/alone.rs"]
+mod alone;
 #[path = "iptables/faults.rs"]
 mod faults;
 
-use std::{
-    collections::BTreeSet,
-    io::{BufRead as _, BufReader},
-    os::fd::AsFd as _,
-    process::{Command, Stdio},
-};
+use std::{collections::BTreeSet, os::fd::AsFd as _, process::Command};
 
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop,
@@ -290,81 +287,4 @@ fn chains_of_others_stay_and_go_on_working() {
         assert_eq!(node.rules(), theirs, "{flavour}");
         assert_eq!(answers(&mut prober, Transport::Tcp, to).unwrap(), only);
     }
-}
-
-#[test]
-fn a_second_agent_on_a_node_is_told_who_serves_there_and_takes_nothing_from_it() {
-    if !can_run() {
-        return;
-    }
-    for flavour in FLAVOURS {
-        let node = Node::new(flavour);
-        let files = [(FILE, &*service(1, &[1, 2]))];
-        let mut second = Agent::prepare(&node.shop.world, options(), &files).unwrap();
-        let mut first = Agent::start(&node.shop.world, options(), &files).unwrap();
-        let mut prober = node.prober();
-        let before = node.rules();
-        let who = format!("process {} (proxy-agent)", first.pid().unwrap());
-        // Their pin directories, and with them their sockets, differ. Many ask, and nobody uses up the room for that.
-        for _ in 0..2 {
-            second.spawn().unwrap();
-            let (code, log) = second.wait_for_exit().unwrap();
-            assert_eq!(code, Some(4), "{log:?}");
-            let mut told = log.iter().filter_map(|line| line.text("error"));
-            assert!(told.any(|error| error.contains(&who)), "{log:?}");
-        }
-        let refused = node.ask(&second, "cleanup");
-        assert_eq!(refused.code, Some(4), "{refused:?}");
-        assert!(refused.stderr.contains(&who), "{refused:?}");
-        assert_eq!(node.rules(), before);
-        answering(&mut prober);
-        first.kill().unwrap();
-        second.launch().unwrap();
-        assert_eq!(second.serving().unwrap().flag("adopted"), Some(true));
-        answering(&mut prober);
-        second.terminate().unwrap();
-        assert_eq!(node.ask(&first, "cleanup").code, Some(0));
-    }
-}
-
-/// Anybody may take a name, and keeps nobody from serving by that.
-#[test]
-fn a_user_who_has_the_name_of_the_lock_keeps_no_agent_from_serving() {
-    if !can_run() || !requires::met(SUITE, &[Need::Tool("/usr/bin/python3")]) {
-        return;
-    }
-    let node = Node::new("nft");
-    let netns = node.shop.world.node().netns();
-    let mut command = Command::new("setpriv");
-    command.args([
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        // Others may be where that user has no access.
-        "/usr/bin/python3",
-        "-c",
-    ]);
-    command.arg(
-        "import socket, time\ns = socket.socket(socket.AF_UNIX)\ns.bind('\\0culvert-iptables')\ns.listen()\n\
-         print('bound', flush=True)\ntime.sleep(600)",
-    );
-    command.stdout(Stdio::piped());
-    process::enter(&mut command, Some(netns.as_fd()), None).unwrap();
-    let mut squatter = Process::spawn("python3", command).unwrap();
-    let mut said = String::new();
-    let stdout = squatter.child().stdout.take().unwrap();
-    BufReader::new(stdout).read_line(&mut said).unwrap();
-    assert_eq!(said, "bound\n");
-    let files = [(FILE, &*service(1, &[1, 2]))];
-    let mut agent = Agent::prepare(&node.shop.world, options(), &files).unwrap();
-    agent.spawn().unwrap();
-    let told = agent
-        .wait_for("lock of iptables taken by somebody else")
-        .unwrap();
-    assert!(
-        told.text("holder").unwrap().contains("user 65534"),
-        "{told:?}"
-    );
-    agent.wait_for("serving").unwrap();
-    answering(&mut node.prober());
 }

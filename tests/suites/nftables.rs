@@ -7,7 +7,7 @@ mod beside_others;
 #[path = "nftables/lost_answers.rs"]
 mod lost_answers;
 #[path = "nftables/lost_rights.rs"]
-mod lost_rights;
+pub mod lost_rights;
 #[path = "nftables/owner.rs"]
 pub mod owner;
 #[path = "nftables/rig.rs"]

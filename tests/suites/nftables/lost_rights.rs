@@ -5,7 +5,7 @@ use proxy_model::{Backend as _, FatalCause, SyncError};
 use super::rig::{in_namespace, open, services};
 
 /// Makes nobody of this thread, and of no other one.
-fn drop_rights() {
+pub fn drop_rights() {
     const NOBODY: libc::uid_t = 65_534;
     #[expect(
         unsafe_code,

@@ -1,0 +1,72 @@
+//! One agent at a time writes the chains of a network namespace.
+
+use std::os::{
+    linux::net::SocketAddrExt as _,
+    unix::net::{SocketAddr, UnixListener},
+};
+
+use super::*;
+use crate::nftables::lost_rights::drop_rights;
+
+#[test]
+fn a_second_agent_on_a_node_is_told_who_serves_there_and_takes_nothing_from_it() {
+    if !can_run() {
+        return;
+    }
+    for flavour in FLAVOURS {
+        let node = Node::new(flavour);
+        let files = [(FILE, &*service(1, &[1, 2]))];
+        let mut second = Agent::prepare(&node.shop.world, options(), &files).unwrap();
+        let mut first = Agent::start(&node.shop.world, options(), &files).unwrap();
+        let mut prober = node.prober();
+        let before = node.rules();
+        let who = format!("process {} (proxy-agent)", first.pid().unwrap());
+        // Their pin directories, and with them their sockets, differ. Many ask, and nobody uses up the room for that.
+        for _ in 0..2 {
+            second.spawn().unwrap();
+            let (code, log) = second.wait_for_exit().unwrap();
+            assert_eq!(code, Some(4), "{log:?}");
+            let mut told = log.iter().filter_map(|line| line.text("error"));
+            assert!(told.any(|error| error.contains(&who)), "{log:?}");
+        }
+        let refused = node.ask(&second, "cleanup");
+        assert_eq!(refused.code, Some(4), "{refused:?}");
+        assert!(refused.stderr.contains(&who), "{refused:?}");
+        assert_eq!(node.rules(), before);
+        answering(&mut prober);
+        first.kill().unwrap();
+        second.launch().unwrap();
+        assert_eq!(second.serving().unwrap().flag("adopted"), Some(true));
+        answering(&mut prober);
+        second.terminate().unwrap();
+        assert_eq!(node.ask(&first, "cleanup").code, Some(0));
+    }
+}
+
+/// Anybody may take a name, and keeps nobody from serving by that.
+#[test]
+fn a_user_who_has_the_name_of_the_lock_keeps_no_agent_from_serving() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new("nft");
+    let netns = node.shop.world.node().netns();
+    let bound = netns.run(|| {
+        drop_rights();
+        let name = SocketAddr::from_abstract_name("culvert-iptables");
+        UnixListener::bind_addr(&name.unwrap())
+    });
+    let _squatter = bound.unwrap().unwrap();
+    let files = [(FILE, &*service(1, &[1, 2]))];
+    let mut agent = Agent::prepare(&node.shop.world, options(), &files).unwrap();
+    agent.spawn().unwrap();
+    let told = agent
+        .wait_for("lock of iptables taken by somebody else")
+        .unwrap();
+    assert!(
+        told.text("holder").unwrap().contains("user 65534"),
+        "{told:?}"
+    );
+    agent.wait_for("serving").unwrap();
+    answering(&mut node.prober());
+}
