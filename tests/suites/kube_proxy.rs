@@ -12,7 +12,7 @@ use proxy_model::{
     ClusterEvent, NodePortSelection, NodeState, Protocol, ServiceCidr, Settings, compute,
     oracle::{Detector, Packet, Path, verdict},
 };
-use proxy_tests::{nft::Ruleset, scenario::packets::Fate};
+use proxy_tests::{nft::Ruleset, scenario::packets::Fate, traced::Traced as _};
 use serde_json::{Value, json};
 
 macro_rules! data {

@@ -1,9 +1,11 @@
-//! Scenarios, and random clusters, against what the nftables backend would program: packets through
+//! Scenarios, and random clusters, against what packet backends would program: packets through
 //! the rendered text, one rule after the other, must end as the oracle says. Needs no privileges, and
 //! no kernel.
 //!
 //! In every step: what the file says of packets, what the sockets of its probes send, and all packets
 //! that have to do with the state or one before it.
+
+mod tracer;
 
 use std::{
     collections::BTreeSet,
@@ -11,23 +13,20 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use libtest_mimic::Trial;
-use proxy_backend_nftables as nftables;
-use proxy_model::{
-    NodeState,
-    oracle::{Packet, Path, verdict},
-};
+use proxy_model::{NodeState, oracle::Packet};
 use proxy_tests::{
     conformance::{
+        gaps::Gaps,
         packets::{self, Place},
         random::Walk,
     },
-    nft::Ruleset,
-    scenario::{Probe, Scenario, judge, packets::Fate, sources::CLIENT},
+    scenario::{Probe, Scenario, judge, sources::CLIENT},
     world::NODE_ADDRESSES,
 };
 
+use self::tracer::Tracers;
 use crate::trials;
 
 /// Walks through random clusters, clusters of each, and packets in each of those.
@@ -48,17 +47,19 @@ pub fn trials(scenarios: &[Arc<Scenario>]) -> Vec<Trial> {
 fn trace(scenario: &Scenario, states: &[NodeState]) -> Result<()> {
     let own = own(&scenario.settings.node_addresses);
     let mut places = BTreeSet::new();
+    let mut gaps = Gaps::default();
     for (index, (step, state)) in scenario.steps.iter().zip(states).enumerate() {
-        let tracer = Tracer::of(state)?;
+        let tracers = Tracers::of(state)?;
         let named = step.packets.iter().map(|line| line.packet.clone());
         let sent = step.probes.iter().map(|probe| sent_by(probe, &own));
         let sent = sent.collect::<Result<Vec<_>>>()?;
         let all = all(state, &mut places, &own);
         for packet in named.chain(sent).chain(all) {
-            let checked = tracer.check(&packet);
+            let checked = tracers.check(&packet, &mut gaps);
             checked.with_context(|| format!("step {}", index + 1))?;
         }
     }
+    gaps.tell(&scenario.name);
     Ok(())
 }
 
@@ -66,20 +67,22 @@ fn walk(seed: u64) -> Result<()> {
     let mut walk = Walk::new(seed);
     let own = own(&walk.settings().node_addresses);
     let mut places = BTreeSet::new();
+    let mut gaps = Gaps::default();
     for number in 1..=STATES {
         walk.step();
         let state = walk.state();
         let all = all(&state, &mut places, &own);
         let packets = walk.chance().sample(all, PACKETS);
-        let traced = Tracer::of(&state).and_then(|tracer| {
+        let traced = Tracers::of(&state).and_then(|tracers| {
             let mut packets = packets.iter();
-            packets.try_for_each(|packet| tracer.check(packet))
+            packets.try_for_each(|packet| tracers.check(packet, &mut gaps))
         });
         traced.with_context(|| {
             let text = walk.text();
             format!("walk {seed}, state {number}, as a scenario:\n{text}\n")
         })?;
     }
+    gaps.tell(&format!("random {seed}"));
     Ok(())
 }
 
@@ -114,75 +117,4 @@ fn own(more: &[IpAddr]) -> Vec<IpAddr> {
 fn all(state: &NodeState, places: &mut BTreeSet<Place>, own: &[IpAddr]) -> Vec<Packet> {
     places.extend(packets::places(state, own));
     packets::all(state, places, own)
-}
-
-/// A state, and what is rendered of it.
-struct Tracer<'a> {
-    state: &'a NodeState,
-    text: String,
-    rules: Ruleset,
-}
-
-impl<'a> Tracer<'a> {
-    fn of(state: &'a NodeState) -> Result<Self> {
-        let text = nftables::render(
-            state,
-            nftables::NftablesOptions {
-                mark: 1 << nftables::MASQUERADE_BIT,
-                ..nftables::NftablesOptions::default()
-            },
-        );
-        let rules = Ruleset::parse(&text).with_context(|| text.clone())?;
-        Ok(Self { state, text, rules })
-    }
-
-    /// What the rules do with `packet` must be what the oracle says; clients of Services with
-    /// session affinity, and no others, must keep their endpoint.
-    fn check(&self, packet: &Packet) -> Result<()> {
-        let is_own = |address| self.state.node.is_host(address);
-        let verdict = verdict(self.state, packet, Path::Packet);
-        let mut expected = Fate::from(&verdict);
-        if let Fate::Endpoints(endpoints) = &mut expected
-            && !is_own(packet.source)
-        {
-            // What arrives for the host itself meets no hook in which it could be masqueraded, and
-            // needs none: the answer begins here.
-            for (endpoint, masqueraded) in endpoints {
-                *masqueraded &= !is_own(endpoint.ip());
-            }
-        }
-        let context = || {
-            let Packet {
-                source,
-                destination,
-                protocol,
-                interface,
-            } = packet;
-            let on = interface.as_deref().unwrap_or("no interface");
-            format!(
-                "{source}, on {on}, to {destination}/{protocol}, by these rules:\n{}",
-                self.text
-            )
-        };
-        let fate = self.rules.fate(packet, &is_own).with_context(context)?;
-        ensure!(
-            fate == expected,
-            "{}it is {fate}, but the oracle says: {expected}",
-            context()
-        );
-        if let Fate::Endpoints(endpoints) = &fate
-            && endpoints.len() > 1
-        {
-            let service = verdict.service.as_ref();
-            let service = service.and_then(|key| self.state.services.get(key));
-            let sticks = service.is_some_and(|service| service.affinity.is_some());
-            let kept = self.rules.keeps_clients(packet, &is_own)?;
-            ensure!(
-                kept == sticks,
-                "{}its client keeps its endpoint: {kept}, but session affinity: {sticks}",
-                context()
-            );
-        }
-        Ok(())
-    }
 }

@@ -16,7 +16,8 @@
 //!
 //! [`packets`] has the kernel run the programs for devices over bytes, without a device.
 //!
-//! [`nft`] tells what rules of nftables do with a packet, without a kernel.
+//! [`nft`] and [`xtables`] tell what rules do with a packet, without a kernel; [`traced`] has what is the same
+//! for both.
 //!
 //! Two programs that are no tests use it as well: the demo and the bench, beside this package.
 
@@ -42,8 +43,10 @@ pub mod process;
 pub mod requires;
 pub mod scenario;
 pub mod shop;
+pub mod traced;
 pub mod traffic;
 pub mod world;
+pub mod xtables;
 
 pub use agent::{Agent, AgentOptions, BrainProcess};
 pub use pod::{Prober, Server};

@@ -17,17 +17,16 @@ mod walk;
 mod words;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     net::{IpAddr, SocketAddr},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use proxy_model::{IpFamily, Protocol, oracle::Packet};
 
-use crate::scenario::packets::Fate;
+use crate::traced::{Run, Traced};
 
 pub use walk::Kept;
-use walk::{End, Run};
 
 /// Tables, understood.
 #[derive(Debug)]
@@ -70,74 +69,20 @@ impl Ruleset {
             })
             .collect()
     }
+}
 
-    /// What may become of `packet` on a host whose own addresses `is_own` knows: a packet from one of
-    /// those is what the host itself sends. Every random choice is made in every way; fails if it
-    /// decides about more than which endpoint it is, or prefers one.
-    pub fn fate(&self, packet: &Packet, is_own: &dyn Fn(IpAddr) -> bool) -> Result<Fate> {
-        merge(&self.runs(packet, is_own, &[])?)
-    }
-
-    /// Whether wherever `packet` is led, the next one of this client is led there, too, by what the
-    /// rules remember.
-    pub fn keeps_clients(&self, packet: &Packet, is_own: &dyn Fn(IpAddr) -> bool) -> Result<bool> {
-        for run in self.runs(packet, is_own, &[])? {
-            let next = self.runs(packet, is_own, &run.kept)?;
-            if next.iter().any(|next| next.end != run.end) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
+impl Traced for Ruleset {
+    type Kept = Kept;
 
     fn runs(
         &self,
         packet: &Packet,
         is_own: &dyn Fn(IpAddr) -> bool,
         kept: &[Kept],
-    ) -> Result<Vec<Run>> {
+    ) -> Result<Vec<Run<Kept>>> {
         walk::every_way(&self.tables, &packet.canonical(), is_own, kept)
     }
 }
 
-/// One fate of all ways that a packet may go.
-fn merge(runs: &[Run]) -> Result<Fate> {
-    let fate = |end: &End| match *end {
-        End::Dropped => Fate::Dropped,
-        End::Rejected => Fate::Rejected,
-        End::Untouched => Fate::Untouched,
-        End::Led(to, masqueraded) => Fate::Endpoints([(to, masqueraded)].into()),
-    };
-    let mut times = BTreeMap::new();
-    let mut merged: Option<Fate> = None;
-    for run in runs {
-        let fate = fate(&run.end);
-        if let Fate::Endpoints(endpoints) = &fate {
-            for endpoint in endpoints.keys() {
-                *times.entry(*endpoint).or_insert(0) += 1;
-            }
-        }
-        match (&mut merged, fate) {
-            (None, fate) => merged = Some(fate),
-            (Some(Fate::Endpoints(all)), Fate::Endpoints(more)) => {
-                for (endpoint, masqueraded) in more {
-                    let before = *all.entry(endpoint).or_insert(masqueraded);
-                    ensure!(
-                        before == masqueraded,
-                        "chance decides whether what goes to {endpoint} is masqueraded"
-                    );
-                }
-            }
-            (Some(one), other) if *one == other => {}
-            (Some(one), other) => bail!("chance decides between {one} and {other}"),
-        }
-    }
-    let counts: Vec<u32> = times.into_values().collect();
-    ensure!(
-        counts.windows(2).all(|two| two[0] == two[1]),
-        "some endpoints are chosen more often than others"
-    );
-    merged.context("there is no way at all")
-}
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ use super::{
     statement::{Operand, Statement, rule},
     words::Words,
 };
+use crate::traced::way::Place;
 
 /// A table of one family.
 #[derive(Debug)]
@@ -46,16 +47,6 @@ pub struct Hook {
     pub is_nat: bool,
     pub place: Place,
     pub priority: i32,
-}
-
-/// A hook of netfilter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    Prerouting,
-    Input,
-    Forward,
-    Output,
-    Postrouting,
 }
 
 /// All tables of a text.

@@ -1,11 +1,4 @@
-//! The way of a packet through the hooks of a host, and through the chains there.
-//!
-//! ```text
-//! from elsewhere ──> prerouting ─┬─> input       to the host itself
-//!                                └─> forward ──> postrouting ──>
-//! from the host ───> output ─────────────────> postrouting ─┬─>
-//!                                                           └─> prerouting ──> input
-//! ```
+//! How a packet goes through the chains at a hook, and through those that these lead to.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,26 +8,13 @@ use proxy_model::{IpFamily, oracle::Packet};
 use super::{
     field::{Data, Field, Value, Verdict, computed},
     statement::{Operand, Statement},
-    table::{Chain, Hook, Place, Table},
+    table::{Chain, Hook, Table},
 };
-
-/// What became of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Dropped,
-    Rejected,
-    Untouched,
-    /// It has this destination now; true if the host is its source.
-    Led(SocketAddr, bool),
-}
-
-/// One way that a packet may go.
-#[derive(Debug)]
-pub struct Run {
-    pub end: End,
-    /// What the rules will remember of it.
-    pub kept: Vec<Kept>,
-}
+use crate::traced::{
+    End, Run,
+    choices::Choices,
+    way::{self, Met, Place, TOO_DEEP, Underway},
+};
 
 /// An element that a rule added to a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,86 +23,30 @@ pub struct Kept {
     key: Vec<Value>,
 }
 
-/// More chains than the kernel follows in one another.
-const TOO_DEEP: usize = 16;
-
 /// Every way that `packet` may go, with `kept` in the sets.
 pub fn every_way(
     tables: &[Table],
     packet: &Packet,
     is_own: &dyn Fn(IpAddr) -> bool,
     kept: &[Kept],
-) -> Result<Vec<Run>> {
-    let mut choices = Choices::default();
-    let mut runs = Vec::new();
-    loop {
+) -> Result<Vec<Run<Kept>>> {
+    way::every_way(|choices| {
         let mut journey = Journey {
             tables,
-            is_own,
-            packet,
-            destination: packet.destination,
-            interface: packet.interface.as_deref().unwrap_or_default(),
-            mark: 0,
-            is_led: false,
-            is_masqueraded: false,
-            has_destination: false,
+            on: Underway::new(packet, is_own),
             hook: None,
             before: kept,
             kept: Vec::new(),
-            choices: &mut choices,
+            choices,
         };
-        let end = journey.end()?;
-        let kept = journey.kept;
-        runs.push(Run { end, kept });
-        if !choices.go_on() {
-            return Ok(runs);
-        }
-    }
-}
-
-/// Random choices, made in every way one after the other.
-#[derive(Debug, Default)]
-struct Choices {
-    /// What was chosen, and of how many.
-    made: Vec<(u64, u64)>,
-    next: usize,
-}
-
-impl Choices {
-    fn choose(&mut self, of: u64) -> u64 {
-        if self.next == self.made.len() {
-            self.made.push((0, of));
-        }
-        self.next += 1;
-        self.made[self.next - 1].0
-    }
-
-    /// Begins again, with another choice; false if all were made.
-    fn go_on(&mut self) -> bool {
-        self.next = 0;
-        while let Some((chosen, of)) = self.made.pop() {
-            if chosen + 1 < of {
-                self.made.push((chosen + 1, of));
-                return true;
-            }
-        }
-        false
-    }
+        let end = way::end(&mut journey)?;
+        Ok((end, journey.kept))
+    })
 }
 
 struct Journey<'a> {
     tables: &'a [Table],
-    is_own: &'a dyn Fn(IpAddr) -> bool,
-    packet: &'a Packet,
-    /// The one that it has now.
-    destination: SocketAddr,
-    interface: &'a str,
-    mark: u64,
-    /// A rule gave it a destination.
-    is_led: bool,
-    is_masqueraded: bool,
-    /// No rule gives it another destination any more.
-    has_destination: bool,
+    on: Underway<'a>,
     hook: Option<Hook>,
     before: &'a [Kept],
     kept: Vec<Kept>,
@@ -140,44 +64,13 @@ enum Flow<'a> {
     Gone(End),
 }
 
-impl<'a> Journey<'a> {
-    fn end(&mut self) -> Result<End> {
-        let places: &[Place] = if (self.is_own)(self.packet.source) {
-            &[Place::Output, Place::Postrouting]
-        } else {
-            &[Place::Prerouting]
-        };
-        for place in places {
-            if let Some(end) = self.meet(*place)? {
-                return Ok(end);
-            }
-        }
-        // The routing decision, by the destination that it has now.
-        let is_sent = places.len() > 1;
-        let places: &[Place] = match ((self.is_own)(self.destination.ip()), is_sent) {
-            (true, true) => {
-                self.interface = "lo";
-                &[Place::Prerouting, Place::Input]
-            }
-            (true, false) => &[Place::Input],
-            (false, true) => &[],
-            (false, false) => &[Place::Forward, Place::Postrouting],
-        };
-        for place in places {
-            if let Some(end) = self.meet(*place)? {
-                return Ok(end);
-            }
-        }
-        match (self.is_led, self.is_masqueraded) {
-            (true, masqueraded) => Ok(End::Led(self.destination, masqueraded)),
-            (false, false) => Ok(End::Untouched),
-            (false, true) => bail!("it is masqueraded, and not led anywhere"),
-        }
+impl<'a> Met<'a> for Journey<'a> {
+    fn underway(&mut self) -> &mut Underway<'a> {
+        &mut self.on
     }
 
-    /// Goes through the chains of a hook; ends there if the packet is gone.
     fn meet(&mut self, place: Place) -> Result<Option<End>> {
-        let family = IpFamily::of(self.packet.source);
+        let family = IpFamily::of(self.on.packet.source);
         let tables = self.tables.iter().filter(|table| table.family == family);
         let mut chains: Vec<(&Table, &Chain, Hook)> = tables
             .flat_map(|table| table.chains.values().map(move |chain| (table, chain)))
@@ -186,24 +79,20 @@ impl<'a> Journey<'a> {
             .collect();
         chains.sort_by_key(|(.., hook)| hook.priority);
         for (table, chain, hook) in chains {
-            let is_done = match place {
-                Place::Postrouting => self.is_masqueraded,
-                _ => self.has_destination,
-            };
-            if hook.is_nat && is_done {
+            if hook.is_nat && self.on.is_settled(place) {
                 continue;
             }
             self.hook = Some(hook);
             if let Flow::Gone(end) = self.follow(table, chain, 0)? {
                 return Ok(Some(end));
             }
-            self.has_destination |= hook.is_nat && self.is_led;
+            self.on.has_destination |= hook.is_nat && self.on.is_led;
         }
-        // Also what was not translated here will not be any more.
-        self.has_destination |= matches!(place, Place::Output | Place::Prerouting);
         Ok(None)
     }
+}
 
+impl<'a> Journey<'a> {
     fn follow(&mut self, table: &'a Table, chain: &'a Chain, depth: usize) -> Result<Flow<'a>> {
         ensure!(depth < TOO_DEEP, "too many chains lead to one another");
         for rule in &chain.rules {
@@ -250,10 +139,10 @@ impl<'a> Journey<'a> {
                 Statement::TranslateTo(endpoint) => return self.translate(*endpoint),
                 Statement::Masquerade => {
                     self.needs("masquerade", true, &[Place::Postrouting])?;
-                    self.is_masqueraded = true;
+                    self.on.is_masqueraded = true;
                     return Ok(Flow::Accept);
                 }
-                Statement::SetMark(steps) => self.mark = computed(self.mark, steps),
+                Statement::SetMark(steps) => self.on.mark = computed(self.on.mark, steps),
                 Statement::Update(set, fields) => {
                     let kept = Kept {
                         set: set.clone(),
@@ -297,8 +186,8 @@ impl<'a> Journey<'a> {
 
     fn translate(&mut self, endpoint: SocketAddr) -> Result<Flow<'a>> {
         self.needs("dnat", true, &[Place::Prerouting, Place::Output])?;
-        self.destination = endpoint;
-        self.is_led = true;
+        self.on.destination = endpoint;
+        self.on.is_led = true;
         Ok(Flow::Accept)
     }
 
@@ -339,24 +228,22 @@ impl<'a> Journey<'a> {
     fn value(&mut self, field: &Field) -> Value {
         let word = |word: &str| Value::Word(word.to_owned());
         match field {
-            Field::Source => Value::Address(self.packet.source),
-            Field::Destination => Value::Address(self.destination.ip()),
-            Field::Protocol => Value::Word(self.packet.protocol.as_str().to_lowercase()),
-            Field::Port => Value::Number(self.destination.port().into()),
+            Field::Source => Value::Address(self.on.packet.source),
+            Field::Destination => Value::Address(self.on.destination.ip()),
+            Field::Protocol => Value::Word(self.on.packet.protocol.as_str().to_lowercase()),
+            Field::Port => Value::Number(self.on.destination.port().into()),
             Field::Interface => {
-                let arrives = [Place::Prerouting, Place::Input, Place::Forward];
-                let arrives = self.hook.is_some_and(|hook| arrives.contains(&hook.place));
-                word(if arrives { self.interface } else { "" })
+                let on = |hook: Hook| self.on.arrived_on(hook.place);
+                word(self.hook.map_or("", on))
             }
             Field::State => word("new"),
-            // Led to where it goes anyway, it is not translated.
-            Field::Status if self.destination != self.packet.destination => word("dnat"),
+            Field::Status if self.on.is_translated() => word("dnat"),
             Field::Status => word(""),
-            Field::SourceType if (self.is_own)(self.packet.source) => word("local"),
+            Field::SourceType if (self.on.is_own)(self.on.packet.source) => word("local"),
             Field::SourceType => word("unicast"),
-            Field::Mark(steps) => Value::Number(computed(self.mark, steps)),
+            Field::Mark(steps) => Value::Number(computed(self.on.mark, steps)),
             Field::Random { modulus, offset } => {
-                Value::Number(offset + self.choices.choose(*modulus))
+                Value::Number(offset + self.choices.one_of(*modulus))
             }
         }
     }
