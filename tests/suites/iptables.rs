@@ -6,6 +6,8 @@
 mod alone;
 #[path = "iptables/faults.rs"]
 mod faults;
+#[path = "iptables/random.rs"]
+mod random;
 
 use std::{collections::BTreeSet, os::fd::AsFd as _, process::Command};
 
