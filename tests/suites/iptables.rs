@@ -6,6 +6,8 @@
 mod alone;
 #[path = "iptables/faults.rs"]
 mod faults;
+#[path = "iptables/killed.rs"]
+mod killed;
 #[path = "iptables/random.rs"]
 mod random;
 

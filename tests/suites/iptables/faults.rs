@@ -1,6 +1,6 @@
 //! Programs that refuse, wait or are missing.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use proxy_tests::{AgentOptions, requires::NFTABLES, shop::small_service};
 
@@ -10,14 +10,18 @@ use crate::layers::rig::metrics;
 /// One that is found before the real one of this name, and runs a script.
 fn instead_of(program: &str, script: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(program);
-    fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    put(&dir.path().join(program), script);
     dir
 }
 
+/// A program that runs a script.
+pub fn put(path: &Path, script: &str) {
+    fs::write(path, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// An agent that finds the programs in `dir` first.
-fn finding(dir: &tempfile::TempDir) -> AgentOptions {
+pub fn finding(dir: &tempfile::TempDir) -> AgentOptions {
     let path = std::env::var("PATH").unwrap();
     AgentOptions {
         launcher: vec![
