@@ -2,6 +2,9 @@
 //! fails, and nothing of the first one is left. Needs root and BPF.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "switch/often.rs"]
+mod often;
+
 use std::process::Command;
 
 use proxy_tests::{
@@ -34,11 +37,15 @@ pub fn from_a_pod(shop: &Shop) -> Traffic {
 }
 
 fn from_the_node(shop: &Shop) -> Traffic {
+    let traffic = Traffic::start("node", shop.world.node(), loads_of_the_node()).unwrap();
+    traffic.excusing(excused)
+}
+
+fn loads_of_the_node() -> Vec<Load> {
     let mut loads = loads(1, &LOADS);
     let whole = requires::met(SUITE, &[Need::RightSocket]);
     loads.retain(|load| whole || load.name != "tcp6");
-    let traffic = Traffic::start("node", shop.world.node(), loads).unwrap();
-    traffic.excusing(excused)
+    loads
 }
 
 /// Once the eBPF programs are taken away, nobody is left to say what a socket dialled that stays
@@ -132,13 +139,16 @@ fn a_restart_with_other_layers_fails_no_connection() {
     assert!(!has_table(&shop, "culvert"));
 }
 
+/// Whether every backend can serve here.
+fn has_all() -> bool {
+    let needs = [Need::Tool("iptables-nft-restore")];
+    let all: [&[Need]; 3] = [PRIVILEGED, NFTABLES, &needs];
+    all.iter().all(|needs| requires::met(SUITE, needs))
+}
+
 #[test]
 fn a_restart_from_and_to_iptables_fails_no_connection() {
-    let needs = [Need::Tool("iptables-nft-restore")];
-    if ![PRIVILEGED, NFTABLES, &needs]
-        .iter()
-        .all(|needs| requires::met(SUITE, needs))
-    {
+    if !has_all() {
         return;
     }
     walk(
