@@ -35,21 +35,15 @@ type Chains = BTreeMap<String, Vec<String>>;
 
 #[test]
 fn random_changes_by_iptables_nft_lead_to_the_rules_of_one_full_restore() {
-    walks(
-        "iptables-nft-restore",
-        ["iptables-nft-save", "ip6tables-nft-save"],
-    );
+    walks("nft", "iptables-nft-restore");
 }
 
 #[test]
 fn random_changes_by_iptables_legacy_lead_to_the_rules_of_one_full_restore() {
-    walks(
-        "iptables-legacy-restore",
-        ["iptables-legacy-save", "ip6tables-legacy-save"],
-    );
+    walks("legacy", "iptables-legacy-restore");
 }
 
-fn walks(restore: &'static str, save: [&str; 2]) {
+fn walks(flavour: &str, restore: &'static str) {
     if !can_run() {
         return;
     }
@@ -62,13 +56,13 @@ fn walks(restore: &'static str, save: [&str; 2]) {
     );
     for seed in first..first + WALKS {
         println!("to repeat: {SEED}={seed}");
-        if let Err(error) = walk(seed, restore, save) {
+        if let Err(error) = walk(seed, flavour, restore) {
             panic!("{error:#}");
         }
     }
 }
 
-fn walk(seed: u64, restore: &'static str, save: [&str; 2]) -> Result<()> {
+fn walk(seed: u64, flavour: &str, restore: &'static str) -> Result<()> {
     let mut walk = Walk::new(seed);
     walk.step();
     let settings = walk.settings().clone();
@@ -81,10 +75,10 @@ fn walk(seed: u64, restore: &'static str, save: [&str; 2]) -> Result<()> {
         }
         if number % COMPARED == 0 {
             let compared = (|| {
-                let by_changes = chains(&world, save)?;
+                let by_changes = chains(&world, flavour)?;
                 let at_once = World::bare(&settings.node_addresses)?;
                 let other = start(restore, &at_once, &settings, &walk.state())?;
-                same(&by_changes, &chains(&at_once, save)?)?;
+                same(&by_changes, &chains(&at_once, flavour)?)?;
                 other.finish()
             })();
             compared.with_context(|| {
@@ -120,10 +114,11 @@ fn start<'w>(
 }
 
 /// What is there, of both families.
-fn chains(world: &World, save: [&str; 2]) -> Result<Chains> {
+fn chains(world: &World, flavour: &str) -> Result<Chains> {
     let mut chains = Chains::new();
-    for program in save {
-        let run = || Command::new(program).output();
+    for family in ["iptables", "ip6tables"] {
+        let program = format!("{family}-{flavour}-save");
+        let run = || Command::new(&program).output();
         let saved = world.node().netns().run(run)??;
         ensure!(saved.status.success(), "{program} failed: {saved:?}");
         let mut table = String::new();
