@@ -7,7 +7,7 @@ use nix::sched::{CloneFlags, unshare};
 use proxy_backend::{Requirement, every_kind};
 
 use super::{
-    programs::{self, Found, ProgramError, Programs},
+    programs::{self, Flavour, Found, ProgramError, Programs},
     stamp::remembered_clients,
 };
 use crate::{IptablesOptions, compare::compare, facts::Facts, saved::Saved, wanted::Wanted};
@@ -22,7 +22,28 @@ pub fn probe() -> Vec<Requirement> {
     let tried = found
         .chosen
         .map(|(programs, _)| (programs, try_rules(programs)));
-    vec![flavour(&found), rules(tried.as_ref()), clients()]
+    let mut all = vec![flavour(&found), rules(tried.as_ref()), clients()];
+    all.extend(
+        found
+            .chosen
+            .and_then(|(programs, _)| services(programs.flavour)),
+    );
+    all
+}
+
+/// The number of Services that the flavour is for; `None` if it has no such limit.
+fn services(flavour: Flavour) -> Option<Requirement> {
+    (flavour == Flavour::Nft).then(|| Requirement {
+        name: "number of Services",
+        required: false,
+        met: false,
+        found: "nft: for up to 1,000".to_owned(),
+        reason: "iptables-nft takes minutes to write the rules of thousands of Services: of kube-proxy's, with 5,000, one \
+                 restore took more than seven",
+        remedy: Some(
+            "with more than 1,000 Services use nftables, where its requirements are met".to_owned(),
+        ),
+    })
 }
 
 /// Why no flavour can be used, and what to do.
@@ -142,4 +163,17 @@ fn write_everything(programs: Programs) -> Result<(), ProgramError> {
         programs.restore(family, &restore.text())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_nft_flavour_is_for_so_many_services_and_that_keeps_nobody_from_serving() {
+        assert_eq!(services(Flavour::Legacy), None);
+        let told = services(Flavour::Nft).unwrap();
+        assert!(!told.required && told.found.contains("1,000"), "{told:?}");
+        assert!(told.remedy.unwrap().contains("use nftables"));
+    }
 }

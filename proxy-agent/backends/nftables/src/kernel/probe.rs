@@ -7,20 +7,31 @@ use proxy_backend::Requirement;
 use super::{
     KernelError, lock, refusal,
     socket::{Cause, Netlink},
-    trial::try_rules,
+    trial::{Tried, tried},
 };
 
-/// The first kernel whose maps do what is asked of them here; kube-proxy's nftables mode needs the
-/// same.
+/// The first kernel that is served on, the same as for kube-proxy's nftables mode. Tables have an owner since
+/// 5.12; rules and maps are those that 5.10 takes, too. What kube-proxy goes by is that a host with an older
+/// kernel has an older `nft`, too, which may not bear rules that it does not know
+/// (<https://github.com/kubernetes/kubernetes/issues/122743>).
 const LEAST: (u32, u32) = (5, 13);
+
+/// What to do where rules cannot be tried.
+const NOT_TRIED: &str = "not tried: that needs CAP_SYS_ADMIN, to create a network namespace";
 
 /// Every requirement, the simplest first.
 pub fn probe() -> Vec<Requirement> {
     let netlink = Netlink::open().and_then(|mut netlink| netlink.generation());
+    let tried = netlink.is_ok().then(tried).flatten();
+    let release = uname().map_or_else(
+        |_| "unknown".to_owned(),
+        |name| name.release().to_string_lossy().into_owned(),
+    );
     vec![
-        kernel(),
+        kernel(release),
         nf_tables(&netlink),
-        rules(netlink.is_ok()),
+        rules(tried.as_ref()),
+        owned(tried.as_ref()),
         held(lock::holder(lock::Duty::Rules)),
     ]
 }
@@ -43,18 +54,15 @@ fn held(holder: Result<Option<String>, KernelError>) -> Requirement {
     }
 }
 
-fn kernel() -> Requirement {
-    let release = uname().map_or_else(
-        |_| "unknown".to_owned(),
-        |name| name.release().to_string_lossy().into_owned(),
-    );
+fn kernel(release: String) -> Requirement {
     let met = version(&release).is_none_or(|version| version >= LEAST);
     Requirement {
         name: "kernel",
         required: true,
         met,
         found: release,
-        reason: "older kernels lack what the maps need",
+        reason: "the lock needs tables with an owner (Linux 5.12); with kernels before 5.13 hosts have an `nft` that may \
+                 not bear rules of newer programs",
         remedy: (!met).then(|| format!("use Linux {}.{} or later", LEAST.0, LEAST.1)),
     }
 }
@@ -85,27 +93,48 @@ fn nf_tables(generation: &Result<u32, KernelError>) -> Requirement {
 }
 
 /// Whether the kernel takes every kind of rule.
-fn rules(reachable: bool) -> Requirement {
-    let tried = if reachable { try_rules() } else { Ok(false) };
+fn rules(tried: Option<&Tried>) -> Requirement {
     let remedy = "load, or build, the kernel's modules nft_chain_nat, nft_ct, nft_fib_ipv4, \
                   nft_fib_ipv6, nft_masq, nft_nat, nft_numgen, nft_reject_ipv4 and nft_reject_ipv6";
+    of_trial(
+        "rules",
+        tried.map(|tried| &tried.rules),
+        "every kind of rule and set is tried in a separate network namespace",
+        remedy,
+    )
+}
+
+/// Whether the kernel knows what the lock is made of.
+fn owned(tried: Option<&Tried>) -> Requirement {
+    of_trial(
+        "tables with an owner",
+        tried.map(|tried| &tried.owned),
+        "such a table is the lock that keeps two agents from writing the same rules",
+        "use Linux 5.12 or later, which brought them (NFT_TABLE_F_OWNER)",
+    )
+}
+
+fn of_trial(
+    name: &'static str,
+    tried: Option<&Result<(), KernelError>>,
+    reason: &'static str,
+    remedy: &str,
+) -> Requirement {
     Requirement {
-        name: "rules",
-        // Where they cannot be tried, the first sync tells.
-        required: tried.is_err(),
-        met: matches!(tried, Ok(true)),
-        found: match &tried {
-            Ok(true) => "accepted".to_owned(),
-            Ok(false) => {
-                "not tried: that needs CAP_SYS_ADMIN, to create a network namespace".to_owned()
-            }
-            Err(error) => error.to_string(),
+        name,
+        // Where it cannot be tried, the first sync tells.
+        required: matches!(tried, Some(Err(_))),
+        met: matches!(tried, Some(Ok(()))),
+        found: match tried {
+            Some(Ok(())) => "accepted".to_owned(),
+            Some(Err(error)) => error.to_string(),
+            None => NOT_TRIED.to_owned(),
         },
-        reason: "every kind of rule and set is tried in a separate network namespace",
+        reason,
         remedy: match tried {
-            Ok(true) => None,
-            Ok(false) => Some("nothing, if the backend serves".to_owned()),
-            Err(_) => Some(remedy.to_owned()),
+            Some(Ok(())) => None,
+            Some(Err(_)) => Some(remedy.to_owned()),
+            None => Some("nothing, if the backend serves".to_owned()),
         },
     }
 }
@@ -120,6 +149,30 @@ mod tests {
         let held = held(Ok(Some("process 7 of node-a".to_owned())));
         assert!(!held.met && !held.required);
         assert!(held.found.ends_with("process 7 of node-a"), "{held:?}");
+    }
+
+    #[test]
+    fn what_an_old_kernel_lacks_is_named_apart_from_what_it_has() {
+        let tried = Tried {
+            rules: Ok(()),
+            owned: Err(KernelError::of("making the table", libc::EINVAL)),
+        };
+        let rules = rules(Some(&tried));
+        assert!(rules.met && rules.remedy.is_none(), "{rules:?}");
+        let owned = owned(Some(&tried));
+        assert!(owned.required && !owned.met, "{owned:?}");
+        let remedy = owned.remedy.unwrap();
+        assert!(remedy.contains("5.12"), "{remedy}");
+        let kernel = kernel("5.10.0-32-cloud-amd64".to_owned());
+        assert!(!kernel.met && kernel.reason.contains("tables with an owner"));
+    }
+
+    #[test]
+    fn what_could_not_be_tried_keeps_nobody_from_serving() {
+        for requirement in [rules(None), owned(None)] {
+            assert!(!requirement.required && !requirement.met);
+            assert_eq!(requirement.found, NOT_TRIED);
+        }
     }
 
     #[test]
