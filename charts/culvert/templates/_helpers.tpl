@@ -62,7 +62,22 @@ labels:
 
 {{/* Which of the two images. */}}
 {{- define "culvert.variant" -}}
-{{- .Values.image.variant | default (ternary "tools" "plain" (default false .Values.takeOver)) }}
+{{- $calls := or .Values.takeOver (eq .Values.mode "iptables") }}
+{{- .Values.image.variant | default (ternary "tools" "plain" (default false $calls)) }}
+{{- end }}
+
+{{/* Whether there may be something to do for the programs of iptables: rules to serve by, in mode auto too, or
+chains to remove. Empty if not. */}}
+{{- define "culvert.callsIptables" -}}
+{{- $named := or .Values.image.tag .Values.image.digest }}
+{{- $has := ternary (hasSuffix "-tools" (.Values.image.tag | default "")) (eq (include "culvert.variant" .) "tools") (not (empty $named)) }}
+{{- $asked := and (not (include "culvert.cleans" .)) (or .Values.takeOver (eq .Values.mode "iptables")) }}
+{{- if or $has $asked }}true{{ end }}
+{{- end }}
+
+{{/* Whether the mode is one of a packet backend alone. Empty if not. */}}
+{{- define "culvert.rulesAlone" -}}
+{{- if has .Values.mode (list "nftables" "iptables") }}true{{ end }}
 {{- end }}
 
 {{- define "culvert.image" -}}

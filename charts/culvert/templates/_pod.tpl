@@ -59,11 +59,13 @@ volumeMounts:
     mountPath: /host/cgroup
     readOnly: true
   {{- end }}
-  {{- if .Values.takeOver }}
+  {{- end }}
+  {{- if include "culvert.callsIptables" . }}
   # Shared with the iptables of the host.
   - name: xtables-lock
     mountPath: /run/xtables.lock
   {{- end }}
+  {{- if not $cleans }}
   {{- with .Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -81,7 +83,7 @@ wait for connections it looks into maps. */}}
 {{- $all = concat (list "BPF") $all }}
 {{- end }}
 {{- /* iptables-legacy speaks to the kernel through a raw socket. */}}
-{{- if and .Values.takeOver (not (include "culvert.cleans" .)) }}{{ $all = append $all "NET_RAW" }}{{ end }}
+{{- if include "culvert.callsIptables" . }}{{ $all = append $all "NET_RAW" }}{{ end }}
 {{- printf "[%s]" (join ", " $all) }}
 {{- end }}
 
@@ -120,12 +122,14 @@ wait for connections it looks into maps. */}}
     path: /proc/sys/net
     type: Directory
 {{- end }}
-{{- if .Values.takeOver }}
+{{- end }}
+{{- if include "culvert.callsIptables" . }}
 - name: xtables-lock
   hostPath:
     path: /run/xtables.lock
     type: FileOrCreate
 {{- end }}
+{{- if not $cleans }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}

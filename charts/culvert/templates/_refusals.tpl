@@ -43,14 +43,21 @@ with the reason and what to do, instead of in a pod on every node.
 {{- end }}
 {{- end }}
 
-{{- if and $v.bpffs.mount (eq $v.mode "nftables") }}
-{{- fail "bpffs.mount: true with mode: nftables: a privileged container would mount a file system for programs that this mode does not load; leave bpffs.mount out, or choose mode auto or ebpf" }}
+{{- $rules := include "culvert.rulesAlone" . }}
+{{- if and $v.bpffs.mount $rules }}
+{{- fail (printf "bpffs.mount: true with mode: %s: a privileged container would mount a file system for programs that this mode does not load; leave bpffs.mount out, or choose mode auto or ebpf" $v.mode) }}
 {{- end }}
 {{- if and $v.linuxBefore511 (eq $v.mode "nftables") }}
 {{- fail "linuxBefore511: true with mode: nftables: rules need no SYS_RESOURCE, and the nftables backend needs Linux 5.13; leave it out, or choose mode auto or ebpf" }}
 {{- end }}
-{{- if and $v.mapSizes (eq $v.mode "nftables") }}
-{{- fail "mapSizes with mode: nftables: the maps are those of the eBPF backend, which this mode does not use" }}
+{{- if and $v.linuxBefore511 (eq $v.mode "iptables") }}
+{{- fail "linuxBefore511: true with mode: iptables: rules need no SYS_RESOURCE; leave it out" }}
+{{- end }}
+{{- if and $v.mapSizes $rules }}
+{{- fail (printf "mapSizes with mode: %s: the maps are those of the eBPF backend, which this mode does not use" $v.mode) }}
+{{- end }}
+{{- if and (eq $v.image.variant "plain") (eq $v.mode "iptables") }}
+{{- fail "image.variant: plain with mode: iptables: that image has no programs of iptables, by which this mode writes its rules; leave image.variant out, or choose `tools`" }}
 {{- end }}
 
 {{- if and $v.image.digest $v.image.variant }}

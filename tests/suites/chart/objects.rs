@@ -85,6 +85,55 @@ fn each_mode_has_the_rights_that_it_uses() {
     assert_eq!(old, [&programs[..], &[CAP_SYS_RESOURCE]].concat());
     let beside = capabilities(&["mode=nftables", "takeOver=true"]);
     assert_eq!(beside, [CAP_NET_ADMIN, CAP_NET_RAW]);
+    assert_eq!(
+        capabilities(&["mode=iptables"]),
+        [CAP_NET_ADMIN, CAP_NET_RAW]
+    );
+    // Which of the two serves beneath is up to the node.
+    let either = capabilities(&["image.variant=tools"]);
+    assert_eq!(either, [&programs[..], &[CAP_NET_RAW]].concat());
+    let cleans = capabilities(&["mode=cleanup", "image.variant=tools"]);
+    assert_eq!(cleans, [CAP_NET_ADMIN, CAP_NET_RAW]);
+}
+
+/// The lock that the host's own programs of iptables wait for.
+#[test]
+fn whoever_may_call_the_programs_of_iptables_shares_the_lock_of_the_host() {
+    if !requires::met(SUITE, HELM) {
+        return;
+    }
+    let mounted = |set: &[&str]| {
+        let chart = Chart::with(&[&[SERVERS], set].concat()).unwrap();
+        let mut parts = chart.init_parts().unwrap();
+        parts.retain(|part| part.name != "mount-bpffs");
+        parts.push(chart.agent().unwrap());
+        let lock = Source::Host("/run/xtables.lock".into(), "FileOrCreate".to_owned());
+        let has = |part: &Part| {
+            let mut mounts = part.mounts.iter();
+            mounts.any(|mount| mount.source == lock && !mount.read_only)
+        };
+        let (with, image) = (
+            parts.iter().filter(|part| has(part)).count(),
+            chart.agent().unwrap().image,
+        );
+        assert!(with == 0 || with == parts.len(), "{set:?}");
+        (with > 0, image.ends_with("-tools"))
+    };
+    for (set, calls) in [
+        (&["mode=iptables"][..], true),
+        (&["takeOver=true"], true),
+        (&["image.variant=tools"], true),
+        (&["mode=cleanup", "image.variant=tools"], true),
+        (&[], false),
+        (&["mode=nftables"], false),
+        (&["mode=cleanup"], false),
+    ] {
+        assert_eq!(mounted(set), (calls, calls), "{set:?}");
+    }
+    // Of an image that is named as a whole its name tells.
+    assert_eq!(mounted(&["image.tag=1.0-tools"]), (true, true));
+    assert_eq!(mounted(&["image.tag=1.0"]), (false, false));
+    assert_eq!(mounted(&["image.tag=1.0", "mode=iptables"]), (true, false));
 }
 
 /// Nothing but the container that hands on a mount is privileged.
@@ -133,9 +182,15 @@ fn bpffs_is_mounted_for_programs_only_and_seen_in_every_mode() {
         let parts = chart.init_parts().unwrap();
         parts.iter().any(|part| part.name == "mount-bpffs")
     };
-    for mode in ["auto", "ebpf", "nftables", "cleanup"] {
-        let chart = chart(&[&format!("mode={mode}")]);
-        assert_eq!(mounts(&chart), mode == "auto" || mode == "ebpf", "{mode}");
+    for (mode, has_programs) in [
+        ("mode=auto", true),
+        ("mode=ebpf", true),
+        ("mode=nftables", false),
+        ("mode=iptables", false),
+        ("mode=cleanup", false),
+    ] {
+        let chart = chart(&[mode]);
+        assert_eq!(mounts(&chart), has_programs, "{mode}");
         let agent = chart.agent().unwrap();
         let bpffs = agent
             .mounts
@@ -163,8 +218,8 @@ fn sysctls_of_the_host_are_mounted_for_agents_that_may_set_them() {
         let host = Source::Host("/proc/sys/net".into(), "Directory".to_owned());
         mounts.find(|mount| mount.source == host)
     };
-    for mode in ["auto", "nftables"] {
-        let mount = mounted(&format!("mode={mode}")).unwrap();
+    for mode in ["mode=auto", "mode=nftables", "mode=iptables"] {
+        let mount = mounted(mode).unwrap();
         assert!(!mount.read_only, "{mode}");
         // Runtimes mount nothing there.
         assert!(!mount.at.starts_with("/proc"), "{mode}");
