@@ -58,13 +58,20 @@ impl Node {
             shop: Shop::routed().unwrap(),
             flavour,
         };
-        node.restore("*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n");
+        // For both families, by which a kernel with modules has those of both: agents may load none.
+        for family in ["iptables", "ip6tables"] {
+            node.restore_of(family, "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n");
+        }
         node
     }
 
     /// Has `iptables-restore` take this.
     fn restore(&self, input: &str) {
-        let program = format!("iptables-{}-restore", self.flavour);
+        self.restore_of("iptables", input);
+    }
+
+    fn restore_of(&self, family: &str, input: &str) {
+        let program = format!("{family}-{}-restore", self.flavour);
         let netns = self.shop.world.node().netns();
         netns
             .feed(&[&program, "--noflush", "-w", "20"], input)

@@ -24,6 +24,9 @@ const SUITES: &[(&str, &[Line])] = &[
     // Netfilter. The backend needs 5.13, and few kernels have virtual servers.
     ("leftovers", &[Line::V6_1]),
     ("nftables", &[Line::V6_1]),
+    // The same where that backend cannot serve, and the oldest kernel where it can. Legacy tables are modules
+    // there, which only others may load.
+    ("iptables", &[Line::V5_10, Line::V6_1]),
     // Minutes in emulation: with `full` alone.
     ("conntrack", &[]),
     ("edge_faults", &[]),
@@ -88,6 +91,7 @@ const REACHING: &[(&str, &[&str])] = &[
         ],
     ),
     ("nftables", &["a_restart_adopts", "what_somebody_else_does"]),
+    ("iptables", &["a_restart_adopts", "checked::"]),
 ];
 
 /// Whether a test is left out on emulated kernels.

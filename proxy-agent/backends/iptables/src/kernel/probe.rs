@@ -105,7 +105,8 @@ fn rules(tried: Option<&(Programs, Result<bool, ProgramError>)>) -> Requirement 
         reason: "every kind of rule is tried in a separate network namespace",
         remedy: is_refused.then(|| {
             "load, or build, the kernel's modules xt_addrtype, xt_comment, xt_conntrack, xt_mark, xt_MASQUERADE, \
-             xt_nat, xt_recent, xt_sctp, xt_statistic, ipt_REJECT and ip6t_REJECT"
+             xt_nat, xt_recent, xt_sctp, xt_statistic, ipt_REJECT and ip6t_REJECT; for legacy also ip_tables and \
+             ip6_tables, which its programs load only with CAP_SYS_MODULE"
                 .to_owned()
         }),
     }
