@@ -4,6 +4,8 @@
 
 #[path = "iptables/alone.rs"]
 mod alone;
+#[path = "iptables/beneath.rs"]
+mod beneath;
 #[path = "iptables/checked.rs"]
 mod checked;
 #[path = "iptables/faults.rs"]
