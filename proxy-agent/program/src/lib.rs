@@ -29,6 +29,7 @@ pub fn run(command: Command, input: &[u8]) -> io::Result<Output> {
 
 /// The same with another limit.
 pub fn run_within(limit: Duration, mut command: Command, input: &[u8]) -> io::Result<Output> {
+    ends_with_us(&mut command);
     let mut child = command
         .process_group(0)
         .stdin(Stdio::piped())
@@ -74,6 +75,30 @@ pub fn run_within(limit: Duration, mut command: Command, input: &[u8]) -> io::Re
         stderr: printed(stderr)?,
     })
 }
+
+/// A program that outlives this process could still write what nobody wants any more, over what the next one has
+/// written. The signal comes with the end of the thread, which waits for the program.
+#[cfg(target_os = "linux")]
+fn ends_with_us(command: &mut Command) {
+    let parent = nix::unistd::getpid();
+    let set = move || {
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+        // It may have ended before.
+        if nix::unistd::getppid() == parent {
+            Ok(())
+        } else {
+            Err(io::Error::other("whoever wants it is gone"))
+        }
+    };
+    #[expect(unsafe_code, reason = "what runs between fork and exec")]
+    // SAFETY: two system calls, and no memory is allocated unless one fails.
+    unsafe {
+        command.pre_exec(set);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ends_with_us(_: &mut Command) {}
 
 /// All that comes out of `from`, once it has.
 fn whole(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {

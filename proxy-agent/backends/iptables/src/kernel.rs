@@ -38,6 +38,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const HOURLY: Duration = Duration::from_hours(1);
 /// A comparison may take so much of the time: one in so many parts.
 const SHARE: u32 = 20;
+/// The same for those that the period asks for, or somebody.
+const BY_PERIOD: u32 = 2;
 
 /// The backend. Works in the network namespace in which it was opened: all threads that call it must be in
 /// that.
@@ -100,10 +102,6 @@ impl IptablesBackend {
         self
     }
 
-    fn stamped(&mut self) {
-        self.stamp = self.present_stamp();
-    }
-
     fn present_stamp(&self) -> Option<Stamp> {
         let families: Vec<_> = self.families.iter().map(|tables| tables.family).collect();
         stamp(self.programs.flavour, &families)
@@ -114,15 +112,15 @@ impl IptablesBackend {
         self.stamp.is_none() || self.present_stamp() != self.stamp
     }
 
-    /// Comparisons leave enough of the time to everything else.
-    fn has_time(&self) -> bool {
+    /// Comparisons leave enough of the time to everything else: they take one in so many parts at most.
+    fn has_time(&self, share: u32) -> bool {
         self.compared
-            .is_none_or(|(took, at)| at.elapsed() >= took * SHARE)
+            .is_none_or(|(took, at)| at.elapsed() >= took * share)
     }
 
     /// Reads all tables, and writes what differs.
     fn whole(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
-        let began = Instant::now();
+        let (began, stamp) = (Instant::now(), self.present_stamp());
         let mut all = Whole {
             adopted: true,
             ..Whole::default()
@@ -136,12 +134,14 @@ impl IptablesBackend {
             all.abandoned.extend(whole.abandoned);
         }
         self.cleaner.owe(std::mem::take(&mut all.abandoned));
-        self.compared(began);
+        self.compared(began, stamp.filter(|_| all.writes == 0));
         Ok(all)
     }
 
-    /// All tables were compared, and are as they should be.
-    fn compared(&mut self, began: Instant) {
+    /// All tables were compared, and are as they should be. If that took no writing, they are as `stamp` says;
+    /// otherwise somebody else may have written meanwhile, too, and they are compared once more, in time.
+    fn compared(&mut self, began: Instant, stamp: Option<Stamp>) {
+        self.stamp = stamp;
         self.compared = Some((began.elapsed(), Instant::now()));
         self.unverified = false;
         self.counts.whole += 1;

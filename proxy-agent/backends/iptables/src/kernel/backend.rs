@@ -7,7 +7,7 @@ use proxy_model::{
     ServiceFailure, SyncError, SyncReport,
 };
 
-use super::{HOURLY, IptablesBackend, figures, tables::Tables};
+use super::{BY_PERIOD, HOURLY, IptablesBackend, SHARE, figures, tables::Tables};
 use crate::{LACKS, NAME};
 
 impl Backend for IptablesBackend {
@@ -39,7 +39,6 @@ impl Backend for IptablesBackend {
         };
         self.state = state.clone();
         self.counts.written += writes as u64;
-        self.stamped();
         self.verify_each();
         self.clean(state, change);
         Ok(SyncReport {
@@ -58,7 +57,8 @@ impl Backend for IptablesBackend {
     }
 
     fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
-        let is_disturbed = self.disturbed();
+        // Asked for, or due by the period: rationed less than what is looked for each second.
+        let is_disturbed = self.has_time(BY_PERIOD) && self.differs_from_stamp();
         let is_due = self.compared.is_none_or(|(_, at)| at.elapsed() >= HOURLY);
         let has_failures = self
             .families
@@ -69,7 +69,6 @@ impl Backend for IptablesBackend {
         }
         let whole = self.whole(state).map_err(|error| self.failed(&error))?;
         self.state = state.clone();
-        self.stamped();
         Ok(RepairReport {
             repaired: whole.differences,
             writes: whole.writes,
@@ -79,7 +78,7 @@ impl Backend for IptablesBackend {
     }
 
     fn disturbed(&mut self) -> bool {
-        self.has_time() && self.differs_from_stamp()
+        self.has_time(SHARE) && self.differs_from_stamp()
     }
 
     fn tend(&mut self, _: &NodeState) {
@@ -101,6 +100,7 @@ impl IptablesBackend {
     /// Writes what a change comes to; `None` if that failed, and the whole must be looked at.
     fn follow(&mut self, state: &NodeState, change: &ChangeSet) -> Option<usize> {
         let mut writes = 0;
+        let is_disturbed = self.differs_from_stamp();
         for tables in &mut self.families {
             match tables.follow(&self.state, state, change) {
                 Ok(written) => writes += written,
@@ -114,6 +114,8 @@ impl IptablesBackend {
             }
         }
         self.unverified |= writes > 0;
+        // What somebody else has changed before is still to be found.
+        self.stamp = (!is_disturbed).then(|| self.present_stamp()).flatten();
         Some(writes)
     }
 

@@ -190,6 +190,10 @@ fn run(name: &str, command: Command, input: &str) -> Result<String, ProgramError
     let is_locked = output.status.code() == Some(RESOURCE_PROBLEM) && said.contains("xtables lock");
     Err(if is_locked {
         ProgramError::Locked { program, said }
+    } else if output.status.code().is_none() {
+        // Somebody killed it: that says nothing of what it was given.
+        let error = io::Error::other(output.status.to_string());
+        ProgramError::NotRun { program, error }
     } else if said.is_empty() {
         let said = output.status.to_string();
         ProgramError::Refused { program, said }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use proxy_model::Difference;
 
-use super::IptablesBackend;
+use super::{IptablesBackend, SHARE};
 use crate::flags::Verify;
 
 /// As many chains are told one by one.
@@ -19,20 +19,23 @@ impl IptablesBackend {
         }
     }
 
-    /// Whenever nothing else is to be done. What somebody else has changed meanwhile is mended as such.
+    /// Whenever nothing else is to be done. What somebody else is known to have changed meanwhile is mended as such.
     pub(super) fn verify_some(&mut self) {
         let is_asked = self.verify != Verify::Never && self.unverified;
-        if is_asked && self.has_time() && !self.differs_from_stamp() {
+        let is_changed = self.stamp.is_some() && self.differs_from_stamp();
+        if is_asked && self.has_time(SHARE) && !is_changed {
             self.verify();
         }
     }
 
     /// Compares all tables with the state that is in force, and mends what differs.
     fn verify(&mut self) {
-        let began = Instant::now();
+        let (began, stamp) = (Instant::now(), self.present_stamp());
+        let mut is_same = true;
         for tables in &mut self.families {
             match tables.mend(&self.state) {
                 Ok(found) => {
+                    is_same &= found.is_empty();
                     self.counts.differences.add_many(tables.family, found.len());
                     tell(&found);
                 }
@@ -46,8 +49,7 @@ impl IptablesBackend {
             }
         }
         self.counts.verified += 1;
-        self.compared(began);
-        self.stamped();
+        self.compared(began, stamp.filter(|_| is_same));
     }
 }
 
