@@ -303,3 +303,35 @@ fn chains_of_others_stay_and_go_on_working() {
         assert_eq!(answers(&mut prober, Transport::Tcp, to).unwrap(), only);
     }
 }
+
+/// kubelet may come to use the other flavour, with an update of the host.
+#[test]
+fn after_the_flavour_has_changed_nothing_is_led_by_rules_of_the_other() {
+    if !can_run() {
+        return;
+    }
+    for (before, after) in [("nft", "legacy"), ("legacy", "nft")] {
+        let node = Node::new(before);
+        let files = [(FILE, &*service(1, &[1, 2]))];
+        let mut agent = Agent::start(&node.shop.world, options(), &files).unwrap();
+        agent.kill().unwrap();
+        let canary = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
+        let gone = canary.replace("COMMIT", "-X KUBE-KUBELET-CANARY\nCOMMIT");
+        let of_both = |flavour: &str, input: &str| {
+            for family in ["iptables", "ip6tables"] {
+                let program = format!("{family}-{flavour}-restore");
+                let netns = node.shop.world.node().netns();
+                netns.feed(&[&program, "--noflush"], input).unwrap();
+            }
+        };
+        of_both(before, &gone);
+        of_both(after, canary);
+        agent.apply(FILE, &service(2, &[3])).unwrap();
+        agent.launch().unwrap();
+        assert_eq!(agent.serving().unwrap().text("flavour"), Some(after));
+        let only = [http(3)].into();
+        let reached = answers(&mut node.prober(), Transport::Tcp, frontend(2, 80));
+        assert_eq!(reached.unwrap(), only);
+        assert!(!node.saved("iptables").contains("KUBE-SVC"), "{before}");
+    }
+}

@@ -5,6 +5,11 @@ use std::os::{
     unix::net::{SocketAddr, UnixListener},
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
 use super::*;
 use crate::nftables::lost_rights::drop_rights;
 
@@ -68,5 +73,25 @@ fn a_user_who_has_the_name_of_the_lock_keeps_no_agent_from_serving() {
         "{told:?}"
     );
     agent.wait_for("serving").unwrap();
+    answering(&mut node.prober());
+}
+
+/// Those who ask whose the lock is use up the room for that only while its holder does nothing at all.
+#[test]
+fn however_often_others_ask_who_serves_they_are_told() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new("legacy");
+    let files = [(FILE, &*service(1, &[1, 2]))];
+    let second = Agent::prepare(&node.shop.world, options(), &files).unwrap();
+    let first = Agent::start(&node.shop.world, options(), &files).unwrap();
+    let process = Pid::from_raw(first.pid().unwrap());
+    kill(process, Signal::SIGSTOP).unwrap();
+    for _ in 0..3 {
+        let refused = node.ask(&second, "cleanup");
+        assert_eq!(refused.code, Some(4), "{refused:?}");
+    }
+    kill(process, Signal::SIGCONT).unwrap();
     answering(&mut node.prober());
 }

@@ -207,3 +207,35 @@ fn what_a_partial_restore_does_wrong_is_found_told_and_mended() {
         assert_eq!(reached.unwrap(), all);
     }
 }
+
+/// `iptables-nft-save` leaves out a table with such rules, and ends well.
+#[test]
+fn a_table_that_the_program_cannot_show_whole_is_told_and_nothing_is_written_twice() {
+    if !can_run() || !requires::met(SUITE, NFTABLES) {
+        return;
+    }
+    let node = Node::new("nft");
+    let files = [(FILE, &*service(1, &[1, 2]))];
+    let mut agent = Agent::start(&node.shop.world, options(), &files).unwrap();
+    answering(&mut node.prober());
+    let netns = node.shop.world.node().netns();
+    let theirs = "add chain ip nat theirs\nadd rule ip nat theirs ct state new counter\n";
+    netns.feed(&["nft", "-f", "-"], theirs).unwrap();
+    let told = agent
+        .wait_for_line("why", |line| {
+            let error = line.text("error").or(line.text("reason"));
+            error.is_some_and(|text| text.contains("is incompatible"))
+        })
+        .unwrap();
+    assert!(told.raw.contains("iptables-nft-save"), "{told:?}");
+    let done = node.ask(&agent, "state");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    netns
+        .feed(&["nft", "flush", "chain", "ip", "nat", "theirs"], "")
+        .unwrap();
+    agent.apply(FILE, &service(1, &[1, 3])).unwrap();
+    agent.wait_until_synced().unwrap();
+    let saved = node.saved("iptables");
+    let jumps = saved.matches("-A PREROUTING").count();
+    assert_eq!(jumps, 1, "{saved}");
+}

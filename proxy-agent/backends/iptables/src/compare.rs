@@ -10,7 +10,7 @@ use crate::{
     restore::Restore,
     rule::Rule,
     saved::{Saved, canonical},
-    table::{MARK_FOREIGN, SERVICES, Table, UNSERVED_NODE_PORTS},
+    table::{MARK_FOREIGN, SERVICES, TRIAL, Table, UNSERVED_NODE_PORTS},
     wanted::Wanted,
 };
 
@@ -57,7 +57,13 @@ impl Comparison {
             let (table, chain) = jump.at;
             let wanted = canonical(jump.rule.as_str());
             let there = found.chain(table, chain).unwrap_or_default();
-            if !there.contains(&wanted) {
+            let copies = there.iter().filter(|one| **one == wanted).count();
+            for _ in 1..copies {
+                self.restore.delete(table, chain, &wanted);
+                let surplus = std::slice::from_ref(&wanted);
+                self.differ(table, chain, None, Some(surplus));
+            }
+            if copies == 0 {
                 self.restore.insert(table, chain, &jump.rule);
                 let rule = std::slice::from_ref(&jump.rule);
                 self.differ(table, chain, Some(rule), None);
@@ -121,7 +127,7 @@ impl Comparison {
 pub fn is_ours(table: Table, name: &str) -> bool {
     match table {
         Table::Mangle => false,
-        Table::Filter => name == UNSERVED_NODE_PORTS,
-        Table::Nat => is_of_service(name) || name == MARK_FOREIGN,
+        Table::Filter => name == UNSERVED_NODE_PORTS || name == TRIAL,
+        Table::Nat => is_of_service(name) || name == MARK_FOREIGN || name == TRIAL,
     }
 }

@@ -125,15 +125,26 @@ impl IptablesBackend {
             adopted: true,
             ..Whole::default()
         };
+        let mut failed = None;
         for tables in &mut self.families {
-            let whole = tables.whole(state);
-            let whole = whole.inspect_err(|_| self.counts.failed.add(tables.family))?;
+            let whole = match tables.whole(state) {
+                Ok(whole) => whole,
+                // The other family is served all the same.
+                Err(error) => {
+                    self.counts.failed.add(tables.family);
+                    failed = Some(error);
+                    continue;
+                }
+            };
             all.writes += whole.writes;
             all.adopted &= whole.adopted;
             all.differences.extend(whole.differences);
             all.abandoned.extend(whole.abandoned);
         }
         self.cleaner.owe(std::mem::take(&mut all.abandoned));
+        if let Some(error) = failed {
+            return Err(error);
+        }
         self.compared(began, stamp.filter(|_| all.writes == 0));
         Ok(all)
     }
@@ -163,6 +174,18 @@ impl IptablesBackend {
         let Some(opened) = self.opened.take() else {
             return;
         };
+        // Those of an earlier run by the other flavour would go on leading connections.
+        match leave::remove(Some(self.programs.flavour)) {
+            Ok(removed) => {
+                for (flavour, family) in removed {
+                    let (flavour, family) = (flavour.as_str(), family.as_str());
+                    tracing::info!(flavour, family, "chains of an earlier run removed");
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "chains of an earlier run stay in the other flavour");
+            }
+        }
         tracing::info!(
             backend = self.name(),
             services,

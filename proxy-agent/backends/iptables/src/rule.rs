@@ -23,15 +23,33 @@ impl Rule {
 
     /// The chain that it leads to, or what else it does.
     pub fn target(&self) -> Option<&str> {
-        let mut words = self.0.split(' ');
-        words.find(|word| matches!(*word, "-j" | "-g"))?;
-        words.next()
+        let mut is_quoted = false;
+        let mut is_next = false;
+        for word in self.0.split(' ') {
+            if is_next {
+                return Some(word);
+            }
+            is_next = !is_quoted && matches!(word, "-j" | "-g");
+            is_quoted ^= quotes(word) % 2 == 1;
+        }
+        None
     }
 
     /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// How many quotes begin or end in a word.
+fn quotes(word: &str) -> usize {
+    let mut is_escaped = false;
+    let quotes = word.chars().filter(|c| {
+        let counts = *c == '"' && !is_escaped;
+        is_escaped = *c == '\\' && !is_escaped;
+        counts
+    });
+    quotes.count()
 }
 
 impl fmt::Display for Rule {

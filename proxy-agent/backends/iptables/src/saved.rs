@@ -16,7 +16,33 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Reads what `iptables-save` has written.
+    /// Reads what `iptables-save` has written, if it is whole: the nft flavour leaves out a table, without an error, in
+    /// which others have rules that only `nft` can show.
+    pub fn read_whole(text: &str) -> Result<Self, String> {
+        let mut is_open = false;
+        for line in text.lines() {
+            if line.starts_with('#') && line.contains("is incompatible") {
+                let what = line.trim_start_matches(['#', ' ']);
+                return Err(format!(
+                    "it cannot show all rules ({what}): somebody has rules there that only `nft` can show; move them to \
+                     a table of their own, or use nftables"
+                ));
+            }
+            match line.chars().next() {
+                None | Some('#') => {}
+                Some('*') => is_open = true,
+                Some(':' | '-' | '[') if is_open => {}
+                _ if is_open && line == "COMMIT" => is_open = false,
+                _ => return Err(format!("it printed {line:?} in the place of tables")),
+            }
+        }
+        if is_open {
+            return Err("it did not print a table to its end".to_owned());
+        }
+        Ok(Self::read(text))
+    }
+
+    /// The same, of what is known to be whole.
     pub fn read(text: &str) -> Self {
         let mut saved = Self::default();
         let mut table = None;
@@ -84,9 +110,12 @@ pub fn canonical(rule: &str) -> Rule {
         match &*last {
             "-s" | "-d" => text.push_str(single(&word)),
             "--probability" => text.push_str(&chance(&word)),
-            _ if word.contains(' ') => {
+            _ if word.is_empty() || word.contains([' ', '"', '\\']) => {
                 text.push('"');
-                text.push_str(&word);
+                for c in word.chars() {
+                    text.extend(matches!(c, '"' | '\\').then_some('\\'));
+                    text.push(c);
+                }
                 text.push('"');
             }
             _ => text.push_str(&word),
@@ -202,5 +231,33 @@ mod tests {
             "-j Y"
         );
         assert_eq!(saved.chain(Table::Nat, "X"), None);
+    }
+
+    #[test]
+    fn what_is_not_whole_is_told_and_not_taken_for_nothing() {
+        let why = |text| Saved::read_whole(text).unwrap_err();
+        let incompatible = "# Table `nat' is incompatible, use 'nft' tool.\n";
+        assert!(why(incompatible).contains("Table `nat' is incompatible"));
+        assert!(why("*nat\n:OUTPUT ACCEPT [0:0]\n-A OUT").contains("to its end"));
+        assert!(why("garbage\n").contains("\"garbage\""));
+        assert!(why("*nat\ngarbage\nCOMMIT\n").contains("\"garbage\""));
+        let whole = "# Generated\n*nat\n:OUTPUT ACCEPT [0:0]\n[0:0] -A OUTPUT -j Y\nCOMMIT\n# Completed\n\n";
+        assert_eq!(Saved::read_whole(whole), Ok(Saved::read(whole)));
+        assert_eq!(Saved::read_whole(""), Ok(Saved::default()));
+    }
+
+    #[test]
+    fn a_rule_of_others_can_be_written_as_it_was_read() {
+        for rule in [
+            r#"-m comment --comment "was -j OLD before" -j NEW"#,
+            r#"-m comment --comment "he said \"hi there\" -j Z" -j NEW"#,
+            r#"-m comment --comment "a\"b" -g NEW"#,
+            r#"-m comment --comment "a \\" -j NEW"#,
+        ] {
+            let read = canonical(rule);
+            assert_eq!(read.as_str(), rule);
+            assert_eq!(read.target(), Some("NEW"), "{rule}");
+        }
+        assert_eq!(canonical("-m comment --comment \"-j A\"").target(), None);
     }
 }

@@ -7,7 +7,10 @@ use proxy_model::{
     ServiceFailure, SyncError, SyncReport,
 };
 
-use super::{BY_PERIOD, HOURLY, IptablesBackend, SHARE, figures, tables::Tables};
+use super::{
+    BY_PERIOD, HOURLY, IptablesBackend, SHARE, figures, lock::Lock, programs::Flavour,
+    tables::Tables,
+};
 use crate::{LACKS, NAME};
 
 impl Backend for IptablesBackend {
@@ -57,8 +60,10 @@ impl Backend for IptablesBackend {
     }
 
     fn repair(&mut self, state: &NodeState) -> Result<RepairReport, SyncError> {
-        // Asked for, or due by the period: rationed less than what is looked for each second.
-        let is_disturbed = self.has_time(BY_PERIOD) && self.differs_from_stamp();
+        // Asked for, or due by the period: rationed less than what is looked for each second. That entries of legacy
+        // tables became others of the same size, nothing but a comparison tells.
+        let may_look_alike = self.programs.flavour == Flavour::Legacy && self.has_time(SHARE);
+        let is_disturbed = may_look_alike || self.has_time(BY_PERIOD) && self.differs_from_stamp();
         let is_due = self.compared.is_none_or(|(_, at)| at.elapsed() >= HOURLY);
         let has_failures = self
             .families
@@ -83,8 +88,9 @@ impl Backend for IptablesBackend {
 
     fn tend(&mut self, _: &NodeState) {
         self.verify_some();
-        if let Some(lock) = &self.lock {
-            lock.tend();
+        if self.lock.is_none() {
+            // Somebody without a right to it had its name.
+            self.lock = Lock::take_if_free();
         }
         if let Err(error) = self.cleaner.tend(Instant::now()) {
             tracing::warn!(%error, "stale UDP flows not removed");

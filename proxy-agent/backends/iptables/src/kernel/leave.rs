@@ -47,7 +47,9 @@ pub fn left() -> Vec<(Programs, IpFamily)> {
                 Ok(saved) => is_ours(&saved),
                 Err(error) => {
                     tracing::debug!(%error, "table of iptables not read");
-                    false
+                    // It may be ours all the same: what removes it tells why it cannot.
+                    let mangle = programs.save(*family, Some(Table::Mangle));
+                    mangle.is_ok_and(|saved| saved.chain(Table::Mangle, OWNER).is_some())
                 }
             },
         )
@@ -77,15 +79,23 @@ fn is_ours(saved: &Saved) -> bool {
     saved.chain(Table::Nat, OWNER).is_some()
 }
 
-/// Removes it. Returns what was removed.
-pub fn remove() -> Result<Vec<(Flavour, IpFamily)>, ProgramError> {
+/// Removes it, but for what is of the flavour to be kept, if there is one. Returns what was removed. What fails keeps
+/// nothing else where it is.
+pub fn remove(kept: Option<Flavour>) -> Result<Vec<(Flavour, IpFamily)>, ProgramError> {
     let mut removed = Vec::new();
-    for (programs, family) in left() {
-        let restore = removal(&programs.save(family, None)?);
-        programs.restore(family, &restore.text())?;
-        removed.push((programs.flavour, family));
+    let mut failed = None;
+    let left = left().into_iter();
+    for (programs, family) in left.filter(|(programs, _)| Some(programs.flavour) != kept) {
+        let restored = programs.save(family, None).and_then(|saved| {
+            let restore = removal(&saved);
+            programs.restore(family, &restore.text())
+        });
+        match restored {
+            Ok(()) => removed.push((programs.flavour, family)),
+            Err(error) => failed = Some(error),
+        }
     }
-    Ok(removed)
+    failed.map_or(Ok(removed), Err)
 }
 
 /// What takes all that is ours out of the tables. A chain stays to which rules of others lead: empty, but for

@@ -9,15 +9,15 @@ use std::{
         fd::{AsRawFd as _, OwnedFd},
         unix::net::UnixListener,
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use nix::{
     errno::Errno,
     sys::socket::{
-        AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen,
-        socket, sockopt::PeerCredentials,
+        AddressFamily, Backlog, Shutdown, SockFlag, SockType, UnixAddr, bind, connect, getsockopt,
+        listen, shutdown, socket, sockopt::PeerCredentials,
     },
     unistd::geteuid,
 };
@@ -28,7 +28,7 @@ const NAME: &str = "culvert-iptables";
 const SHOWN_BY: &str = "socket @culvert-iptables";
 
 /// As many may ask whose it is until they are let go.
-const WAITING: i32 = 64;
+const WAITING: i32 = 128;
 /// Until a holder that was killed has let go.
 const MOMENT: Duration = Duration::from_secs(1);
 /// Between two looks at whether it has.
@@ -38,6 +38,18 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Lock {
     socket: UnixListener,
+    /// Lets go of those who ask whose it is, also while the agent waits for something: otherwise there is room
+    /// for a few only.
+    door: Option<JoinHandle<()>>,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        shutdown(self.socket.as_raw_fd(), Shutdown::Both).ok();
+        if let Some(door) = self.door.take() {
+            door.join().ok();
+        }
+    }
 }
 
 /// Who has the name.
@@ -49,13 +61,19 @@ enum Holder {
 }
 
 impl Lock {
-    /// Lets go of those who asked whose it is: otherwise there is room for a few only.
-    pub fn tend(&self) {
-        for _ in 0..=WAITING {
-            if self.socket.accept().is_err() {
-                return;
-            }
-        }
+    /// Takes it if nobody has it.
+    pub fn take_if_free() -> Option<Self> {
+        Self::of(bound().ok()?).ok()
+    }
+
+    fn of(socket: UnixListener) -> io::Result<Self> {
+        let askers = socket.try_clone()?;
+        let door = thread::Builder::new().name("iptables-lock".to_owned());
+        let door = door.spawn(move || while askers.accept().is_ok() {})?;
+        Ok(Self {
+            socket,
+            door: Some(door),
+        })
     }
 
     /// Takes it in the network namespace of the caller's thread; `None` if somebody has the name who has no right
@@ -64,18 +82,18 @@ impl Lock {
         let end = Instant::now() + MOMENT;
         loop {
             match bound() {
-                Ok(socket) => return Ok(Some(Self { socket })),
-                Err(Errno::EADDRINUSE) => {}
-                Err(error) => {
-                    return Err(OpenError::Other(format!("making the {SHOWN_BY}: {error}")));
+                Ok(socket) => {
+                    let lock = Self::of(socket);
+                    return lock.map(Some).map_err(|error| failed(&error));
                 }
+                Err(Errno::EADDRINUSE) => {}
+                Err(error) => return Err(failed(&error.into())),
             }
-            let found = holder();
             if Instant::now() < end {
                 thread::sleep(LOOK);
                 continue;
             }
-            match found {
+            match holder() {
                 Some(Holder::Agent(holder)) => return Err(held_by(holder)),
                 Some(Holder::Stranger(holder)) => {
                     let text = "a second agent on this network namespace would not be noticed";
@@ -91,13 +109,17 @@ impl Lock {
 /// An error that names the agent that writes the chains of this network namespace, if one still does after a moment.
 pub fn nobody_holds() -> Result<(), OpenError> {
     let end = Instant::now() + MOMENT;
-    while let Some(Holder::Agent(holder)) = holder() {
-        if Instant::now() >= end {
-            return Err(held_by(holder));
-        }
+    while has_name() && Instant::now() < end {
         thread::sleep(LOOK);
     }
-    Ok(())
+    match holder() {
+        Some(Holder::Agent(holder)) => Err(held_by(holder)),
+        Some(Holder::Stranger(_)) | None => Ok(()),
+    }
+}
+
+fn failed(error: &io::Error) -> OpenError {
+    OpenError::Other(format!("making the {SHOWN_BY}: {error}"))
 }
 
 fn held_by(holder: String) -> OpenError {
@@ -108,13 +130,13 @@ fn held_by(holder: String) -> OpenError {
     }
 }
 
-fn open() -> nix::Result<OwnedFd> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+fn open(flags: SockFlag) -> nix::Result<OwnedFd> {
+    let flags = flags | SockFlag::SOCK_CLOEXEC;
     socket(AddressFamily::Unix, SockType::Stream, flags, None)
 }
 
 fn bound() -> nix::Result<UnixListener> {
-    let socket = open()?;
+    let socket = open(SockFlag::empty())?;
     bind(
         socket.as_raw_fd(),
         &UnixAddr::new_abstract(NAME.as_bytes())?,
@@ -125,7 +147,7 @@ fn bound() -> nix::Result<UnixListener> {
 
 /// Whoever made the socket, by the kernel's word.
 fn holder() -> Option<Holder> {
-    let asked = open().and_then(|socket| {
+    let asked = open(SockFlag::SOCK_NONBLOCK).and_then(|socket| {
         connect(
             socket.as_raw_fd(),
             &UnixAddr::new_abstract(NAME.as_bytes())?,

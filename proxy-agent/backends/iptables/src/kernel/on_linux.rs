@@ -58,7 +58,7 @@ impl Host for OnLinux {
     }
 
     fn retire(&self, _: &Settings) -> Result<Retired, OpenError> {
-        let removed = leave::remove().map_err(refused)?;
+        let removed = leave::remove(None).map_err(refused)?;
         let what: Vec<_> = removed.into_iter().map(told).collect();
         Ok(if what.is_empty() {
             Retired::Nothing
@@ -72,7 +72,7 @@ impl Host for OnLinux {
     }
 
     fn cleanup(&self, _: &Settings) -> Result<String, OpenError> {
-        let removed = leave::remove().map_err(refused)?;
+        let removed = leave::remove(None).map_err(refused)?;
         Ok(removed.into_iter().fold(String::new(), |lines, one| {
             lines + "removed " + &told(one) + "\n"
         }))

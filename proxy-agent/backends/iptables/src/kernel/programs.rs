@@ -125,7 +125,11 @@ impl Programs {
         if let Some(table) = table {
             command.args(["-t", table.name()]);
         }
-        Ok(Saved::read(&run(&name, command, "")?))
+        let text = run(&name, command, "")?;
+        Saved::read_whole(&text).map_err(|why| ProgramError::NotRun {
+            program: name,
+            error: io::Error::new(io::ErrorKind::InvalidData, why),
+        })
     }
 
     /// Has the tables of a family changed. What is not named stays.
@@ -190,6 +194,9 @@ fn run(name: &str, command: Command, input: &str) -> Result<String, ProgramError
     let is_locked = output.status.code() == Some(RESOURCE_PROBLEM) && said.contains("xtables lock");
     Err(if is_locked {
         ProgramError::Locked { program, said }
+    } else if said.contains("Cannot allocate memory") {
+        let error = io::Error::new(io::ErrorKind::OutOfMemory, said);
+        ProgramError::NotRun { program, error }
     } else if output.status.code().is_none() {
         // Somebody killed it: that says nothing of what it was given.
         let error = io::Error::other(output.status.to_string());
