@@ -119,3 +119,30 @@ fn merge<K>(runs: &[Run<K>]) -> Result<Fate> {
     );
     merged.context("there is no way at all")
 }
+
+/// What tests of interpreters send.
+#[cfg(test)]
+pub(crate) mod fixtures {
+    use std::net::{IpAddr, SocketAddr};
+
+    use proxy_model::{Protocol, oracle::Packet};
+
+    /// Whether the host has the address.
+    pub(crate) fn is_own(address: IpAddr) -> bool {
+        ["192.0.2.11", "127.0.0.1"].contains(&&*address.to_string())
+    }
+
+    /// A packet of TCP; `from` may name the interface that it arrives on, after an `@`.
+    pub(crate) fn packet(from: &str, to: &str) -> Packet {
+        let (from, interface) = match from.split_once('@') {
+            Some((from, interface)) => (from, Some(interface.into())),
+            None => (from, None),
+        };
+        Packet {
+            source: from.parse().unwrap(),
+            destination: to.parse::<SocketAddr>().unwrap(),
+            protocol: Protocol::Tcp,
+            interface,
+        }
+    }
+}

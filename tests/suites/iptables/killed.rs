@@ -113,11 +113,9 @@ fn traffic(node: &Node) -> Traffic {
     Traffic::start("pod", &node.shop.client, all).unwrap()
 }
 
-#[test]
-fn a_restore_that_is_killed_disturbs_nobody_and_the_rest_follows() {
-    if !can_run() {
-        return;
-    }
+/// Lights the fuse of each program at each of `moments`, there and back between both clusters, on a node of each
+/// flavour. `recover` follows what is changed until it is in force; traffic goes on all the time.
+fn at_each(moments: &[&str], recover: impl Fn(&mut Agent<'_>, &mut Traffic, &str)) {
     for flavour in FLAVOURS {
         let node = Node::new(flavour);
         let fuse = Fuse::new(flavour);
@@ -125,28 +123,37 @@ fn a_restore_that_is_killed_disturbs_nobody_and_the_rest_follows() {
         let mut agent = Agent::start(&node.shop.world, fuse.options(), &files).unwrap();
         let one = node.rules();
         agent.apply_and_sync(FILE, &cluster(OTHER)).unwrap();
-        let other = node.rules();
+        let both = [(ONE, one), (OTHER, node.rules())];
         let mut traffic = traffic(&node);
-        let both = [(ONE, &one), (OTHER, &other)];
         let mut next = both.iter().cycle();
-        for moment in ["at-once", "within-a-table", "between-tables", "at-the-end"] {
-            // There and back, each with both programs.
+        for moment in moments {
             for program in fuse.programs.iter().flat_map(|one| [one, one]) {
-                let what = format!("{program} killed {moment}");
+                let what = format!("{program}, {moment}");
                 let (state, rules) = next.next().unwrap();
                 fuse.light(program, moment);
                 agent.apply(FILE, &cluster(*state)).unwrap();
-                agent
-                    .wait_for("change not written; comparing all tables")
-                    .unwrap();
-                agent.wait_until_synced().unwrap();
+                recover(&mut agent, &mut traffic, &what);
                 assert!(!fuse.is_lit(program), "{what}");
-                assert_eq!(node.rules(), **rules, "{what}");
+                assert_eq!(node.rules(), *rules, "{what}");
                 traffic.goes_on(&what).unwrap();
             }
         }
         traffic.stop().unwrap();
     }
+}
+
+#[test]
+fn a_restore_that_is_killed_disturbs_nobody_and_the_rest_follows() {
+    if !can_run() {
+        return;
+    }
+    let moments = ["at-once", "within-a-table", "between-tables", "at-the-end"];
+    at_each(&moments, |agent, _, _| {
+        agent
+            .wait_for("change not written; comparing all tables")
+            .unwrap();
+        agent.wait_until_synced().unwrap();
+    });
 }
 
 /// What is killed then refuses no Service, though it failed with what all of them need.
@@ -182,34 +189,14 @@ fn an_agent_that_is_killed_while_it_writes_disturbs_nobody_and_goes_on_after_a_r
     if !can_run() {
         return;
     }
-    for flavour in FLAVOURS {
-        let node = Node::new(flavour);
-        let fuse = Fuse::new(flavour);
-        let files = [(FILE, &*cluster(ONE))];
-        let mut agent = Agent::start(&node.shop.world, fuse.options(), &files).unwrap();
-        let one = node.rules();
-        agent.apply_and_sync(FILE, &cluster(OTHER)).unwrap();
-        let other = node.rules();
-        let mut traffic = traffic(&node);
-        let both = [(ONE, &one), (OTHER, &other)];
-        let mut next = both.iter().cycle();
-        for moment in ["agent-at-once", "agent-between-tables", "agent-first"] {
-            for program in fuse.programs.iter().flat_map(|one| [one, one]) {
-                let what = format!("{moment}, by {program}");
-                let (state, rules) = next.next().unwrap();
-                fuse.light(program, moment);
-                agent.apply(FILE, &cluster(*state)).unwrap();
-                let (code, _) = agent.wait_for_exit().unwrap();
-                assert_eq!(code, None, "{what}");
-                traffic.goes_on(&what).unwrap();
-                agent.launch().unwrap();
-                assert_eq!(agent.serving().unwrap().flag("adopted"), Some(true));
-                assert_eq!(node.rules(), **rules, "{what}");
-                traffic.goes_on(&what).unwrap();
-            }
-        }
-        traffic.stop().unwrap();
-    }
+    let moments = ["agent-at-once", "agent-between-tables", "agent-first"];
+    at_each(&moments, |agent, traffic, what| {
+        let (code, _) = agent.wait_for_exit().unwrap();
+        assert_eq!(code, None, "{what}");
+        traffic.goes_on(what).unwrap();
+        agent.launch().unwrap();
+        assert_eq!(agent.serving().unwrap().flag("adopted"), Some(true));
+    });
 }
 
 /// A program that waits for the lock of the tables would write when the next agent has written already.

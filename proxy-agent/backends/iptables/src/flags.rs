@@ -9,9 +9,9 @@ const VERIFY_WORDS: &str = "sampled|never|always";
 pub const ALL: &[Flag] = &[Flag {
     name: VERIFY_PARTIAL,
     takes: Takes::Choice(VERIFY_WORDS),
-    help: "When the tables of iptables are compared, after a partial restore, with what a full one would give: \
-           sampled does so in a twentieth of the time at most, always after each before the change counts as in \
-           force, never only as often as without one [default: sampled]",
+    help: "Whether the tables of iptables are compared, after partial restores, with what a full one would give: \
+           sampled does so once there is time, and for a twentieth of it at most; always does so after each one, \
+           before the change counts as in force; never does not [default: sampled]",
     check_help: None,
     field: Some("culvert.iptables.verifyPartial"),
 }];

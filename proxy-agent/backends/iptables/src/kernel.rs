@@ -170,11 +170,25 @@ impl IptablesBackend {
         }
     }
 
+    /// The first state is in force.
     fn serving(&mut self, services: usize, adopted: bool) {
         let Some(opened) = self.opened.take() else {
             return;
         };
-        // Those of an earlier run by the other flavour would go on leading connections.
+        self.leave_other_flavour();
+        tracing::info!(
+            backend = self.name(),
+            services,
+            flavour = self.programs.flavour.as_str(),
+            reason = self.why,
+            adopted,
+            duration_ms = milliseconds(opened.elapsed()),
+            "serving"
+        );
+    }
+
+    /// What an earlier run wrote by the other flavour would go on leading connections.
+    fn leave_other_flavour(&self) {
         match leave::remove(Some(self.programs.flavour)) {
             Ok(removed) => {
                 for (flavour, family) in removed {
@@ -186,14 +200,5 @@ impl IptablesBackend {
                 tracing::error!(%error, "chains of an earlier run stay in the other flavour");
             }
         }
-        tracing::info!(
-            backend = self.name(),
-            services,
-            flavour = self.programs.flavour.as_str(),
-            reason = self.why,
-            adopted,
-            duration_ms = milliseconds(opened.elapsed()),
-            "serving"
-        );
     }
 }

@@ -1,6 +1,7 @@
 //! What the kernel does with rules, in small tables.
 
 use super::*;
+use crate::traced::fixtures::{is_own, packet};
 
 const TABLE: &str = r#"
 table ip test {
@@ -71,23 +72,6 @@ table ip test {
 	}
 }
 "#;
-
-fn is_own(address: IpAddr) -> bool {
-    ["192.0.2.11", "127.0.0.1"].contains(&&*address.to_string())
-}
-
-fn packet(from: &str, to: &str) -> Packet {
-    let (from, interface) = match from.split_once('@') {
-        Some((from, interface)) => (from, Some(interface.into())),
-        None => (from, None),
-    };
-    Packet {
-        source: from.parse().unwrap(),
-        destination: to.parse().unwrap(),
-        protocol: Protocol::Tcp,
-        interface,
-    }
-}
 
 #[test]
 fn a_packet_goes_through_the_hooks_in_order() {

@@ -1,8 +1,7 @@
 //! What the kernel does with rules, in small tables.
 
-use proxy_model::Protocol;
-
 use super::*;
+use crate::traced::fixtures::{is_own, packet};
 
 const TABLES: &str = r#"
 # iptables-restore --noflush
@@ -50,28 +49,9 @@ COMMIT
 COMMIT
 # ip6tables-restore --noflush
 *nat
--I PREROUTING -d fd00::1 -p udp -m udp --dport 53 -j DNAT --to-destination [fd00::2]:53
+-I PREROUTING -d fd00::1 -p tcp -m tcp --dport 53 -j DNAT --to-destination [fd00::2]:53
 COMMIT
 "#;
-
-fn is_own(address: IpAddr) -> bool {
-    ["192.0.2.11", "127.0.0.1"].contains(&&*address.to_string())
-}
-
-fn packet(from: &str, to: &str) -> Packet {
-    let (from, interface) = match from.split_once('@') {
-        Some((from, interface)) => (from, Some(interface.into())),
-        None => (from, None),
-    };
-    let destination: std::net::SocketAddr = to.parse().unwrap();
-    let is_v6 = destination.is_ipv6();
-    Packet {
-        source: from.parse().unwrap(),
-        destination,
-        protocol: if is_v6 { Protocol::Udp } else { Protocol::Tcp },
-        interface,
-    }
-}
 
 #[test]
 fn a_packet_goes_through_the_hooks_and_tables_in_order() {

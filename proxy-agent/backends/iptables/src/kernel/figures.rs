@@ -90,7 +90,7 @@ pub(super) fn figures(counts: &Counts, families: &[Tables], cleaner: &Cleaner) -
         ),
         (
             "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
-            "Restores that failed.",
+            "Restores that failed, or the reading of tables before them.",
             counts.failed,
         ),
         (

@@ -69,7 +69,7 @@ impl Lock {
     fn of(socket: UnixListener) -> io::Result<Self> {
         let askers = socket.try_clone()?;
         let door = thread::Builder::new().name("iptables-lock".to_owned());
-        let door = door.spawn(move || while askers.accept().is_ok() {})?;
+        let door = door.spawn(move || open_to(&askers))?;
         Ok(Self {
             socket,
             door: Some(door),
@@ -115,6 +115,18 @@ pub fn nobody_holds() -> Result<(), OpenError> {
     match holder() {
         Some(Holder::Agent(holder)) => Err(held_by(holder)),
         Some(Holder::Stranger(_)) | None => Ok(()),
+    }
+}
+
+/// Lets go of whoever asks, until the socket is shut down (`EINVAL`, accept(2)). Without descriptors for a while, it
+/// goes on later.
+fn open_to(askers: &UnixListener) {
+    loop {
+        match askers.accept() {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
+            Err(_) => thread::sleep(LOOK),
+        }
     }
 }
 
@@ -170,10 +182,11 @@ fn holder() -> Option<Holder> {
     }
 }
 
+/// Whether somebody has the name, as far as can be told.
 fn has_name() -> bool {
     let line = format!("@{NAME}");
     let listed = |text: String| text.lines().any(|one| one.ends_with(&line));
-    fs::read_to_string("/proc/thread-self/net/unix").is_ok_and(listed)
+    fs::read_to_string("/proc/thread-self/net/unix").map_or(true, listed)
 }
 
 fn in_words(process: i32) -> String {
