@@ -34,6 +34,9 @@ const SYSCTLS: &[(&str, &str)] = &[
     ("ipv4/tcp_tw_reuse", "1"),
 ];
 
+/// How often neighbours are to be forgotten before it is given up. One entry goes by itself at a time, if any does.
+const NEIGHBOUR_TRIES: usize = 8;
+
 /// A network namespace that lives as long as this value, its sockets and its processes.
 #[derive(Debug)]
 pub struct NetNs {
@@ -100,6 +103,14 @@ impl NetNs {
     /// Runs the lines of `script` as `ip` commands inside the namespace, in one process.
     pub fn ip(&self, script: &str) -> Result<()> {
         self.feed(&["ip", "-batch", "-"], script)
+    }
+
+    /// Forgets who answered on a device. `ip` deletes what it listed, one after the other, and fails when one has
+    /// gone by itself in between: then it is asked again, a few times.
+    pub fn forget_neighbours(&self, device: &str) -> Result<()> {
+        let forget = || self.ip(&format!("neigh flush dev {device}\n"));
+        let again = (1..NEIGHBOUR_TRIES).find_map(|_| forget().ok());
+        again.map_or_else(forget, Ok)
     }
 
     /// Runs a program inside the namespace, with `input` to read.

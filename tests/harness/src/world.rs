@@ -216,9 +216,10 @@ impl World {
     /// of a pod that is dropped goes when the kernel finds the time, and others may have its addresses
     /// before.
     pub fn detach_pods(&self) -> Result<()> {
-        self.node
-            .netns
-            .ip(&format!("link del group {PODS}\nneigh flush dev br0\n"))
+        let netns = &self.node.netns;
+        netns
+            .ip(&format!("link del group {PODS}\n"))
+            .and_then(|()| netns.forget_neighbours("br0"))
             .context("cannot detach the pods")
     }
 

@@ -33,8 +33,8 @@ fn a_client_of_udp_goes_on_once_the_address_that_its_endpoint_sees_is_gone() {
          addr del {gone}/30 dev ext2\n"
     );
     site.shop.world.node().netns().ip(&another).unwrap();
-    let forget = "neigh flush dev eth0\n";
-    site.other.host.netns().ip(forget).unwrap();
+    let netns = site.other.host.netns();
+    netns.forget_neighbours("eth0").unwrap();
     let answered = (0..TRIES).any(|_| {
         let attempts = client.send_on_within(LOST, "udp", Transport::Udp, to, 1);
         attempts.unwrap()[0].answer_as(to).is_ok()
