@@ -127,7 +127,7 @@ fn alone(kind: BackendKind) -> Vec<(String, Under)> {
         return vec![(name.to_owned(), Under::OurBackend(start))];
     }
     let of_flavour = |(flavour, program)| {
-        let start = start.clone().after(program, KUBELETS);
+        let start = start.clone().after(program, KUBELETS).routing_localnet();
         (format!("{name}-{flavour}"), Under::OurBackend(start))
     };
     FLAVOURS.map(of_flavour).into()

@@ -12,6 +12,8 @@ mod checked;
 mod faults;
 #[path = "iptables/killed.rs"]
 mod killed;
+#[path = "iptables/localnet.rs"]
+mod localnet;
 #[path = "iptables/random.rs"]
 mod random;
 

@@ -198,6 +198,8 @@ pub struct Settings {
     /// For a packet backend: which connections a layer above it translates
     /// ([`Descriptor::translates`]).
     pub above: Translates,
+    /// For a packet backend: a layer above it decides first.
+    pub beneath: bool,
 }
 
 /// Which connections from outside a layer translates.

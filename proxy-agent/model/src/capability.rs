@@ -26,13 +26,15 @@ pub enum Capability {
     /// Refusing unknown ports of ClusterIPs, and dropping packets to ClusterIPs that are not
     /// allocated.
     StrayTraffic,
-    /// NodePorts on loopback addresses, for processes of this node.
+    /// NodePorts on 127.0.0.0/8, for processes of this node.
     LoopbackNodePorts,
+    /// NodePorts on ::1, for processes of this node.
+    Ipv6LoopbackNodePorts,
 }
 
 impl Capability {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Sctp,
         Self::ExternalTraffic,
         Self::SourceRanges,
@@ -41,6 +43,7 @@ impl Capability {
         Self::Masquerade,
         Self::StrayTraffic,
         Self::LoopbackNodePorts,
+        Self::Ipv6LoopbackNodePorts,
     ];
 
     /// The name used in output and metrics.
@@ -54,6 +57,7 @@ impl Capability {
             Self::Masquerade => "masquerade",
             Self::StrayTraffic => "stray-traffic",
             Self::LoopbackNodePorts => "loopback-node-ports",
+            Self::Ipv6LoopbackNodePorts => "ipv6-loopback-node-ports",
         }
     }
 
@@ -80,8 +84,10 @@ impl Capability {
                 "connections to unknown ports and unallocated ClusterIPs leave this node"
             }
             Self::LoopbackNodePorts => {
-                "NodePorts do not answer on loopback addresses (127.0.0.1, ::1), only on the other \
-                 addresses of this node"
+                "NodePorts do not answer on 127.0.0.1, only on the other addresses of this node"
+            }
+            Self::Ipv6LoopbackNodePorts => {
+                "NodePorts do not answer on ::1, only on the other addresses of this node"
             }
         }
     }
@@ -110,7 +116,11 @@ impl NodeState {
             let mut kinds = service.frontends.iter().map(|frontend| frontend.kind);
             kinds.any(wanted)
         };
-        let on_loopback = |kind| kind == FrontendKind::NodePort;
+        let on_loopback = |family| {
+            key.family == family
+                && has(|kind| kind == FrontendKind::NodePort)
+                && self.loopback_node_ports().any(|one| one == family)
+        };
         [
             (Capability::Sctp, key.protocol == Protocol::Sctp),
             (Capability::ExternalTraffic, has(FrontendKind::is_external)),
@@ -120,10 +130,8 @@ impl NodeState {
                 Capability::Masquerade,
                 self.traffic.masquerade_all && has(|kind| !kind.is_external()),
             ),
-            (
-                Capability::LoopbackNodePorts,
-                has(on_loopback) && self.loopback_node_ports().any(|one| one == key.family),
-            ),
+            (Capability::LoopbackNodePorts, on_loopback(IpFamily::V4)),
+            (Capability::Ipv6LoopbackNodePorts, on_loopback(IpFamily::V6)),
         ]
         .into_iter()
         .filter_map(|(capability, needed)| needed.then_some(capability))

@@ -45,26 +45,54 @@ pub fn verdict(state: &NodeState, packet: &Packet, path: Path) -> Verdict {
     }
 }
 
+/// What must become of `packet` on [`Path::Packet`] where NodePorts answer on 127.0.0.0/8 as well, as in
+/// kube-proxy's iptables mode: what this node itself sends there can be led elsewhere, if the sysctl
+/// `route_localnet` allows it. There is none for ::1.
+pub fn verdict_with_localnet(state: &NodeState, packet: &Packet) -> Verdict {
+    let packet = &packet.canonical();
+    let to = packet.destination;
+    // The kernel takes the unspecified address for loopback.
+    let is_local = matches!(to.ip(), IpAddr::V4(v4) if v4.is_loopback() || v4.is_unspecified());
+    let answers = state
+        .node_port_addresses
+        .contains(&Ipv4Addr::LOCALHOST.into());
+    let node_port = (is_local && answers && state.node.is_host(packet.source))
+        .then(|| waits(state, packet, None))
+        .flatten();
+    match node_port {
+        Some((key, service, frontend)) => {
+            serve(state, packet, Path::Packet, key, service, frontend)
+        }
+        None => verdict(state, packet, Path::Packet),
+    }
+}
+
 /// The frontend that `packet` is for: that of its very address before a NodePort.
 fn dialled<'a>(
     state: &'a NodeState,
     packet: &Packet,
     path: Path,
 ) -> Option<(&'a ServicePortKey, &'a ServiceState, Frontend)> {
-    let to = packet.destination;
-    let waits = |address: Option<IpAddr>| {
-        state.services.iter().find_map(|(key, service)| {
-            let is_dialled = |frontend: &&Frontend| {
-                (key.protocol, key.family) == (packet.protocol, IpFamily::of(to.ip()))
-                    && (frontend.address, frontend.port) == (address, to.port())
-            };
-            let frontend = service.frontends.iter().find(is_dialled)?;
-            Some((key, &**service, *frontend))
-        })
-    };
-    waits(Some(to.ip())).or_else(|| {
+    waits(state, packet, Some(packet.destination.ip())).or_else(|| {
         let on_node = has_node_ports(state, packet, path);
-        on_node.then(|| waits(None)).flatten()
+        on_node.then(|| waits(state, packet, None)).flatten()
+    })
+}
+
+/// The frontend at `address`, or the NodePort, of the port and protocol of `packet`.
+fn waits<'a>(
+    state: &'a NodeState,
+    packet: &Packet,
+    address: Option<IpAddr>,
+) -> Option<(&'a ServicePortKey, &'a ServiceState, Frontend)> {
+    let to = packet.destination;
+    state.services.iter().find_map(|(key, service)| {
+        let is_dialled = |frontend: &&Frontend| {
+            (key.protocol, key.family) == (packet.protocol, IpFamily::of(to.ip()))
+                && (frontend.address, frontend.port) == (address, to.port())
+        };
+        let frontend = service.frontends.iter().find(is_dialled)?;
+        Some((key, &**service, *frontend))
     })
 }
 
@@ -78,8 +106,8 @@ fn has_node_ports(state: &NodeState, packet: &Packet, path: Path) -> bool {
         _ => to,
     };
     if own.is_loopback() {
-        // Packets to loopback addresses cannot be led elsewhere without opening this node to its
-        // neighbours (CVE-2020-8558), and a pod's loopback addresses are its own.
+        // Packets to loopback addresses cannot be led elsewhere unless the kernel is told to let them
+        // leave, and a pod's loopback addresses are its own.
         let from_node = path == Path::Socket && state.node.is_host(packet.source);
         if !from_node {
             return false;

@@ -34,6 +34,7 @@ pub fn under(layers: &[BackendKind], settings: Settings) -> Settings {
     let given = &settings.given;
     let above = layers.iter().filter(|kind| kind.place() == Place::Above);
     Settings {
+        beneath: above.clone().next().is_some(),
         above: above
             .map(|kind| kind.translates(given))
             .max()

@@ -13,6 +13,7 @@ const OPTIONS: IptablesOptions = IptablesOptions {
     mark: 0x4000,
     tcp_be_liberal: false,
     above: proxy_backend::Translates::Nothing,
+    localnet: true,
 };
 
 /// Rules by table and chain.
@@ -88,7 +89,7 @@ fn is_built_in(chain: &str) -> bool {
 }
 
 /// Each with the reason. A rule that stands for its like in every chain is named without its chain.
-const OURS: [(&str, &str); 11] = [
+const OURS: [(&str, &str); 15] = [
     (
         "KUBE-FORWARD -m conntrack --ctstate INVALID",
         "without a counter of nfacct",
@@ -115,18 +116,34 @@ const OURS: [(&str, &str); 11] = [
         "sources that are admitted are refused as others are, where there is no endpoint",
     ),
     (
-        "KUBE-EXTERNAL-SERVICES -d 127.0.0.0/8 -j RETURN",
-        "what is at loopback addresses is refused for no NodePort",
+        "KUBE-EXTERNAL-SERVICES -d 127.0.0.0/8 -m addrtype ! --src-type LOCAL -j RETURN",
+        "what others send to loopback addresses is for no NodePort",
     ),
-    ("KUBE-EXTERNAL-SERVICES -d ::1 -j RETURN", "the same"),
+    (
+        "KUBE-EXTERNAL-SERVICES -d ::1 -j RETURN",
+        "what is at loopback addresses of IPv6 is for no NodePort",
+    ),
     (
         "KUBE-SERVICES ! -d 127.0.0.0/8 -m comment",
-        "packets to loopback addresses are led nowhere: see LoopbackNodePorts",
+        "what others send to loopback addresses is led nowhere",
+    ),
+    (
+        "KUBE-SERVICES -d 127.0.0.0/8 -m addrtype --src-type LOCAL -m comment",
+        "what this host itself sends there is led",
     ),
     (
         "KUBE-SERVICES -m comment --comment \"kubernetes service nodeports",
-        "the same",
+        "one rule for both there",
     ),
+    (
+        "KUBE-LOCALNET",
+        "drops what others send to loopback addresses, and nothing that this host sends itself",
+    ),
+    (
+        "KUBE-FIREWALL",
+        "does that for kube-proxy, also to this host itself, and is kubelet's, too",
+    ),
+    ("KUBE-NODEPORTS -d 127.0.0.0/8", "for a counter of nfacct"),
 ];
 
 #[test]
@@ -148,10 +165,7 @@ fn the_rules_are_those_of_kube_proxy_but_for_what_is_listed() {
     for (ours, theirs) in recorded {
         for difference in differences(&tables(ours), &tables(theirs)) {
             let listed = OURS.iter().find(|(part, _)| difference.contains(part));
-            // What goes with NodePorts on loopback addresses.
-            let loopback = difference.starts_with("- nat KUBE-NODEPORTS -d 127.0.0.0/8")
-                || difference.contains("KUBE-FIREWALL");
-            assert!(listed.is_some() || loopback, "not listed: {difference}");
+            assert!(listed.is_some(), "not listed: {difference}");
             used.extend(listed.map(|(part, _)| *part));
         }
     }

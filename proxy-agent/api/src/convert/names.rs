@@ -36,5 +36,6 @@ pub fn capability(capability: Capability) -> wire::Capability {
         Capability::Masquerade => wire::Capability::Masquerade,
         Capability::StrayTraffic => wire::Capability::StrayTraffic,
         Capability::LoopbackNodePorts => wire::Capability::LoopbackNodePorts,
+        Capability::Ipv6LoopbackNodePorts => wire::Capability::Ipv6LoopbackNodePorts,
     }
 }

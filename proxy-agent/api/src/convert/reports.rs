@@ -17,6 +17,7 @@ pub fn capabilities(from: &wire::Client) -> Vec<Capability> {
         wire::Capability::Masquerade => Some(Capability::Masquerade),
         wire::Capability::StrayTraffic => Some(Capability::StrayTraffic),
         wire::Capability::LoopbackNodePorts => Some(Capability::LoopbackNodePorts),
+        wire::Capability::Ipv6LoopbackNodePorts => Some(Capability::Ipv6LoopbackNodePorts),
     });
     in_order(all.collect())
 }

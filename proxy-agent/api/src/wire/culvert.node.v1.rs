@@ -441,8 +441,10 @@ pub enum Capability {
     Masquerade = 6,
     /// Refusing unknown ports of ClusterIPs, and dropping packets to unallocated ClusterIPs.
     StrayTraffic = 7,
-    /// NodePorts on loopback addresses, for processes of this node.
+    /// NodePorts on 127.0.0.0/8, for processes of this node.
     LoopbackNodePorts = 8,
+    /// NodePorts on ::1, for processes of this node.
+    Ipv6LoopbackNodePorts = 9,
 }
 impl Capability {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -460,6 +462,7 @@ impl Capability {
             Self::Masquerade => "CAPABILITY_MASQUERADE",
             Self::StrayTraffic => "CAPABILITY_STRAY_TRAFFIC",
             Self::LoopbackNodePorts => "CAPABILITY_LOOPBACK_NODE_PORTS",
+            Self::Ipv6LoopbackNodePorts => "CAPABILITY_IPV6_LOOPBACK_NODE_PORTS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -474,6 +477,7 @@ impl Capability {
             "CAPABILITY_MASQUERADE" => Some(Self::Masquerade),
             "CAPABILITY_STRAY_TRAFFIC" => Some(Self::StrayTraffic),
             "CAPABILITY_LOOPBACK_NODE_PORTS" => Some(Self::LoopbackNodePorts),
+            "CAPABILITY_IPV6_LOOPBACK_NODE_PORTS" => Some(Self::Ipv6LoopbackNodePorts),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     restore::Restore,
     rule::Rule,
     saved::{Saved, canonical},
-    table::{MARK_FOREIGN, SERVICES, TRIAL, Table, UNSERVED_NODE_PORTS},
+    table::{LOCALNET, MARK_FOREIGN, SERVICES, TRIAL, Table, UNSERVED_NODE_PORTS},
     wanted::Wanted,
 };
 
@@ -44,16 +44,19 @@ pub fn compare(wanted: &Wanted, found: &Saved) -> Comparison {
             }
         }
     }
-    comparison.jumps(found);
+    comparison.jumps(wanted, found);
     comparison.remove(wanted, found);
     comparison
 }
 
 impl Comparison {
     /// What leads to our chains stands in chains of others, before their rules.
-    fn jumps(&mut self, found: &Saved) {
+    fn jumps(&mut self, wanted: &Wanted, found: &Saved) {
+        let filter = wanted.tables.get(&Table::Filter);
+        let has_localnet = filter.is_some_and(|filter| filter.contains_key(LOCALNET));
+        let localnet = has_localnet.then(fixed::localnet_jump);
         // Each is put before all others: the last one first.
-        for jump in fixed::jumps().iter().rev() {
+        for jump in fixed::jumps().iter().rev().chain(&localnet) {
             let (table, chain) = jump.at;
             let wanted = canonical(jump.rule.as_str());
             let there = found.chain(table, chain).unwrap_or_default();
@@ -127,7 +130,7 @@ impl Comparison {
 pub fn is_ours(table: Table, name: &str) -> bool {
     match table {
         Table::Mangle => false,
-        Table::Filter => name == UNSERVED_NODE_PORTS || name == TRIAL,
+        Table::Filter => [UNSERVED_NODE_PORTS, LOCALNET, TRIAL].contains(&name),
         Table::Nat => is_of_service(name) || name == MARK_FOREIGN || name == TRIAL,
     }
 }

@@ -1,7 +1,7 @@
 //! What the rules say that no Service decides: how sources are told apart, where NodePorts answer, which bit
 //! marks what is to be masqueraded. Pure.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use proxy_backend::{Settings, Translates};
 use proxy_model::{IpFamily, LocalPods, NodeState};
@@ -22,15 +22,18 @@ pub struct IptablesOptions {
     /// What programs of a layer above translate. Packets of these connections come here while somebody has
     /// detached the programs.
     pub above: Translates,
+    /// What this host sends to 127.0.0.0/8 can be led elsewhere, and no layer above does that already.
+    pub localnet: bool,
 }
 
 impl IptablesOptions {
-    /// What the settings say.
+    /// What the settings say, on a host where packets to loopback addresses can be led elsewhere.
     pub const fn of(settings: &Settings) -> Self {
         Self {
             mark: settings.masquerade_mark,
             tcp_be_liberal: settings.tcp_be_liberal,
             above: settings.above,
+            localnet: !settings.beneath,
         }
     }
 }
@@ -51,6 +54,10 @@ pub struct Facts {
     pub node_ips: Vec<IpAddr>,
     /// Those are all addresses of the host.
     pub on_all: bool,
+    /// NodePorts answer on 127.0.0.0/8, too.
+    pub localnet: bool,
+    /// It is this agent, or an earlier one, that has the host route packets from there.
+    pub routes_localnet: bool,
     /// Endpoints are many: see [`MANY_ENDPOINTS`].
     pub many: bool,
 }
@@ -113,6 +120,12 @@ impl Facts {
             pods: LocalPods::of(state, family),
             on_all: !node_ips.is_empty() && host.iter().all(|one| node_ips.contains(one)),
             node_ips,
+            localnet: options.localnet
+                && family == IpFamily::V4
+                && state
+                    .node_port_addresses
+                    .contains(&Ipv4Addr::LOCALHOST.into()),
+            routes_localnet: false,
             many: endpoints.sum::<usize>() > MANY_ENDPOINTS,
         }
     }

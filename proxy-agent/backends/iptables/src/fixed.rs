@@ -17,8 +17,8 @@ use crate::{
     facts::{Facts, of_others, of_pods},
     rule::{Match, Rule},
     table::{
-        At, EXTERNAL_SERVICES, FIREWALL, FORWARD, MARK, MARK_FOREIGN, NODE_PORTS, POSTROUTING,
-        SERVICES, Table, UNSERVED_NODE_PORTS,
+        At, EXTERNAL_SERVICES, FIREWALL, FORWARD, LOCALNET, MARK, MARK_FOREIGN, NODE_PORTS,
+        POSTROUTING, SERVICES, Table, UNSERVED_NODE_PORTS,
     },
 };
 
@@ -30,7 +30,16 @@ pub struct Jump {
     pub rule: Rule,
 }
 
-/// All of them, those of one chain in the order in which packets are to meet them.
+/// The one that is there only where NodePorts answer on loopback addresses.
+pub fn localnet_jump() -> Jump {
+    let rule = Match::all().comment("packets from others to loopback addresses");
+    Jump {
+        at: (Table::Filter, "INPUT"),
+        rule: rule.jump(LOCALNET),
+    }
+}
+
+/// All others, those of one chain in the order in which packets are to meet them.
 pub fn jumps() -> Vec<Jump> {
     let jump = |table, chain, rule| Jump {
         at: (table, chain),
@@ -80,13 +89,14 @@ pub fn exempt(facts: &Facts, chain: &str) -> Vec<Rule> {
     let led = Match::all()
         .with("-m conntrack --ctstate DNAT")
         .jump("RETURN");
-    let own = Match::all()
-        .destination(false, loopback(facts.family))
-        .jump("RETURN");
+    let mut at_loopback = Match::all().destination(false, loopback(facts.family));
+    if facts.localnet {
+        at_loopback = at_loopback.with("-m addrtype ! --src-type LOCAL");
+    }
     let is_of_node_ports = chain == EXTERNAL_SERVICES;
     [led]
         .into_iter()
-        .chain(is_of_node_ports.then_some(own))
+        .chain(is_of_node_ports.then(|| at_loopback.jump("RETURN")))
         .collect()
 }
 
@@ -101,26 +111,33 @@ pub fn behind(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
             .destination(false, (*address).into())
             .jump(UNSERVED_NODE_PORTS)
     };
-    let all = facts.node_ips.iter().map(jump).collect();
+    let localnet = (facts.localnet).then(|| own_to_loopback(facts).jump(UNSERVED_NODE_PORTS));
+    let all = facts.node_ips.iter().map(jump).chain(localnet).collect();
     rules.push(((Table::Filter, EXTERNAL_SERVICES), all));
     rules
 }
 
 fn to_node_ports(facts: &Facts) -> Vec<Rule> {
     let last = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
-    if facts.on_all {
-        // Packets to loopback addresses cannot be led elsewhere without opening this host to its neighbours.
-        let all = Match::all()
-            .destination(true, loopback(facts.family))
-            .comment(last);
-        return vec![all.with("-m addrtype --dst-type LOCAL").jump(NODE_PORTS)];
-    }
-    let own = facts.node_ips.iter();
-    own.map(|address| {
-        let all = Match::all().destination(false, (*address).into());
-        all.comment(last).jump(NODE_PORTS)
-    })
-    .collect()
+    let localnet = facts.localnet.then(|| own_to_loopback(facts).comment(last));
+    let loopback = loopback(facts.family);
+    let all = if facts.on_all {
+        // What others send there is none of a NodePort.
+        let all = Match::all().destination(true, loopback).comment(last);
+        vec![all.with("-m addrtype --dst-type LOCAL")]
+    } else {
+        let own = facts.node_ips.iter().map(|address| (*address).into());
+        own.map(|net| Match::all().destination(false, net).comment(last))
+            .collect()
+    };
+    let all = all.into_iter().chain(localnet);
+    all.map(|packets| packets.jump(NODE_PORTS)).collect()
+}
+
+/// What this host itself sends to its loopback addresses.
+fn own_to_loopback(facts: &Facts) -> Match {
+    let packets = Match::all().destination(false, loopback(facts.family));
+    packets.with("-m addrtype --src-type LOCAL")
 }
 
 fn loopback(family: IpFamily) -> IpNet {
@@ -140,6 +157,9 @@ pub fn chains(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
             vec![Match::all().jump(&set_mark(facts, facts.options.mark))],
         ),
     ];
+    if facts.localnet {
+        chains.push(((Table::Filter, LOCALNET), vec![martians(facts)]));
+    }
     if let Some(pods) = &facts.pods
         && of_others(pods).is_none()
     {
@@ -148,6 +168,27 @@ pub fn chains(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
         chains.push(((Table::Nat, MARK_FOREIGN), rules));
     }
     chains
+}
+
+/// With `route_localnet` the kernel itself does not drop them any more, and neighbours would reach what listens on
+/// loopback addresses alone (CVE-2020-8558). kube-proxy's rule has no `-i`, and so drops what this host itself
+/// sends there from another address of its own.
+fn martians(facts: &Facts) -> Rule {
+    let others = Match::all()
+        .source(true, loopback(facts.family))
+        .destination(false, loopback(facts.family));
+    let others = others.interface(true, "lo");
+    others
+        .with("-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT")
+        .jump("DROP")
+}
+
+/// The rule that says that it was us who had the host route packets from loopback addresses: whoever cleans up
+/// takes that back.
+pub fn remark() -> Rule {
+    Match::all()
+        .comment("set route_localnet, which was 0")
+        .jump("RETURN")
 }
 
 fn forward(facts: &Facts) -> Vec<Rule> {

@@ -7,6 +7,7 @@
 mod backend;
 mod figures;
 mod leave;
+mod localnet;
 mod lock;
 mod on_linux;
 mod probe;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use proxy_backend::{ConntrackObserver, OpenError, milliseconds};
 use proxy_conntrack::Cleaner;
-use proxy_model::{Backend as _, IpFamily, NodeState, SyncError};
+use proxy_model::{Backend as _, Capability, IpFamily, NodeState, SyncError};
 
 use self::{
     figures::Counts,
@@ -30,7 +31,7 @@ use self::{
     tables::{Tables, Whole},
 };
 pub use self::{figures::figures_described, on_linux::OnLinux};
-use crate::{IptablesOptions, flags::Verify};
+use crate::{IptablesOptions, LACKS, LACKS_WITHOUT_LOCALNET, flags::Verify};
 
 /// How long to wait after an error.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -48,6 +49,7 @@ pub struct IptablesBackend {
     programs: Programs,
     why: &'static str,
     verify: Verify,
+    has_localnet: bool,
     /// A change was written since all tables were last compared.
     unverified: bool,
     families: Vec<Tables>,
@@ -62,6 +64,15 @@ pub struct IptablesBackend {
     counts: Counts,
     /// No other agent writes here meanwhile.
     lock: Option<Lock>,
+}
+
+/// What it cannot do on a host that lets packets from loopback addresses leave, or does not.
+const fn lacks(has_localnet: bool) -> &'static [Capability] {
+    if has_localnet {
+        LACKS
+    } else {
+        LACKS_WITHOUT_LOCALNET
+    }
 }
 
 impl IptablesBackend {
@@ -84,6 +95,7 @@ impl IptablesBackend {
             programs,
             why,
             verify,
+            has_localnet: options.localnet,
             unverified: false,
             families: families.collect(),
             state: NodeState::default(),

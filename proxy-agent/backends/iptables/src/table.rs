@@ -52,6 +52,9 @@ pub const POSTROUTING: &str = "KUBE-POSTROUTING";
 pub const MARK: &str = "KUBE-MARK-MASQ";
 /// Marks what comes from no pod of this node, where one rule cannot say so.
 pub const MARK_FOREIGN: &str = "KUBE-MARK-FOREIGN";
+/// Drops what others send to loopback addresses of this host. kube-proxy has that in `KUBE-FIREWALL`, which is
+/// kubelet's, too.
+pub const LOCALNET: &str = "KUBE-LOCALNET";
 /// Is empty: when it is gone, somebody has flushed the table.
 pub const CANARY: &str = "KUBE-PROXY-CANARY";
 
@@ -85,5 +88,5 @@ impl Index {
 }
 /// What Services need is tried here before it is known to be taken; nothing leads to it.
 pub const TRIAL: &str = "CULVERT-TRIAL";
-/// Is empty, and says whose the chains are that have kube-proxy's names.
+/// Says whose the chains are that have kube-proxy's names. Nothing leads to it.
 pub const OWNER: &str = "CULVERT";

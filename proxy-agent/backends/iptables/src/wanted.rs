@@ -97,6 +97,9 @@ impl Facts {
             chains.insert((table, CANARY), Vec::new());
             chains.insert((table, OWNER), Vec::new());
         }
+        if self.routes_localnet {
+            chains.insert((Table::Filter, OWNER), vec![fixed::remark()]);
+        }
         chains.insert((Table::Filter, NODE_PORTS), self.health_checks(state));
         chains
     }

@@ -67,9 +67,12 @@ pub const TABLE: &str = "culvert";
 #[cfg(target_os = "linux")]
 pub const KEPT: &str = "culvert-connections";
 
-/// What packet rules cannot do: a packet to a loopback address cannot be led elsewhere without opening
+/// What these rules do not do: a packet to a loopback address cannot be led elsewhere without opening
 /// the node to its neighbours (CVE-2020-8558).
-pub const LACKS: &[Capability] = &[Capability::LoopbackNodePorts];
+pub const LACKS: &[Capability] = &[
+    Capability::LoopbackNodePorts,
+    Capability::Ipv6LoopbackNodePorts,
+];
 
 /// The bit of the packet mark that kube-proxy uses as well unless told otherwise.
 pub const MASQUERADE_BIT: u8 = 14;

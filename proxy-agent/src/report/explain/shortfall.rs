@@ -46,7 +46,9 @@ fn needs(state: &NodeState, packet: &Packet, path: Path, verdict: &Verdict) -> V
             }
             Capability::ExternalTraffic => frontend.kind.is_external() && !comes_from_here,
             Capability::SourceRanges => frontend.kind == FrontendKind::LoadBalancerIp,
-            Capability::LoopbackNodePorts => to.is_loopback() || to.is_unspecified(),
+            Capability::LoopbackNodePorts | Capability::Ipv6LoopbackNodePorts => {
+                to.is_loopback() || to.is_unspecified()
+            }
             _ => true,
         };
         Some(state.needs(key, service).filter(matters))

@@ -15,7 +15,7 @@ mod wire;
 
 use std::{
     collections::{BTreeSet, HashMap},
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
@@ -52,6 +52,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 /// Runs every step of `scenario` and its probes. `states` are the node-local states after each step.
 pub fn run(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Result<()> {
     let (lacks, meets) = (backend.lacks()?, backend.meets()?);
+    let localnet = backend.has_localnet()?;
     let (listen, sources) = (objects::listeners(scenario)?, Sources::of(scenario)?);
     let addresses: BTreeSet<IpAddr> = listen.iter().map(|one| one.address.ip()).collect();
     let addresses: Vec<IpAddr> = addresses.into_iter().collect();
@@ -79,7 +80,7 @@ pub fn run(scenario: &Scenario, states: &[NodeState], backend: &Backend) -> Resu
         for probe in step.probes.iter().chain(layered) {
             for dialler in Dialler::of(meets) {
                 let packet = sources.packet(probe)?;
-                let ruling = Ruling::of(state, &packet, *dialler, meets);
+                let ruling = Ruling::of(state, &packet, *dialler, meets, localnet);
                 let (says, entry) = (&ruling.verdict, Wire::entry(probe));
                 if let Some(gap) = gaps::of(state, &packet, &entry, says, lacks) {
                     println!("GAP: {}, line {}: needs {gap}", scenario.name, probe.line);
@@ -275,7 +276,12 @@ impl Witness<'_> {
 
     /// Who answered: the socket and the endpoint must see each other as they should.
     fn answer(&self, asked: &Asked<'_>, attempt: &Attempt, is_old: bool) -> Result<SocketAddr> {
-        let answer = attempt.answer_as(asked.probe.to);
+        let mut shows = asked.probe.to;
+        if asked.ruling.by == By::Packets && shows.ip() == Ipv4Addr::UNSPECIFIED {
+            // The kernel itself writes that there, before there is a packet.
+            shows.set_ip(Ipv4Addr::LOCALHOST.into());
+        }
+        let answer = attempt.answer_as(shows);
         let answer = answer.map_err(anyhow::Error::msg)?;
         if let Some(client) = attempt.client.filter(|_| !is_old) {
             let source = asked.packet.source;

@@ -126,6 +126,12 @@ impl Backend {
         })
     }
 
+    /// Whether packets that the node sends to 127.0.0.0/8 reach NodePorts, by what handles packets.
+    pub fn has_localnet(&self) -> Result<bool> {
+        let lacks = self.lacks()?.contains(&Capability::LoopbackNodePorts);
+        Ok(matches!(self.under, Under::OurBackend(_)) && !lacks)
+    }
+
     fn meets_packets(&self) -> Result<bool> {
         // What programs on devices meet is known once there are devices.
         Ok(self.under.has_devices() || !self.lacks()?.contains(&Capability::ForeignClients))
@@ -250,7 +256,8 @@ impl<'w> Run<'w> {
     ) -> Result<Self> {
         let told_apart = packets::interfaces(&settings.model.traffic.detector);
         let interfaces = interfaces.into_iter().chain(told_apart).collect();
-        let witness = Witness::new(world, &interfaces, backend.kind, &backend.under)?;
+        let localnet = backend.has_localnet()?;
+        let witness = Witness::new(world, &interfaces, backend.kind, &backend.under, localnet)?;
         let subject = Subject::behind_brain(&backend.under, world, &settings.model.node, state)?;
         let lacks = if matches!(backend.under, Under::DevicesAlone(_)) {
             let lacks = subject.reported()?;

@@ -4,14 +4,24 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Result, bail, ensure};
 use proxy_model::{
-    IpFamily,
-    oracle::{Outcome, Verdict},
+    IpFamily, NodeState,
+    oracle::{Outcome, Packet, Path, Verdict, verdict, verdict_with_localnet},
 };
 
 use crate::{
     journey::{Datagram, Entry, Sighting},
     world::NODE_ADDRESSES,
 };
+
+/// What the oracle says of `packet` where packets are met; `localnet`: those that the node sends to 127.0.0.0/8
+/// reach NodePorts.
+pub fn on_packets(state: &NodeState, packet: &Packet, localnet: bool) -> Verdict {
+    if localnet {
+        verdict_with_localnet(state, packet)
+    } else {
+        verdict(state, packet, Path::Packet)
+    }
+}
 
 /// The endpoint that `sent` landed on, if it was to land on one; fails if what was `seen` of it is
 /// not what `verdict` says. `own` are the addresses of the node.
@@ -55,6 +65,12 @@ pub fn judge(
             Ok(Some(target.address))
         }
         (Outcome::Reject, Sighting::Refused) | (Outcome::Drop, Sighting::Nothing) => Ok(None),
+        // What listens on loopback addresses is for this host alone (CVE-2020-8558).
+        (Outcome::Pass, Sighting::Delivered(landed))
+            if *entry != Entry::Node && landed.destination.ip().is_loopback() =>
+        {
+            bail!("{} on a loopback address was reached", landed.destination)
+        }
         (Outcome::Pass, Sighting::Left(landed) | Sighting::Delivered(landed)) => {
             // Of two connections that would look alike behind the node, the kernel gives one another
             // source port.

@@ -10,10 +10,14 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use proxy_model::{
     Capability, NodeState, Protocol,
-    oracle::{Outcome, Packet, PassedOn, Path, Reason, Verdict, taken_on_device, verdict},
+    oracle::{Outcome, Packet, PassedOn, Reason, Verdict, taken_on_device},
 };
 
-use super::{devices::Shared, gaps, verdict::judge};
+use super::{
+    devices::Shared,
+    gaps,
+    verdict::{judge, on_packets},
+};
 use crate::{
     journey::{Datagram, Entry, Kind, Rig, Shot, Sighting},
     scenario::{packets::Fate, subject::Under},
@@ -45,6 +49,8 @@ pub struct Witness<'w> {
     is_alone: bool,
     /// Endpoints on the node see clients.
     keeps_clients: bool,
+    /// Packets that the node sends to 127.0.0.0/8 reach NodePorts.
+    localnet: bool,
 }
 
 /// A client, the interface that it comes by, and what it dials. Nobody comes by two interfaces, by
@@ -56,12 +62,14 @@ type Client = (Dials, bool);
 
 impl<'w> Witness<'w> {
     /// One for the node of `world`, which must be [bare](World::bare), where packets arrive on
-    /// `interfaces`, devices of this kind, of what is `under` test.
+    /// `interfaces`, devices of this kind, of what is `under` test, and has a packet path to loopback addresses
+    /// or not.
     pub fn new(
         world: &'w World,
         interfaces: &BTreeSet<Arc<str>>,
         kind: Kind,
         under: &Under,
+        localnet: bool,
     ) -> Result<Self> {
         let is_shared = under.has_devices();
         let mut interfaces = interfaces.clone();
@@ -73,6 +81,7 @@ impl<'w> Witness<'w> {
             shared: is_shared.then(|| Shared::new(world)).transpose()?,
             is_alone: matches!(under, Under::DevicesAlone(_)),
             keeps_clients: matches!(under, Under::DevicesKeeping),
+            localnet,
         })
     }
 
@@ -91,7 +100,7 @@ impl<'w> Witness<'w> {
         lacks: &[Capability],
     ) -> Result<Option<Capability>> {
         let packet = packet.canonical();
-        let mut says = verdict(state, &packet, Path::Packet);
+        let mut says = on_packets(state, &packet, self.localnet);
         let entry = self.entry(state, &packet, &says);
         let mut gap = gaps::of(state, &packet, &entry, &says, lacks);
         let is_by_device = entry != Entry::Node && entry != Entry::Interface(INSIDE.into());
@@ -244,6 +253,7 @@ impl<'w> Witness<'w> {
     /// Forgets those whose endpoint `state` does not have for them: should a later one have it again,
     /// they need not get it back.
     pub fn forget_former(&mut self, state: &NodeState) {
+        let localnet = self.localnet;
         self.kept.retain(|client, endpoint| {
             let (source, interface, destination, protocol) = client.0.clone();
             let packet = Packet {
@@ -252,7 +262,7 @@ impl<'w> Witness<'w> {
                 protocol,
                 interface,
             };
-            let says = verdict(state, &packet, Path::Packet);
+            let says = on_packets(state, &packet, localnet);
             let mut targets = says.targets.iter();
             has_affinity(state, &says) && targets.any(|target| target.address == *endpoint)
         });

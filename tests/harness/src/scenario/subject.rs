@@ -2,6 +2,8 @@
 
 use std::{
     fmt::Write as _,
+    fs,
+    net::Ipv4Addr,
     process::{Command, Stdio},
 };
 
@@ -47,6 +49,8 @@ pub struct Start {
     /// Which `iptables-restore` runs before it in the node's network, as those of others on a node do, and what
     /// that is given.
     pub before: Option<(&'static str, &'static str)>,
+    /// The node lets packets from loopback addresses leave, as `route_localnet` says, where NodePorts answer there.
+    pub routes_localnet: bool,
     /// What all its layers lack.
     pub lacks: &'static [Capability],
 }
@@ -57,6 +61,7 @@ impl Start {
         Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
             before: None,
+            routes_localnet: false,
             lacks: &[],
         }
     }
@@ -66,6 +71,15 @@ impl Start {
     pub fn after(self, program: &'static str, input: &'static str) -> Self {
         Self {
             before: Some((program, input)),
+            ..self
+        }
+    }
+
+    /// The same on a node that lets packets from loopback addresses leave.
+    #[must_use]
+    pub fn routing_localnet(self) -> Self {
+        Self {
+            routes_localnet: true,
             ..self
         }
     }
@@ -166,6 +180,13 @@ impl<'w> Subject<'w> {
             | Under::DevicesKeeping
             | Under::DevicesAlone(_) => {
                 let start = under.start();
+                // Who sets it without need sees to it that neighbours reach nothing by it.
+                let mut answers = state.node_port_addresses.iter();
+                if start.routes_localnet && answers.any(|one| *one == Ipv4Addr::LOCALHOST) {
+                    let sysctl = "/proc/sys/net/ipv4/conf/all/route_localnet";
+                    let set = world.node().netns().run(|| fs::write(sysctl, "1"))?;
+                    set.with_context(|| format!("cannot set {sysctl}"))?;
+                }
                 if let Some((program, input)) = start.before {
                     world.node().netns().feed(&[program, "--noflush"], input)?;
                 }

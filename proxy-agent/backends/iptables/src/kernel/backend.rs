@@ -8,10 +8,10 @@ use proxy_model::{
 };
 
 use super::{
-    BY_PERIOD, HOURLY, IptablesBackend, SHARE, figures, lock::Lock, programs::Flavour,
+    BY_PERIOD, HOURLY, IptablesBackend, SHARE, figures, lacks, lock::Lock, programs::Flavour,
     tables::Tables,
 };
-use crate::{LACKS, NAME};
+use crate::NAME;
 
 impl Backend for IptablesBackend {
     fn name(&self) -> &'static str {
@@ -19,7 +19,7 @@ impl Backend for IptablesBackend {
     }
 
     fn lacks(&self) -> &'static [Capability] {
-        LACKS
+        lacks(self.has_localnet)
     }
 
     fn sync(&mut self, state: &NodeState, change: &ChangeSet) -> Result<SyncReport, SyncError> {

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use proxy_model::IpFamily;
 
-use super::programs::{Flavour, ProgramError, Programs};
+use super::{
+    localnet,
+    programs::{Flavour, ProgramError, Programs},
+};
 use crate::{
     fixed,
     names::is_of_service,
@@ -13,17 +16,18 @@ use crate::{
     rule::Rule,
     saved::{Saved, canonical},
     table::{
-        CANARY, EXTERNAL_SERVICES, FIREWALL, FORWARD, MARK, MARK_FOREIGN, NODE_PORTS, OWNER,
-        POSTROUTING, SERVICES, TRIAL, Table, UNSERVED_NODE_PORTS,
+        CANARY, EXTERNAL_SERVICES, FIREWALL, FORWARD, LOCALNET, MARK, MARK_FOREIGN, NODE_PORTS,
+        OWNER, POSTROUTING, SERVICES, TRIAL, Table, UNSERVED_NODE_PORTS,
     },
 };
 
 /// Chains that are ours beside those of Services, whatever the table.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     CANARY,
     EXTERNAL_SERVICES,
     FIREWALL,
     FORWARD,
+    LOCALNET,
     MARK,
     MARK_FOREIGN,
     NODE_PORTS,
@@ -87,6 +91,8 @@ pub fn remove(kept: Option<Flavour>) -> Result<Vec<(Flavour, IpFamily)>, Program
     let left = left().into_iter();
     for (programs, family) in left.filter(|(programs, _)| Some(programs.flavour) != kept) {
         let restored = programs.save(family, None).and_then(|saved| {
+            // Before what keeps others from loopback addresses goes.
+            localnet::take_back(&saved);
             let restore = removal(&saved);
             programs.restore(family, &restore.text())
         });
@@ -104,6 +110,7 @@ fn removal(saved: &Saved) -> Restore {
     let mut restore = Restore::new();
     let jumps: Vec<_> = fixed::jumps()
         .into_iter()
+        .chain([fixed::localnet_jump()])
         .map(|jump| (jump.at, canonical(jump.rule.as_str())))
         .collect();
     for (table, chains) in &saved.tables {

@@ -6,11 +6,11 @@ use proxy_backend::{Host, OpenError, Probe, Retired, Settings, Surroundings};
 use proxy_model::{Backend, IpFamily, Protocol};
 
 use super::{
-    IptablesBackend, leave, lock, probe,
+    IptablesBackend, lacks, leave, localnet, lock, probe,
     programs::{Flavour, ProgramError},
 };
 use crate::{
-    IptablesOptions, LACKS,
+    IptablesOptions,
     flags::Verify,
     names,
     table::{SERVICES, Table},
@@ -24,7 +24,7 @@ impl Host for OnLinux {
     fn probe(&self, _: &Settings) -> Probe {
         Probe {
             requirements: probe::probe(),
-            lacks: LACKS.to_vec(),
+            lacks: lacks(localnet::can_be()).to_vec(),
         }
     }
 
@@ -33,10 +33,10 @@ impl Host for OnLinux {
         settings: &Settings,
         surroundings: &Surroundings,
     ) -> Result<Box<dyn Backend>, OpenError> {
-        let backend = IptablesBackend::open(
-            IptablesOptions::of(settings),
-            Verify::given(&settings.given, &mut Vec::new()),
-        )?;
+        let mut options = IptablesOptions::of(settings);
+        options.localnet &= localnet::can_be();
+        let backend =
+            IptablesBackend::open(options, Verify::given(&settings.given, &mut Vec::new()))?;
         Ok(Box::new(
             backend.observed_by(surroundings.conntrack.clone()),
         ))

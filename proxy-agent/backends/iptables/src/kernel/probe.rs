@@ -156,6 +156,7 @@ fn write_everything(programs: Programs) -> Result<(), ProgramError> {
             family,
             IptablesOptions {
                 mark: 1,
+                localnet: true,
                 ..IptablesOptions::default()
             },
         );

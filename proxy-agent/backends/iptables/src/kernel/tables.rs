@@ -8,6 +8,7 @@ use std::{
 use proxy_model::{ChangeSet, Difference, IpFamily, NodeState, ServicePortKey};
 
 use super::{
+    localnet,
     programs::{ProgramError, Programs},
     refused,
 };
@@ -87,6 +88,7 @@ impl Tables {
         let mut facts = Facts::of(state, self.family, self.options);
         if let Some(present) = &self.facts {
             facts.many = present.many;
+            facts.routes_localnet = facts.localnet && present.routes_localnet;
         }
         facts
     }
@@ -142,7 +144,8 @@ impl Tables {
         state: &NodeState,
     ) -> Result<(Facts, Saved, Wanted, Comparison), ProgramError> {
         let found = self.programs.save(self.family, None)?;
-        let facts = self.facts_for(state);
+        let mut facts = self.facts_for(state);
+        facts.routes_localnet = facts.localnet && localnet::is_ours(&found);
         let wanted = Wanted::of(&facts, state, &self.refused_keys());
         let comparison = compare(&wanted, &found);
         Ok((facts, found, wanted, comparison))
@@ -177,7 +180,14 @@ impl Tables {
 
     fn attempt(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
         let (facts, found, wanted, comparison) = self.compare(state)?;
+        if !facts.localnet {
+            // Before what keeps others from loopback addresses goes.
+            localnet::take_back(&found);
+        }
         self.write(&comparison.restore)?;
+        if facts.localnet {
+            localnet::ensure();
+        }
         for (table, chains) in &wanted.tables {
             let rules = chains.values().map(Vec::len).sum();
             self.rules.entry(*table).or_default().there = rules;

@@ -8,10 +8,10 @@ use std::{
 
 use proxy_model::{
     NodeState,
-    oracle::{Beneath, Outcome, Packet, Path, Target, Verdict, layered, verdict},
+    oracle::{Beneath, Outcome, Packet, Target, Verdict, layered},
 };
 
-use crate::conformance::trial::Meets;
+use crate::conformance::{trial::Meets, verdict::on_packets};
 
 /// Who sends a probe, in the network namespace of its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,10 +65,17 @@ pub enum Affinity {
 }
 
 impl Ruling {
-    /// Of `packet`, the first one that the socket of `dialler` would send.
-    pub fn of(state: &NodeState, packet: &Packet, dialler: Dialler, meets: Meets) -> Self {
+    /// Of `packet`, the first one that the socket of `dialler` would send. `localnet`: those to 127.0.0.0/8 reach
+    /// NodePorts as packets.
+    pub fn of(
+        state: &NodeState,
+        packet: &Packet,
+        dialler: Dialler,
+        meets: Meets,
+        localnet: bool,
+    ) -> Self {
         if meets != Meets::Both || dialler == Dialler::Machine {
-            return Self::by_packets(state, verdict(state, packet, Path::Packet));
+            return Self::by_packets(state, on_packets(state, packet, localnet));
         }
         let all = layered(state, packet);
         let last = all.verdict();
