@@ -8,6 +8,8 @@ mod alone;
 mod beneath;
 #[path = "iptables/checked.rs"]
 mod checked;
+#[path = "iptables/counted.rs"]
+mod counted;
 #[path = "iptables/faults.rs"]
 mod faults;
 #[path = "iptables/killed.rs"]

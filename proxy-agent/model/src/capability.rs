@@ -28,7 +28,7 @@ pub enum Capability {
     StrayTraffic,
     /// NodePorts on 127.0.0.0/8, for processes of this node.
     LoopbackNodePorts,
-    /// NodePorts on ::1, for processes of this node.
+    /// NodePorts on `::1`, for processes of this node.
     Ipv6LoopbackNodePorts,
 }
 

@@ -47,7 +47,7 @@ pub fn verdict(state: &NodeState, packet: &Packet, path: Path) -> Verdict {
 
 /// What must become of `packet` on [`Path::Packet`] where NodePorts answer on 127.0.0.0/8 as well, as in
 /// kube-proxy's iptables mode: what this node itself sends there can be led elsewhere, if the sysctl
-/// `route_localnet` allows it. There is none for ::1.
+/// `route_localnet` allows it. There is none for `::1`.
 pub fn verdict_with_localnet(state: &NodeState, packet: &Packet) -> Verdict {
     let packet = &packet.canonical();
     let to = packet.destination;

@@ -16,6 +16,8 @@ use crate::{
 pub const NFNL_SUBSYS_CTNETLINK: u16 = 1;
 /// Sets of addresses, as iptables uses them.
 pub const NFNL_SUBSYS_IPSET: u16 = 6;
+/// Counters of packets that rules name.
+pub const NFNL_SUBSYS_ACCT: u16 = 7;
 
 /// A socket that talks with the kernel's netfilter in the network namespace of this thread.
 pub fn open() -> io::Result<Socket> {

@@ -179,7 +179,11 @@ fn a_first_restore_that_is_killed_is_done_again_and_blames_no_service() {
         agent.terminate().unwrap();
         // As on a node where nothing is killed.
         let undisturbed = Node::new(flavour);
-        let _agent = Agent::start(&undisturbed.shop.world, options(), &files).unwrap();
+        let with = AgentOptions {
+            rights: fuse.options().rights,
+            ..options()
+        };
+        let _agent = Agent::start(&undisturbed.shop.world, with, &files).unwrap();
         assert_eq!(killed, undisturbed.rules(), "{flavour}");
     }
 }

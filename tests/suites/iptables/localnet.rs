@@ -22,7 +22,7 @@ impl Node {
 }
 
 /// With a NodePort.
-fn open_service() -> String {
+pub fn open_service() -> String {
     service(1, &[1, 2])
         .replacen(
             "port: 80, protocol: TCP",

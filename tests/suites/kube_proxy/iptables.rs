@@ -14,6 +14,7 @@ const OPTIONS: IptablesOptions = IptablesOptions {
     tcp_be_liberal: false,
     above: proxy_backend::Translates::Nothing,
     localnet: true,
+    counters: true,
 };
 
 /// Rules by table and chain.
@@ -90,10 +91,6 @@ fn is_built_in(chain: &str) -> bool {
 
 /// Each with the reason. A rule that stands for its like in every chain is named without its chain.
 const OURS: [(&str, &str); 15] = [
-    (
-        "KUBE-FORWARD -m conntrack --ctstate INVALID",
-        "without a counter of nfacct",
-    ),
     (" CULVERT", "says whose the chains are"),
     (
         "KUBE-SERVICES -m conntrack --ctstate DNAT -j RETURN",
@@ -143,7 +140,14 @@ const OURS: [(&str, &str); 15] = [
         "KUBE-FIREWALL",
         "does that for kube-proxy, also to this host itself, and is kubelet's, too",
     ),
-    ("KUBE-NODEPORTS -d 127.0.0.0/8", "for a counter of nfacct"),
+    (
+        "KUBE-NODEPORTS -d 127.0.0.0/8",
+        "counts connections to each NodePort on loopback addresses",
+    ),
+    (
+        "KUBE-SERVICES -m conntrack --ctstate DNAT --ctorigdst 127.0.0.0/8 -m nfacct",
+        "counts all of them",
+    ),
 ];
 
 #[test]

@@ -7,10 +7,13 @@ use proxy_backend_iptables as iptables;
 use proxy_backend_nftables as nftables;
 use proxy_model::{
     Capability, NodeState,
-    oracle::{Packet, Path, Verdict, verdict},
+    oracle::{Packet, Verdict},
 };
 use proxy_tests::{
-    conformance::gaps::{self, Gaps},
+    conformance::{
+        gaps::{self, Gaps},
+        verdict::on_packets,
+    },
     journey::Entry,
     nft,
     scenario::packets::Fate,
@@ -34,9 +37,8 @@ struct Tracer<R> {
     text: String,
     /// What the backend says that it does not do.
     lacks: &'static [Capability],
-    /// NodePorts may answer on loopback addresses, as they do for sockets: the oracle's packets know nothing of
-    /// that, since settings of the kernel decide whether such packets go anywhere.
-    may_serve_loopback: bool,
+    /// NodePorts answer the host itself on 127.0.0.0/8.
+    localnet: bool,
 }
 
 impl<'a> Tracers<'a> {
@@ -53,6 +55,8 @@ impl<'a> Tracers<'a> {
             state,
             iptables::IptablesOptions {
                 mark: MARK,
+                localnet: true,
+                counters: true,
                 ..iptables::IptablesOptions::default()
             },
         );
@@ -62,13 +66,13 @@ impl<'a> Tracers<'a> {
                 rules: nft::Ruleset::parse(&nftables).with_context(|| nftables.clone())?,
                 text: nftables,
                 lacks: nftables::LACKS,
-                may_serve_loopback: false,
+                localnet: false,
             },
             iptables: Tracer {
                 rules: xtables::Ruleset::rendered(&iptables).with_context(|| iptables.clone())?,
                 text: iptables,
                 lacks: iptables::LACKS,
-                may_serve_loopback: true,
+                localnet: true,
             },
         })
     }
@@ -76,14 +80,8 @@ impl<'a> Tracers<'a> {
     /// What rules do with `packet` must be what the oracle says; clients of Services with session
     /// affinity, and no others, must keep their endpoint. What a backend lacks is left out.
     pub fn check(&self, packet: &Packet, gaps: &mut Gaps) -> Result<()> {
-        let verdict = verdict(self.state, packet, Path::Packet);
-        let asked = Asked {
-            state: self.state,
-            packet,
-            verdict,
-        };
-        self.nftables.check(&asked, gaps)?;
-        self.iptables.check(&asked, gaps)
+        self.nftables.check(self.state, packet, gaps)?;
+        self.iptables.check(self.state, packet, gaps)
     }
 }
 
@@ -124,37 +122,26 @@ impl Asked<'_> {
         gaps::of(self.state, self.packet, &entry, &self.verdict, lacks)
     }
 
-    /// Whether this may become of a packet to a loopback address where NodePorts may answer there: what a socket of
-    /// the host is led to. From elsewhere nobody is led, since the kernel takes no such packet.
-    fn may_be_on_loopback(&self, fate: &Fate) -> bool {
-        if !self.packet.destination.ip().is_loopback() {
-            return false;
-        }
-        match fate {
-            Fate::Dropped => !self.is_own(self.packet.source),
-            Fate::Endpoints(endpoints) if self.is_own(self.packet.source) => {
-                let of_socket = verdict(self.state, self.packet, Path::Socket);
-                let mut targets = of_socket.targets.iter();
-                targets.len() == endpoints.len()
-                    && targets.all(|one| endpoints.contains_key(&one.address))
-            }
-            _ => false,
-        }
+    /// Whether this becomes of a packet to loopback addresses that nobody but this host may send there: the kernel
+    /// itself takes none, unless it is told to.
+    fn is_kept_from_loopback(&self, fate: &Fate) -> bool {
+        let to = self.packet.destination.ip();
+        to.is_loopback() && !self.is_own(self.packet.source) && *fate == Fate::Dropped
     }
 }
 
 impl<R: Traced> Tracer<R> {
-    fn check(&self, asked: &Asked<'_>, gaps: &mut Gaps) -> Result<()> {
+    fn check(&self, state: &NodeState, packet: &Packet, gaps: &mut Gaps) -> Result<()> {
+        let asked = Asked {
+            state,
+            packet,
+            verdict: on_packets(state, packet, self.localnet),
+        };
         if let Some(needs) = asked.gap(self.lacks) {
             gaps.add(needs);
             return Ok(());
         }
         let is_own = |address| asked.is_own(address);
-        let Asked {
-            state,
-            packet,
-            verdict,
-        } = asked;
         let expected = asked.expected();
         let context = || {
             let Packet {
@@ -170,7 +157,7 @@ impl<R: Traced> Tracer<R> {
             )
         };
         let fate = self.rules.fate(packet, &is_own).with_context(context)?;
-        if self.may_serve_loopback && asked.may_be_on_loopback(&fate) {
+        if self.localnet && asked.is_kept_from_loopback(&fate) {
             return Ok(());
         }
         ensure!(
@@ -181,7 +168,7 @@ impl<R: Traced> Tracer<R> {
         if let Fate::Endpoints(endpoints) = &fate
             && endpoints.len() > 1
         {
-            let service = verdict.service.as_ref();
+            let service = asked.verdict.service.as_ref();
             let service = service.and_then(|key| state.services.get(key));
             let sticks = service.is_some_and(|service| service.affinity.is_some());
             let kept = self.rules.keeps_clients(packet, &is_own)?;

@@ -443,7 +443,7 @@ pub enum Capability {
     StrayTraffic = 7,
     /// NodePorts on 127.0.0.0/8, for processes of this node.
     LoopbackNodePorts = 8,
-    /// NodePorts on ::1, for processes of this node.
+    /// NodePorts on `::1`, for processes of this node.
     Ipv6LoopbackNodePorts = 9,
 }
 impl Capability {

@@ -24,6 +24,8 @@ pub struct IptablesOptions {
     pub above: Translates,
     /// What this host sends to 127.0.0.0/8 can be led elsewhere, and no layer above does that already.
     pub localnet: bool,
+    /// The kernel has [counters](crate::table::counters) of packets, which must be there before rules name them.
+    pub counters: bool,
 }
 
 impl IptablesOptions {
@@ -34,6 +36,34 @@ impl IptablesOptions {
             tcp_be_liberal: settings.tcp_be_liberal,
             above: settings.above,
             localnet: !settings.beneath,
+            counters: false,
+        }
+    }
+}
+
+/// Whether NodePorts answer on 127.0.0.0/8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Localnet {
+    /// They do not.
+    Unserved,
+    /// They do, on a host that routes packets from there anyway.
+    Served,
+    /// They do, because this agent, or an earlier one, has the host route packets from there.
+    Opened,
+}
+
+impl Localnet {
+    /// Whether they do.
+    pub fn is_served(self) -> bool {
+        self != Self::Unserved
+    }
+
+    /// The same, where it is one of ours who has the host route packets from there, or is not.
+    pub fn opened(self, by_us: bool) -> Self {
+        match self {
+            Self::Unserved => Self::Unserved,
+            _ if by_us => Self::Opened,
+            _ => Self::Served,
         }
     }
 }
@@ -54,10 +84,8 @@ pub struct Facts {
     pub node_ips: Vec<IpAddr>,
     /// Those are all addresses of the host.
     pub on_all: bool,
-    /// NodePorts answer on 127.0.0.0/8, too.
-    pub localnet: bool,
-    /// It is this agent, or an earlier one, that has the host route packets from there.
-    pub routes_localnet: bool,
+    /// Whether NodePorts answer on 127.0.0.0/8, too.
+    pub localnet: Localnet,
     /// Endpoints are many: see [`MANY_ENDPOINTS`].
     pub many: bool,
 }
@@ -113,6 +141,10 @@ impl Facts {
                 .max()
                 .unwrap_or(0)
         });
+        let on_loopback = state
+            .node_port_addresses
+            .contains(&Ipv4Addr::LOCALHOST.into());
+        let localnet = options.localnet && family == IpFamily::V4 && on_loopback;
         Self {
             family,
             options,
@@ -120,12 +152,11 @@ impl Facts {
             pods: LocalPods::of(state, family),
             on_all: !node_ips.is_empty() && host.iter().all(|one| node_ips.contains(one)),
             node_ips,
-            localnet: options.localnet
-                && family == IpFamily::V4
-                && state
-                    .node_port_addresses
-                    .contains(&Ipv4Addr::LOCALHOST.into()),
-            routes_localnet: false,
+            localnet: if localnet {
+                Localnet::Served
+            } else {
+                Localnet::Unserved
+            },
             many: endpoints.sum::<usize>() > MANY_ENDPOINTS,
         }
     }

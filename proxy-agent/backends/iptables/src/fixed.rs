@@ -18,7 +18,7 @@ use crate::{
     rule::{Match, Rule},
     table::{
         At, EXTERNAL_SERVICES, FIREWALL, FORWARD, LOCALNET, MARK, MARK_FOREIGN, NODE_PORTS,
-        POSTROUTING, SERVICES, Table, UNSERVED_NODE_PORTS,
+        POSTROUTING, SERVICES, Table, UNSERVED_NODE_PORTS, counters,
     },
 };
 
@@ -86,16 +86,22 @@ pub fn jumps() -> Vec<Jump> {
 /// endpoint may be at an address that is; and what is at loopback addresses belongs to others. kube-proxy has
 /// neither, and refuses both.
 pub fn exempt(facts: &Facts, chain: &str) -> Vec<Rule> {
-    let led = Match::all()
-        .with("-m conntrack --ctstate DNAT")
-        .jump("RETURN");
+    let led = Match::all().with("-m conntrack --ctstate DNAT");
+    // Packets that open connections come by here.
+    let counted = facts.options.counters && facts.localnet.is_served() && chain == SERVICES;
+    let counted = counted.then(|| {
+        let at_loopback = format!("--ctorigdst {}", loopback(facts.family));
+        let led = led.clone().with(&at_loopback);
+        counting(led, counters::LOCALHOST).jump("RETURN")
+    });
     let mut at_loopback = Match::all().destination(false, loopback(facts.family));
-    if facts.localnet {
+    if facts.localnet.is_served() {
         at_loopback = at_loopback.with("-m addrtype ! --src-type LOCAL");
     }
     let is_of_node_ports = chain == EXTERNAL_SERVICES;
-    [led]
+    counted
         .into_iter()
+        .chain([led.jump("RETURN")])
         .chain(is_of_node_ports.then(|| at_loopback.jump("RETURN")))
         .collect()
 }
@@ -111,7 +117,10 @@ pub fn behind(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
             .destination(false, (*address).into())
             .jump(UNSERVED_NODE_PORTS)
     };
-    let localnet = (facts.localnet).then(|| own_to_loopback(facts).jump(UNSERVED_NODE_PORTS));
+    let localnet = facts
+        .localnet
+        .is_served()
+        .then(|| own_to_loopback(facts).jump(UNSERVED_NODE_PORTS));
     let all = facts.node_ips.iter().map(jump).chain(localnet).collect();
     rules.push(((Table::Filter, EXTERNAL_SERVICES), all));
     rules
@@ -119,7 +128,10 @@ pub fn behind(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
 
 fn to_node_ports(facts: &Facts) -> Vec<Rule> {
     let last = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
-    let localnet = facts.localnet.then(|| own_to_loopback(facts).comment(last));
+    let localnet = facts
+        .localnet
+        .is_served()
+        .then(|| own_to_loopback(facts).comment(last));
     let loopback = loopback(facts.family);
     let all = if facts.on_all {
         // What others send there is none of a NodePort.
@@ -157,7 +169,7 @@ pub fn chains(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
             vec![Match::all().jump(&set_mark(facts, facts.options.mark))],
         ),
     ];
-    if facts.localnet {
+    if facts.localnet.is_served() {
         chains.push(((Table::Filter, LOCALNET), vec![martians(facts)]));
     }
     if let Some(pods) = &facts.pods
@@ -193,7 +205,10 @@ pub fn remark() -> Rule {
 
 fn forward(facts: &Facts) -> Vec<Rule> {
     let marked = format!("-m mark --mark {0:#x}/{0:#x}", facts.options.mark);
-    let invalid = Match::all().with("-m conntrack --ctstate INVALID");
+    let mut invalid = Match::all().with("-m conntrack --ctstate INVALID");
+    if facts.options.counters {
+        invalid = counting(invalid, counters::INVALID);
+    }
     let because = |why| Match::all().comment(why);
     let known = "-m conntrack --ctstate RELATED,ESTABLISHED";
     let mut rules = vec![
@@ -223,6 +238,11 @@ fn postrouting(facts: &Facts) -> Vec<Rule> {
             .comment("kubernetes service traffic requiring SNAT")
             .jump("MASQUERADE --random-fully"),
     ]
+}
+
+/// These packets, and the kernel counts them.
+fn counting(packets: Match, counter: &str) -> Match {
+    packets.with(&format!("-m nfacct --nfacct-name {counter}"))
 }
 
 /// Sets, or inverts, the bit: as `--or-mark` and `--xor-mark` are shown.

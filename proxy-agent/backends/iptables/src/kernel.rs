@@ -4,6 +4,7 @@
 //! start, after an error, when somebody else has changed rules, and at least hourly, the tables are read and
 //! compared.
 
+mod accounting;
 mod backend;
 mod figures;
 mod leave;

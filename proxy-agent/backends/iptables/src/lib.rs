@@ -54,7 +54,7 @@ pub use saved::canonical;
 const NAME: &str = "iptables";
 
 /// What these rules do not do, as kube-proxy's do not: one rule for each ClusterIP would be met by every new
-/// connection that is none of a Service; and packets to ::1 cannot be led elsewhere.
+/// connection that is none of a Service; and packets to `::1` cannot be led elsewhere.
 pub const LACKS: &[Capability] = &[Capability::StrayTraffic, Capability::Ipv6LoopbackNodePorts];
 
 /// The same on a host that does not let packets from 127.0.0.0/8 leave.

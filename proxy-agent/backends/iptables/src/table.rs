@@ -86,6 +86,16 @@ impl Index {
         Self::NodePorts,
     ];
 }
+/// Names of the kernel's counters of packets (nfacct), as kube-proxy has them.
+pub mod counters {
+    /// Of packets that conntrack takes for none of a connection, dropped where they would be forwarded.
+    pub const INVALID: &str = "ct_state_invalid_dropped_pkts";
+    /// Of connections that this host opened to NodePorts on 127.0.0.0/8.
+    pub const LOCALHOST: &str = "localhost_nps_accepted_pkts";
+    /// All of them.
+    pub const ALL: [&str; 2] = [INVALID, LOCALHOST];
+}
+
 /// What Services need is tried here before it is known to be taken; nothing leads to it.
 pub const TRIAL: &str = "CULVERT-TRIAL";
 /// Says whose the chains are that have kube-proxy's names. Nothing leads to it.

@@ -9,7 +9,7 @@ use proxy_model::{NodeState, Protocol, ServicePortKey};
 
 use crate::{
     compile::{self, compile},
-    facts::Facts,
+    facts::{Facts, Localnet},
     fixed,
     names::Names,
     rule::{Match, Rule},
@@ -97,7 +97,7 @@ impl Facts {
             chains.insert((table, CANARY), Vec::new());
             chains.insert((table, OWNER), Vec::new());
         }
-        if self.routes_localnet {
+        if self.localnet == Localnet::Opened {
             chains.insert((Table::Filter, OWNER), vec![fixed::remark()]);
         }
         chains.insert((Table::Filter, NODE_PORTS), self.health_checks(state));

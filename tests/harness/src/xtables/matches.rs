@@ -25,6 +25,8 @@ pub enum What {
     },
     Protocol(Protocol),
     Port(u16),
+    /// It was dialled, before it was translated.
+    Dialled(IpNet),
     /// One of these is what conntrack says of it.
     States(Vec<State>),
     SourceIsLocal,
@@ -74,7 +76,7 @@ pub fn parse(words: &mut Words, family: IpFamily) -> Result<Vec<Match>> {
             "-m" => {
                 ensure!(!is_not, "an extension cannot be negated");
                 let name = next(words)?;
-                let more = extension(&name, words, protocol);
+                let more = extension(&name, words, family, protocol);
                 matches.extend(more.with_context(|| format!("-m {name}"))?);
             }
             other => bail!("{other:?} is not known"),
@@ -84,7 +86,12 @@ pub fn parse(words: &mut Words, family: IpFamily) -> Result<Vec<Match>> {
 }
 
 /// What an extension asks, whose name has been read.
-fn extension(name: &str, words: &mut Words, protocol: Option<Protocol>) -> Result<Vec<Match>> {
+fn extension(
+    name: &str,
+    words: &mut Words,
+    family: IpFamily,
+    protocol: Option<Protocol>,
+) -> Result<Vec<Match>> {
     let mut matches = Vec::new();
     let mut recent = Recent::default();
     while words
@@ -104,6 +111,7 @@ fn extension(name: &str, words: &mut Words, protocol: Option<Protocol>) -> Resul
                 let states: Result<_> = list.split(',').map(state).collect();
                 add(What::States(states?));
             }
+            ("conntrack", "--ctorigdst") => add(What::Dialled(net(&next(words)?, family)?)),
             ("addrtype", "--src-type") => {
                 ensure!(next(words)? == "LOCAL", "only LOCAL is known");
                 add(What::SourceIsLocal);

@@ -119,6 +119,7 @@ impl<'a> Journey<'a> {
                 arrived == name || *begins && arrived.starts_with(&**name)
             }
             What::Protocol(protocol) => on.packet.protocol == *protocol,
+            What::Dialled(net) => net.contains(&on.packet.destination.ip()),
             What::Port(port) => to.port() == *port,
             What::States(states) => states.iter().any(|state| match state {
                 State::New => true,

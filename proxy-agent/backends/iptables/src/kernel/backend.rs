@@ -8,10 +8,10 @@ use proxy_model::{
 };
 
 use super::{
-    BY_PERIOD, HOURLY, IptablesBackend, SHARE, figures, lacks, lock::Lock, programs::Flavour,
-    tables::Tables,
+    BY_PERIOD, HOURLY, IptablesBackend, SHARE, accounting, figures, lacks, lock::Lock,
+    programs::Flavour, tables::Tables,
 };
-use crate::NAME;
+use crate::{NAME, table::counters};
 
 impl Backend for IptablesBackend {
     fn name(&self) -> &'static str {
@@ -98,7 +98,12 @@ impl Backend for IptablesBackend {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        figures::figures(&self.counts, &self.families, &self.cleaner)
+        figures::figures(
+            &self.counts,
+            counters::ALL.map(accounting::packets),
+            &self.families,
+            &self.cleaner,
+        )
     }
 }
 

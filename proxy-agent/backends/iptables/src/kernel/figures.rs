@@ -55,11 +55,17 @@ impl Counts {
 
 /// Every figure at its start, for the reference page.
 pub fn figures_described() -> Vec<Figure> {
-    figures(&Counts::default(), &[], &Cleaner::new())
+    figures(&Counts::default(), [Some(0); 2], &[], &Cleaner::new())
 }
 
-/// The figures, with those of cleaning conntrack.
-pub(super) fn figures(counts: &Counts, families: &[Tables], cleaner: &Cleaner) -> Vec<Figure> {
+/// The figures, with those of cleaning conntrack. `packets`: how many the kernel has counted by each of its
+/// [counters](crate::table::counters).
+pub(super) fn figures(
+    counts: &Counts,
+    packets: [Option<u64>; 2],
+    families: &[Tables],
+    cleaner: &Cleaner,
+) -> Vec<Figure> {
     let mut figures = vec![
         counter(
             "written_objects_total",
@@ -103,6 +109,21 @@ pub(super) fn figures(counts: &Counts, families: &[Tables], cleaner: &Cleaner) -
             labels: vec![("ip_family", family.as_str().to_owned())],
             ..counter(name, help, count)
         }));
+    }
+    for (name, help, count) in [
+        (
+            "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
+            "Packets that conntrack takes for none of a connection, dropped where they would be forwarded. Only where \
+             the kernel has nfacct.",
+            packets[0],
+        ),
+        (
+            "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
+            "Connections that this host opened to NodePorts on 127.0.0.0/8. Only where the kernel has nfacct.",
+            packets[1],
+        ),
+    ] {
+        figures.extend(count.map(|count| counter(name, help, count)));
     }
     figures.extend(of_tables(families));
     figures.extend(cleaner.figures());

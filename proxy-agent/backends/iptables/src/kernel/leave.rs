@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proxy_model::IpFamily;
 
 use super::{
-    localnet,
+    accounting, localnet,
     programs::{Flavour, ProgramError, Programs},
 };
 use crate::{
@@ -100,6 +100,9 @@ pub fn remove(kept: Option<Flavour>) -> Result<Vec<(Flavour, IpFamily)>, Program
             Ok(()) => removed.push((programs.flavour, family)),
             Err(error) => failed = Some(error),
         }
+    }
+    if !removed.is_empty() {
+        accounting::remove();
     }
     failed.map_or(Ok(removed), Err)
 }

@@ -35,6 +35,7 @@ impl Host for OnLinux {
     ) -> Result<Box<dyn Backend>, OpenError> {
         let mut options = IptablesOptions::of(settings);
         options.localnet &= localnet::can_be();
+        options.counters = true;
         let backend =
             IptablesBackend::open(options, Verify::given(&settings.given, &mut Vec::new()))?;
         Ok(Box::new(

@@ -8,13 +8,13 @@ use std::{
 use proxy_model::{ChangeSet, Difference, IpFamily, NodeState, ServicePortKey};
 
 use super::{
-    localnet,
+    accounting, localnet,
     programs::{ProgramError, Programs},
     refused,
 };
 use crate::{
     compare::{Comparison, compare},
-    facts::{Facts, IptablesOptions},
+    facts::{Facts, IptablesOptions, Localnet},
     plan,
     restore::Restore,
     rule::Rule,
@@ -88,7 +88,7 @@ impl Tables {
         let mut facts = Facts::of(state, self.family, self.options);
         if let Some(present) = &self.facts {
             facts.many = present.many;
-            facts.routes_localnet = facts.localnet && present.routes_localnet;
+            facts.localnet = facts.localnet.opened(present.localnet == Localnet::Opened);
         }
         facts
     }
@@ -145,7 +145,7 @@ impl Tables {
     ) -> Result<(Facts, Saved, Wanted, Comparison), ProgramError> {
         let found = self.programs.save(self.family, None)?;
         let mut facts = self.facts_for(state);
-        facts.routes_localnet = facts.localnet && localnet::is_ours(&found);
+        facts.localnet = facts.localnet.opened(localnet::is_ours(&found));
         let wanted = Wanted::of(&facts, state, &self.refused_keys());
         let comparison = compare(&wanted, &found);
         Ok((facts, found, wanted, comparison))
@@ -154,7 +154,7 @@ impl Tables {
     /// Reads the tables, and writes what differs. Service ports that were refused are tried again.
     pub fn whole(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
         self.refused.clear();
-        let written = match self.attempt(state) {
+        let written = match self.attempt_counting(state) {
             Err(error) if error.is_refusal() => {
                 self.refused = refused::find(
                     self.family,
@@ -178,14 +178,40 @@ impl Tables {
         Ok(self.attempt(state)?.differences)
     }
 
+    /// Without the kernel's counters of packets if it has none, or rules that name them are what it refuses.
+    fn attempt_counting(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
+        if !self.options.counters {
+            return self.attempt(state);
+        }
+        let reason = match accounting::ensure() {
+            Err(error) => error.to_string(),
+            Ok(()) => match self.attempt(state) {
+                Err(error) if error.is_refusal() => error.to_string(),
+                written => return written,
+            },
+        };
+        self.options.counters = false;
+        let written = self.attempt(state);
+        match &written {
+            // The counters are not to blame.
+            Err(error) if error.is_refusal() => self.options.counters = true,
+            _ => {
+                let family = self.family.as_str();
+                tracing::info!(family, reason, "packets not counted");
+                accounting::remove();
+            }
+        }
+        written
+    }
+
     fn attempt(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
         let (facts, found, wanted, comparison) = self.compare(state)?;
-        if !facts.localnet {
+        if !facts.localnet.is_served() {
             // Before what keeps others from loopback addresses goes.
             localnet::take_back(&found);
         }
         self.write(&comparison.restore)?;
-        if facts.localnet {
+        if facts.localnet.is_served() {
             localnet::ensure();
         }
         for (table, chains) in &wanted.tables {

@@ -1,0 +1,145 @@
+//! What the kernel counts by the rules themselves, for metrics that kube-proxy has, too.
+
+use std::{
+    fs,
+    net::TcpStream,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use proxy_common::socket::TCP;
+use proxy_tests::{agent::Rights, journey::local::Local, packets};
+use tempfile::TempDir;
+
+use super::{localnet::open_service, *};
+use crate::layers::rig::metrics;
+
+const INVALID: &str = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total";
+const LOCALHOST: &str = "kubeproxy_iptables_localhost_nodeports_accepted_packets_total";
+/// Offset of what comes behind the header of Ethernet.
+const BEHIND_ETHERNET: usize = 14;
+
+fn rooted() -> AgentOptions {
+    AgentOptions {
+        rights: Rights::Root,
+        ..options()
+    }
+}
+
+impl Node {
+    fn counted(&self, name: &str) -> Option<u64> {
+        let text = metrics(&self.shop);
+        let mut lines = text.lines();
+        let line = lines.find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim().parse().unwrap())
+    }
+
+    /// Has the node forward a packet whose sums are wrong: conntrack takes it for none of a connection.
+    fn forward_invalid(&self) {
+        let to = http(1);
+        let from = (self.shop.client.addresses()[0], 40000);
+        let packet = packets::packet(from, (to.ip(), to.port()), TCP);
+        let send = || Local::open()?.send(&packet[BEHIND_ETHERNET..], to.ip());
+        self.shop.client.netns().run(send).unwrap().unwrap();
+    }
+
+    fn dial(&self, to: &str) -> bool {
+        let netns = self.shop.world.node().netns();
+        netns.run(|| TcpStream::connect(to)).unwrap().is_ok()
+    }
+
+    /// Whether rules can name this counter.
+    fn has_counter(&self, name: &str) -> bool {
+        let program = format!("iptables-{}-restore", self.flavour);
+        let input = format!(
+            "*filter\n:COUNTED - [0:0]\n-A COUNTED -m nfacct --nfacct-name {name}\nCOMMIT\n\
+             *filter\n-F COUNTED\n-X COUNTED\nCOMMIT\n"
+        );
+        let netns = self.shop.world.node().netns();
+        let words = [&*program, "--noflush", "-w", "20"];
+        netns.feed(&words, &input).is_ok()
+    }
+}
+
+#[test]
+fn what_is_invalid_and_what_the_host_dials_on_loopback_is_counted() {
+    if !can_run() {
+        return;
+    }
+    for flavour in FLAVOURS {
+        let node = Node::new(flavour);
+        let files = [(FILE, &*open_service())];
+        let mut agent = Agent::start(&node.shop.world, rooted(), &files).unwrap();
+        let counted = |names: [&str; 2]| names.map(|name| node.counted(name));
+        assert_eq!(counted([INVALID, LOCALHOST]), [Some(0); 2]);
+        (0..3).for_each(|_| assert!(node.dial("127.0.0.1:30080")));
+        // Nobody is led anywhere there, or it is none of loopback.
+        assert!(!node.dial("127.0.0.1:30081"));
+        assert!(node.dial(&format!("{}:80", frontend(1, 80).ip())));
+        (0..2).for_each(|_| node.forward_invalid());
+        assert_eq!(counted([INVALID, LOCALHOST]), [Some(2), Some(3)]);
+        // It is the kernel that counts.
+        agent.kill().unwrap();
+        node.forward_invalid();
+        agent.launch().unwrap();
+        assert_eq!(counted([INVALID, LOCALHOST]), [Some(3), Some(3)]);
+        assert!(node.has_counter("localhost_nps_accepted_pkts"));
+        agent.terminate().unwrap();
+        assert_eq!(node.ask(&agent, "cleanup").code, Some(0));
+        assert!(!node.has_counter("localhost_nps_accepted_pkts"));
+    }
+}
+
+/// Where the extensions of the iptables programs are.
+fn extensions() -> PathBuf {
+    let triplets = fs::read_dir("/usr/lib").unwrap();
+    let mut all = triplets.map(|entry| entry.unwrap().path().join("xtables"));
+    all.find(|one| one.join("libxt_nfacct.so").exists())
+        .unwrap_or_else(|| "/usr/lib/xtables".into())
+}
+
+/// All extensions but the one that counts.
+fn without_counters(at: &Path) {
+    for entry in fs::read_dir(extensions()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "libxt_nfacct.so" {
+            symlink(entry.path(), at.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn without_a_counter_everything_is_served_and_no_figure_is_made_up() {
+    if !can_run() {
+        return;
+    }
+    let few = TempDir::new().unwrap();
+    without_counters(few.path());
+    let node = Node::new("nft");
+    let files = [(FILE, &*open_service())];
+    let mut agent = Agent::start(
+        &node.shop.world,
+        AgentOptions {
+            launcher: vec![
+                "env".to_owned(),
+                format!("XTABLES_LIBDIR={}", few.path().display()),
+            ],
+            ..rooted()
+        },
+        &files,
+    )
+    .unwrap();
+    let log = agent.log();
+    let told = log
+        .iter()
+        .filter(|line| line.message() == Some("packets not counted"));
+    assert_eq!(told.count(), 2, "{log:?}");
+    answering(&mut node.prober());
+    assert!(node.dial("127.0.0.1:30080"));
+    assert!(!node.saved("iptables").contains("nfacct"));
+    assert_eq!(
+        [INVALID, LOCALHOST].map(|name| node.counted(name)),
+        [None; 2]
+    );
+    agent.terminate().unwrap();
+}
