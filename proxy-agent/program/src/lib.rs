@@ -5,7 +5,7 @@
 use std::{
     io::{self, Read, Write as _},
     os::unix::process::CommandExt as _,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
     sync::mpsc::{Receiver, channel},
     thread,
     time::{Duration, Instant},
@@ -18,8 +18,6 @@ use nix::{
 
 /// Far above what saving or restoring the largest tables takes, lock included.
 const LIMIT: Duration = Duration::from_mins(1);
-/// Between two looks at whether it has ended.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// Gives `input` to a program, and returns what it printed. It is killed at the limit, which is the
 /// error `TimedOut` then.
@@ -51,17 +49,14 @@ pub fn run_within(limit: Duration, mut command: Command, input: &[u8]) -> io::Re
     }
     let stdout = child.stdout.take().map(whole);
     let stderr = child.stderr.take().map(whole);
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if Instant::now() >= end {
-            let late = late();
-            child.wait()?;
-            return Err(late);
-        }
-        thread::sleep(LOOK);
+    let ended = end_of(child);
+    let Ok(status) = ended.recv_timeout(limit) else {
+        let late = late();
+        // It is gone at once.
+        drop(ended.recv());
+        return Err(late);
     };
+    let status = status?;
     // What it started may still hold the other ends.
     let printed = |from: Option<Receiver<Vec<u8>>>| {
         let rest = end.saturating_duration_since(Instant::now());
@@ -99,6 +94,13 @@ fn ends_with_us(command: &mut Command) {
 
 #[cfg(not(target_os = "linux"))]
 fn ends_with_us(_: &mut Command) {}
+
+/// How it ends, once it has.
+fn end_of(mut child: Child) -> Receiver<io::Result<ExitStatus>> {
+    let (ended, ending) = channel();
+    thread::spawn(move || drop(ended.send(child.wait())));
+    ending
+}
 
 /// All that comes out of `from`, once it has.
 fn whole(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {

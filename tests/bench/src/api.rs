@@ -1,6 +1,7 @@
 //! `api-server`: an agent that follows an API server: how soon a change reaches the first
 //! connection, how long a cold start takes, and what all of it costs.
 
+mod changes;
 pub(super) mod dial;
 mod model;
 pub(super) mod objects;
@@ -8,7 +9,7 @@ pub(super) mod objects;
 use std::{
     net::{IpAddr, SocketAddr},
     process::Stdio,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
@@ -20,14 +21,10 @@ use super::{
     rig,
     sizes::Size,
 };
-use dial::Dialler;
+pub(super) use changes::{Changed, Times, changes};
 use proxy_api_server::{ApiServer, Kind, Verb};
-use proxy_harness::{Agent, AgentOptions, World, process::Process, world::Host};
+use proxy_harness::{Agent, AgentOptions, World, process::Process, scraped, world::Host};
 
-/// Changes after each start; each is a value of its own, so that the tail shows.
-const CHANGES: u32 = 200;
-/// The same with `--quick`.
-const QUICK_CHANGES: u32 = 5;
 /// Where the endpoints of the changed Service listen, in turn.
 pub(super) const PORTS: [u16; 2] = [9001, 9002];
 /// The pod they are in.
@@ -38,6 +35,8 @@ pub(super) const POD: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 244, 0, 20
 pub(super) struct Goals {
     /// Of the cold start.
     pub(super) start: Option<Goal>,
+    /// Of the first sync of that.
+    pub(super) full: Option<Goal>,
     /// Of the agent's memory when it begins to serve.
     pub(super) resident: Option<Goal>,
     /// Of half of the changes.
@@ -50,11 +49,9 @@ pub(super) struct Goals {
 /// Service that is changed leads to one of two endpoints.
 #[derive(Debug)]
 pub(super) struct Subject<'a, 'w> {
-    pub(super) world: &'w World,
+    pub(super) changed: Changed<'a, 'w>,
     pub(super) server: &'a ApiServer,
     pub(super) arguments: Vec<String>,
-    pub(super) endpoints: [SocketAddr; 2],
-    pub(super) case: &'a str,
     pub(super) goals: Goals,
 }
 
@@ -81,16 +78,18 @@ pub(super) fn measure(session: &Session, world: &World) -> Result<Collected> {
             let large = size == session.large();
             let only_large = |goal| large.then_some(Goal::AtMost(goal));
             let subject = Subject {
-                world,
+                changed: Changed {
+                    world,
+                    endpoints: servers,
+                    case,
+                },
                 server: &server,
                 arguments: Vec::new(),
-                endpoints: servers,
-                case,
                 goals: Goals {
                     start: only_large(1_000.0),
                     resident: only_large(60.0),
-                    half: None,
                     most: Some(Goal::AtMost(5.0)),
+                    ..Goals::default()
                 },
             };
             one(session, &subject, &mut collected)?;
@@ -113,83 +112,48 @@ pub(super) fn fill(server: &ApiServer, size: Size, first: SocketAddr) -> Result<
     Ok(())
 }
 
-/// One start and its changes. Gives the agent, which still runs.
+/// One start and its changes. Gives the agent, which still runs, and how long these took.
 pub(super) fn one<'w>(
     session: &Session,
     subject: &Subject<'_, 'w>,
     collected: &mut Collected,
-) -> Result<Agent<'w>> {
+) -> Result<(Agent<'w>, Times)> {
     let Subject {
-        world,
         server,
-        case,
         goals,
+        changed,
         ..
     } = *subject;
-    let options = AgentOptions {
-        source: vec!["--master".to_owned(), server.url()],
-        arguments: subject.arguments.clone(),
-        ..AgentOptions::default()
-    };
-    // Where an earlier start left it, whichever endpoint that was.
-    server.apply(&objects::changed_slice(subject.endpoints[0], &now()))?;
-    let before = server.sight();
-    let mut agent = Agent::prepare(world, options, &[])?;
-    let began = Instant::now();
-    agent.launch()?;
-    let serving = Instant::now();
+    let (agent, start) = cold_start(subject, collected)?;
     let pid = agent.pid().context("the agent is not running")?;
-    let asked = first_list(server, before.requests.len())?;
-    let said = agent.serving()?;
-    let [maps, elements] = ["maps_kib", "elements"].map(|field| said.decimal(field));
-    let mut add = |metric: &str, unit, goal, value| {
-        collected.add_with_goal(case, metric, unit, goal, value);
-    };
-    let millis = |from: Instant| (serving - from).as_secs_f64() * 1e3;
-    add(
-        "cold start, from first request to programmed",
-        "ms",
-        goals.start,
-        millis(asked),
-    );
-    add(
-        "from start of the process to programmed",
-        "ms",
-        None,
-        millis(began),
-    );
-    let start = Usage::of(pid)?;
-    add("cold start: CPU", "ms", None, start.cpu.as_secs_f64() * 1e3);
-    add("agent resident", "MiB", goals.resident, start.resident_mib);
-    add(
-        "agent resident, at most so far",
-        "MiB",
-        None,
-        start.peak_mib,
-    );
-    if let Some(maps) = maps {
-        add("kernel maps", "MiB", None, maps / 1024.0);
-    }
-    if let Some(elements) = elements {
-        add("elements in force", "elements", None, elements);
-    }
     let sent = server.sight().bytes;
-    add(
-        "read from the API server at start",
-        "KiB",
-        None,
-        kib(sent - before.bytes),
-    );
-
-    let times = changes(session, subject)?;
-    let at = |percent: usize| times[(times.len() - 1) * percent / 100];
-    add("change to first connection, p50", "ms", goals.half, at(50));
-    add("change to first connection, p99", "ms", goals.most, at(99));
-    add("change to first connection, most", "ms", None, at(100));
+    let times = changes(session, &changed, |new| {
+        let slice = objects::changed_slice(new, &now());
+        server.apply(&slice).map(drop)
+    })?;
     let end = Usage::of(pid)?;
-    let count = f64::from(number_of_changes(session));
-    let per_change = end.cpu.saturating_sub(start.cpu).as_secs_f64() * 1e3 / count;
-    add("CPU of the agent per change", "ms", None, per_change);
+    let full = full_sync(changed.world)?;
+    let mut add = |metric: &str, unit, goal, value| {
+        collected.add_with_goal(changed.case, metric, unit, goal, value);
+    };
+    add("full sync", "ms", goals.full, full);
+    for (metric, goal, percent) in [
+        ("change to first connection, p50", goals.half, 50),
+        ("change to first connection, p99", goals.most, 99),
+        ("change to first connection, most", None, 100),
+    ] {
+        add(metric, "ms", goal, times.at(percent));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "hundreds")]
+    let count = times.count() as f64;
+    let per_change =
+        |of: fn(&Usage) -> Duration| millis(of(&end).saturating_sub(of(&start))) / count;
+    let cpu = per_change(|usage| usage.cpu);
+    add("CPU of the agent per change", "ms", None, cpu);
+    let programs = per_change(|usage| usage.programs);
+    if programs > 0.0 {
+        add("CPU of programs per change", "ms", None, programs);
+    }
     add(
         "agent resident after the changes",
         "MiB",
@@ -206,36 +170,88 @@ pub(super) fn one<'w>(
     if let Some(writes) = writes(&agent) {
         add("written per change", "entries", None, writes);
     }
-    Ok(agent)
+    Ok((agent, times))
 }
 
-/// How long each change took until the first connection reached the new endpoint, in milliseconds,
-/// the shortest first.
-fn changes(session: &Session, subject: &Subject<'_, '_>) -> Result<Vec<f64>> {
+/// Starts the agent. Gives it, and what it has used until it served.
+fn cold_start<'w>(
+    subject: &Subject<'_, 'w>,
+    collected: &mut Collected,
+) -> Result<(Agent<'w>, Usage)> {
     let Subject {
-        world, endpoints, ..
-    } = subject;
-    let mut dialler = Dialler::start(world.node(), rig::own_program("dial")?)?;
-    let frontend = SocketAddr::from(objects::FRONTEND);
-    let mut times = Vec::new();
-    for change in 0..number_of_changes(session) {
-        session.still_wanted()?;
-        let new = endpoints[usize::from(change % 2 == 0)];
-        let slice = objects::changed_slice(new, &now());
-        let apply = || subject.server.apply(&slice).map(drop);
-        let took = dialler.time(frontend, new.port(), apply)?;
-        times.push(took.as_secs_f64() * 1e3);
+        server,
+        goals,
+        changed,
+        ..
+    } = *subject;
+    let options = AgentOptions {
+        source: vec!["--master".to_owned(), server.url()],
+        arguments: subject.arguments.clone(),
+        ..AgentOptions::default()
+    };
+    // Where an earlier start left it, whichever endpoint that was.
+    server.apply(&objects::changed_slice(changed.endpoints[0], &now()))?;
+    let before = server.sight();
+    let mut agent = Agent::prepare(changed.world, options, &[])?;
+    let began = Instant::now();
+    agent.launch()?;
+    let serving = Instant::now();
+    let start = Usage::of(agent.pid().context("the agent is not running")?)?;
+    let sent = server.sight().bytes - before.bytes;
+    let asked = first_list(server, before.requests.len())?;
+    let said = agent.serving()?;
+    let [maps, elements] = ["maps_kib", "elements"].map(|field| said.decimal(field));
+    let mut add = |metric: &str, unit, goal, value| {
+        collected.add_with_goal(changed.case, metric, unit, goal, value);
+    };
+    add(
+        "cold start, from first request to programmed",
+        "ms",
+        goals.start,
+        millis(serving - asked),
+    );
+    add(
+        "from start of the process to programmed",
+        "ms",
+        None,
+        millis(serving - began),
+    );
+    add("cold start: CPU", "ms", None, millis(start.cpu));
+    if !start.programs.is_zero() {
+        let programs = millis(start.programs);
+        add("cold start: CPU of programs", "ms", None, programs);
     }
-    times.sort_by(f64::total_cmp);
-    Ok(times)
+    add("agent resident", "MiB", goals.resident, start.resident_mib);
+    add(
+        "agent resident, at most so far",
+        "MiB",
+        None,
+        start.peak_mib,
+    );
+    if let Some(maps) = maps {
+        add("kernel maps", "MiB", None, maps / 1024.0);
+    }
+    if let Some(elements) = elements {
+        add("elements in force", "elements", None, elements);
+    }
+    add("read from the API server at start", "KiB", None, kib(sent));
+    Ok((agent, start))
 }
 
-fn number_of_changes(session: &Session) -> u32 {
-    if session.starts == 1 {
-        QUICK_CHANGES
-    } else {
-        CHANGES
-    }
+/// How long the sync of the whole state took, as kube-proxy measures it, in milliseconds.
+fn full_sync(world: &World) -> Result<f64> {
+    let metrics = scraped::metrics(world.node())?;
+    let part = |part: &str| {
+        let histogram = "kubeproxy_sync_full_proxy_rules_duration_seconds";
+        let name = format!("{histogram}_{part}{{ip_family=\"IPv4\"}}");
+        let value = scraped::sample(&metrics, &name);
+        value.with_context(|| format!("the agent does not tell {name}"))
+    };
+    Ok(part("sum")? / part("count")? * 1e3)
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 /// What the agent last wrote for one change of one Service.

@@ -4,6 +4,7 @@
 //! Each has a world and an API server of its own, so that neither one's rules nor its work for a
 //! change are in the other's way.
 
+mod restores;
 mod traffic;
 
 use std::{net::SocketAddr, process::Stdio};
@@ -12,12 +13,14 @@ use anyhow::{Context as _, Result};
 
 use super::{
     Session,
-    api::{self, Goals, POD, PORTS, Subject, objects},
+    api::{self, Changed, Goals, POD, PORTS, Subject, objects},
     figures::{Collected, Goal},
     rig,
+    sizes::Size,
 };
 use proxy_api_server::ApiServer;
 use proxy_harness::{Agent, AgentOptions, World, process::Process, world::Host};
+use restores::Flavour;
 use serde_json::Value;
 use traffic::Place;
 
@@ -64,6 +67,33 @@ struct Stack {
     arguments: Vec<String>,
     /// Whether connections are redirected where they begin, so that they should cost nothing.
     quick: bool,
+    /// The programs that write its rules, if it has some.
+    flavour: Option<Flavour>,
+}
+
+impl Stack {
+    /// Whether it is meant for clusters of this size.
+    fn is_for(&self, size: Size) -> bool {
+        /// What `proxy-agent check` says.
+        const MOST_BY_NFT: Size = Size(1_000);
+        self.flavour != Some(Flavour::Nft) || size <= MOST_BY_NFT
+    }
+
+    fn goals(&self, size: Size) -> Goals {
+        match self.flavour {
+            // No slower than kube-proxy 1.36 by the same programs on such a machine.
+            Some(flavour) => Goals {
+                full: flavour.full_sync_of_kube_proxy(size).map(Goal::AtMost),
+                ..Goals::default()
+            },
+            None => Goals {
+                start: Some(Goal::AtMost(1_500.0)),
+                resident: Some(Goal::AtMost(80.0)),
+                half: Some(Goal::AtMost(10.0)),
+                ..Goals::default()
+            },
+        }
+    }
 }
 
 /// Runs it for clusters of each size.
@@ -74,10 +104,17 @@ pub(super) fn measure(session: &Session) -> Result<Collected> {
     let stacks = usable(&bare)?;
     let worlds: Vec<World> = stacks.iter().map(|_| World::new()).collect::<Result<_>>()?;
     let _sites: Vec<Site> = worlds.iter().map(Site::build).collect::<Result<_>>()?;
+    for (stack, world) in stacks.iter().zip(&worlds) {
+        stack
+            .flavour
+            .map_or(Ok(()), |flavour| flavour.prepare(world))?;
+    }
     for size in session.sizes {
         let case = &format!("{size} services");
+        let all = stacks.iter().zip(&worlds);
+        let stacks: Vec<_> = all.filter(|(stack, _)| stack.is_for(size)).collect();
         let mut servers = Vec::new();
-        for world in &worlds {
+        for (_, world) in &stacks {
             let server = ApiServer::start(proxy_api_server::Options {
                 netns: Some(world.node().netns()),
                 ..proxy_api_server::Options::default()
@@ -89,34 +126,45 @@ pub(super) fn measure(session: &Session) -> Result<Collected> {
             servers.push(server);
         }
         let mut places = vec![Place::new(&bare, None, false)?];
-        for (stack, world) in stacks.iter().zip(&worlds) {
+        for (stack, world) in &stacks {
             places.push(Place::new(world, Some(&stack.name), stack.quick)?);
         }
         for start in 1..=session.starts {
             let mut agents = Vec::new();
-            for ((stack, world), server) in stacks.iter().zip(&worlds).zip(&servers) {
+            for ((stack, world), server) in stacks.iter().zip(&servers) {
                 session.progress(&format!(
                     "backends: {case}, {}, start {start} of {}",
                     stack.name, session.starts
                 ));
                 session.still_wanted()?;
                 let subject = Subject {
-                    world,
+                    changed: Changed {
+                        world,
+                        endpoints: PORTS.map(|port| SocketAddr::new(POD, port)),
+                        case: &format!("{case}, {}", stack.name),
+                    },
                     server,
                     arguments: stack.arguments.clone(),
-                    endpoints: PORTS.map(|port| SocketAddr::new(POD, port)),
-                    case: &format!("{case}, {}", stack.name),
-                    goals: Goals {
-                        start: Some(Goal::AtMost(1_500.0)),
-                        resident: Some(Goal::AtMost(80.0)),
-                        half: Some(Goal::AtMost(10.0)),
-                        ..Goals::default()
-                    },
+                    goals: stack.goals(size),
                 };
                 agents.push(api::one(session, &subject, &mut collected)?);
             }
             session.progress(&format!("backends: {case}, traffic"));
             traffic::measure(session, case, &mut places, &mut collected)?;
+            for ((stack, world), (agent, times)) in stacks.iter().zip(&mut agents) {
+                let Some(flavour) = stack.flavour else {
+                    continue;
+                };
+                session.progress(&format!("backends: {case}, {}, bare restores", stack.name));
+                let changed = Changed {
+                    world,
+                    endpoints: PORTS.map(|port| SocketAddr::new(POD, port)),
+                    case: &format!("{case}, {}", stack.name),
+                };
+                // Its tables stay.
+                agent.kill()?;
+                restores::measure(session, flavour, &changed, times, &mut collected)?;
+            }
         }
     }
     Ok(collected)
@@ -139,6 +187,7 @@ fn usable(world: &World) -> Result<Vec<Stack>> {
             name: "layers".to_owned(),
             arguments: vec![auto()],
             quick: true,
+            flavour: None,
         });
     }
     let all = said["backends"].as_array().context("no backends")?;
@@ -148,14 +197,19 @@ fn usable(world: &World) -> Result<Vec<Stack>> {
         let lacks = backend["lacks"]
             .as_array()
             .context("a backend lacks something, or nothing")?;
-        stacks.push(Stack {
-            name: name.to_owned(),
+        let stack = |flavour: Option<Flavour>| Stack {
+            name: flavour.map_or_else(
+                || name.to_owned(),
+                |flavour| format!("{name}-{}", flavour.as_str()),
+            ),
             arguments: vec![auto(), format!("--backend-order={name}")],
             // Who meets no packets meets calls.
             quick: lacks
                 .iter()
                 .any(|one| one["capability"] == "foreign-clients"),
-        });
+            flavour,
+        };
+        stacks.extend(Flavour::all_of(name).into_iter().map(stack));
     }
     Ok(stacks)
 }

@@ -42,6 +42,7 @@ pub mod pod;
 pub mod process;
 pub mod requires;
 pub mod scenario;
+pub mod scraped;
 pub mod shop;
 pub mod traced;
 pub mod traffic;

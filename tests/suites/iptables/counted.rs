@@ -8,7 +8,7 @@ use std::{
 };
 
 use proxy_common::socket::TCP;
-use proxy_tests::{agent::Rights, journey::local::Local, packets};
+use proxy_tests::{agent::Rights, journey::local::Local, packets, scraped};
 use tempfile::TempDir;
 
 use super::{localnet::open_service, *};
@@ -27,11 +27,8 @@ fn rooted() -> AgentOptions {
 }
 
 impl Node {
-    fn counted(&self, name: &str) -> Option<u64> {
-        let text = metrics(&self.shop);
-        let mut lines = text.lines();
-        let line = lines.find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim().parse().unwrap())
+    fn counted(&self, name: &str) -> Option<f64> {
+        scraped::sample(&metrics(&self.shop), name)
     }
 
     /// Has the node forward a packet whose sums are wrong: conntrack takes it for none of a connection.
@@ -71,18 +68,18 @@ fn what_is_invalid_and_what_the_host_dials_on_loopback_is_counted() {
         let files = [(FILE, &*open_service())];
         let mut agent = Agent::start(&node.shop.world, rooted(), &files).unwrap();
         let counted = |names: [&str; 2]| names.map(|name| node.counted(name));
-        assert_eq!(counted([INVALID, LOCALHOST]), [Some(0); 2]);
+        assert_eq!(counted([INVALID, LOCALHOST]), [Some(0.0); 2]);
         (0..3).for_each(|_| assert!(node.dial("127.0.0.1:30080")));
         // Nobody is led anywhere there, or it is none of loopback.
         assert!(!node.dial("127.0.0.1:30081"));
         assert!(node.dial(&format!("{}:80", frontend(1, 80).ip())));
         (0..2).for_each(|_| node.forward_invalid());
-        assert_eq!(counted([INVALID, LOCALHOST]), [Some(2), Some(3)]);
+        assert_eq!(counted([INVALID, LOCALHOST]), [Some(2.0), Some(3.0)]);
         // It is the kernel that counts.
         agent.kill().unwrap();
         node.forward_invalid();
         agent.launch().unwrap();
-        assert_eq!(counted([INVALID, LOCALHOST]), [Some(3), Some(3)]);
+        assert_eq!(counted([INVALID, LOCALHOST]), [Some(3.0), Some(3.0)]);
         assert!(node.has_counter("localhost_nps_accepted_pkts"));
         agent.terminate().unwrap();
         assert_eq!(node.ask(&agent, "cleanup").code, Some(0));

@@ -1,11 +1,7 @@
 //! What the tests of faults share: the default agent on a small cluster, traffic through both layers,
 //! and what the agent tells of each.
 
-use std::{
-    io::{Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
-    process::Command,
-};
+use std::{net::SocketAddr, process::Command};
 
 use proxy_tests::{
     Agent, AgentOptions, Prober, Shop, Traffic,
@@ -13,12 +9,13 @@ use proxy_tests::{
     pod::{Load, Transport},
     process::Process,
     requires::{self, NFTABLES, Need, PRIVILEGED},
+    scraped,
     shop::{LoadKind, loads},
     world::Place,
 };
 use serde_json::Value;
 
-use super::{LIMIT, SUITE, tracked::flows};
+use super::{SUITE, tracked::flows};
 use crate::nftables::owner::TableOwner;
 
 /// The layer that decides first.
@@ -129,27 +126,15 @@ pub fn layer(told: &Value, name: &str) -> Value {
 
 /// What the agent says at `/metrics`.
 pub fn metrics(shop: &Shop) -> String {
-    let ask = || {
-        let mut stream = TcpStream::connect("127.0.0.1:10249")?;
-        stream.set_read_timeout(Some(LIMIT))?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok::<_, std::io::Error>(answer)
-    };
-    shop.world.node().netns().run(ask).unwrap().unwrap()
+    scraped::metrics(shop.world.node()).unwrap()
 }
 
 /// `culvert_layer_in_force` of a layer.
 pub fn in_force(shop: &Shop, layer: &str) -> bool {
     let text = metrics(shop);
-    let sample = format!("culvert_layer_in_force{{layer=\"{layer}\"}} ");
-    let value = text.lines().find_map(|line| line.strip_prefix(&sample));
-    match value {
-        Some("1") => true,
-        Some("0") => false,
-        _ => panic!("{value:?} in {text}"),
-    }
+    let name = format!("culvert_layer_in_force{{layer=\"{layer}\"}}");
+    let value = scraped::sample(&text, &name).unwrap_or_else(|| panic!("no {name} in {text}"));
+    value > 0.0
 }
 
 /// All is well, by `state` and metrics.

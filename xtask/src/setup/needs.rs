@@ -44,7 +44,7 @@ impl Needs {
     /// The real agent on throw-away nodes.
     pub(crate) const DEMO: Self = Self::TOOLCHAIN.and(Self::NODES);
     /// The same, and rules to compare with.
-    pub(crate) const BENCH: Self = Self::DEMO.and(Self::NFT);
+    pub(crate) const BENCH: Self = Self::DEMO.and(Self::RULES);
     /// What most suites need on a kernel, whichever.
     pub(crate) const SUITES: Self = Self::DEMO.and(Self::LOOKING).and(Self::RULES);
     /// Everything that is done on this machine's own kernel.

@@ -36,6 +36,7 @@ const EXCEPT: &[&str] = &[
     "proxy-agent/src/config/reference/kube_proxy.rs",
     "proxy-agent/src/leftovers.rs",
     "proxy-agent/src/leftovers/",
+    "tests/bench/src/backends/restores.rs",
     "tests/bench/src/outside.rs",
     "tests/bench/src/outside/",
     "tests/harness/src/agent.rs",

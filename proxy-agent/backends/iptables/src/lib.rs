@@ -51,7 +51,7 @@ pub use rule::Rule;
 pub use saved::canonical;
 
 /// The name that `--proxy-mode` takes.
-const NAME: &str = "iptables";
+pub const NAME: &str = "iptables";
 
 /// What these rules do not do, as kube-proxy's do not: one rule for each ClusterIP would be met by every new
 /// connection that is none of a Service; and packets to `::1` cannot be led elsewhere.

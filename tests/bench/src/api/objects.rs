@@ -9,7 +9,11 @@ use super::super::clusters::{self, ENDPOINTS};
 
 /// What clients of the Service that is changed dial.
 pub(in super::super) const FRONTEND: ([u8; 4], u16) = ([10, 97, 0, 1], 80);
-const CHANGED: &str = "changed";
+pub(in super::super) const CHANGED: &str = "changed";
+/// Where all Services are.
+pub(in super::super) const NAMESPACE: &str = "bench";
+/// What its port is called.
+pub(in super::super) const PORT_NAME: &str = "main";
 
 /// The objects of one Service with [`ENDPOINTS`] endpoints.
 pub(super) fn service(number: u32) -> [Value; 2] {
@@ -26,12 +30,12 @@ pub(super) fn changed_service() -> Value {
     dressed(json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": { "name": CHANGED, "namespace": "bench" },
+        "metadata": { "name": CHANGED, "namespace": NAMESPACE },
         "spec": {
             "clusterIP": address,
             "clusterIPs": [address],
             "ipFamilies": ["IPv4"],
-            "ports": [{ "name": "main", "port": port, "protocol": "TCP", "targetPort": port }],
+            "ports": [{ "name": PORT_NAME, "port": port, "protocol": "TCP", "targetPort": port }],
             "type": "ClusterIP"
         }
     }))
@@ -44,11 +48,11 @@ pub(in super::super) fn changed_slice(endpoint: SocketAddr, moment: &str) -> Val
         "kind": "EndpointSlice",
         "metadata": {
             "name": format!("{CHANGED}-a"),
-            "namespace": "bench",
+            "namespace": NAMESPACE,
             "labels": { "kubernetes.io/service-name": CHANGED }
         },
         "addressType": "IPv4",
-        "ports": [{ "name": "main", "port": endpoint.port(), "protocol": "TCP" }],
+        "ports": [{ "name": PORT_NAME, "port": endpoint.port(), "protocol": "TCP" }],
         "endpoints": [{
             "addresses": [endpoint.ip().to_string()],
             "conditions": { "ready": true, "serving": true, "terminating": false },
@@ -82,7 +86,7 @@ pub(in super::super) fn steady(servers: [SocketAddr; 3]) -> [Value; 2] {
     let service = json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": { "name": "steady", "namespace": "bench" },
+        "metadata": { "name": "steady", "namespace": NAMESPACE },
         "spec": {
             "clusterIP": address,
             "clusterIPs": [address],
@@ -96,7 +100,7 @@ pub(in super::super) fn steady(servers: [SocketAddr; 3]) -> [Value; 2] {
         "kind": "EndpointSlice",
         "metadata": {
             "name": "steady-a",
-            "namespace": "bench",
+            "namespace": NAMESPACE,
             "labels": { "kubernetes.io/service-name": "steady" }
         },
         "addressType": "IPv4",
@@ -158,7 +162,7 @@ fn dressed(mut object: Value) -> Value {
     for endpoint in object["endpoints"].as_array_mut().into_iter().flatten() {
         endpoint["conditions"] = json!({ "ready": true, "serving": true, "terminating": false });
         endpoint["targetRef"] = json!({
-            "kind": "Pod", "namespace": "bench", "uid": uid,
+            "kind": "Pod", "namespace": NAMESPACE, "uid": uid,
             "name": "a-deployment-7c5ddbdf54-x2x9z"
         });
         endpoint["zone"] = "zone-a".into();

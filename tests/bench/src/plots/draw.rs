@@ -169,7 +169,7 @@ fn look(stack: &Stack) -> Look {
     let (colour, shape) = match stack {
         Stack::Layers => (theme::LINES[0], Shape::Disc),
         Stack::Alone(place, _) => {
-            let colour = theme::LINES[1 + place % 3];
+            let colour = theme::LINES[1 + place % (theme::LINES.len() - 1)];
             let shape = match place % 4 {
                 0 => Shape::Square,
                 1 => Shape::Triangle,

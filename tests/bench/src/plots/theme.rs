@@ -26,12 +26,13 @@ const DARK: Scheme = Scheme {
 };
 
 /// Of stacks: blue, vermilion, green and purple of Okabe and Ito, which people with any colour
-/// vision tell apart, and of which each shows on both backgrounds.
-pub(super) const LINES: [RGBColor; 4] = [
+/// vision tell apart, and of which each shows on both backgrounds; and their orange, darker for that.
+pub(super) const LINES: [RGBColor; 5] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
     RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x99, 0x70, 0x1a),
 ];
 
 /// Of what stacks are compared with.
