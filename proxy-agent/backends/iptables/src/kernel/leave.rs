@@ -41,7 +41,14 @@ const OURS: [&str; 13] = [
 /// The flavours and families in which something of ours is. What cannot be read, as tables that others have written
 /// by another program, is none of ours.
 pub fn left() -> Vec<(Programs, IpFamily)> {
-    let all = usable().into_iter().flat_map(|programs| {
+    left_but(None)
+}
+
+/// The same without a flavour, which is not looked at: that takes time where there are many rules.
+fn left_but(kept: Option<Flavour>) -> Vec<(Programs, IpFamily)> {
+    let usable = usable().into_iter();
+    let others = usable.filter(|programs| Some(programs.flavour) != kept);
+    let all = others.flat_map(|programs| {
         let families = [IpFamily::V4, IpFamily::V6].into_iter();
         families.map(move |family| (programs, family))
     });
@@ -88,8 +95,7 @@ fn is_ours(saved: &Saved) -> bool {
 pub fn remove(kept: Option<Flavour>) -> Result<Vec<(Flavour, IpFamily)>, ProgramError> {
     let mut removed = Vec::new();
     let mut failed = None;
-    let left = left().into_iter();
-    for (programs, family) in left.filter(|(programs, _)| Some(programs.flavour) != kept) {
+    for (programs, family) in left_but(kept) {
         let restored = programs.save(family, None).and_then(|saved| {
             // Before what keeps others from loopback addresses goes.
             localnet::take_back(&saved);

@@ -38,8 +38,9 @@ fn services(flavour: Flavour) -> Option<Requirement> {
         required: false,
         met: false,
         found: "nft: for up to 1,000".to_owned(),
-        reason: "iptables-nft takes minutes to write the rules of thousands of Services: of kube-proxy's, with 5,000, one \
-                 restore took more than seven",
+        reason: "the time that iptables-nft takes for all rules grows with the square of their number: 1.2 s for 1,000 \
+                 Services of ten endpoints, 23 s for 5,000, 100 s for 10,000, whose rules iptables-nft-save 1.8.9 \
+                 cannot show any more",
         remedy: Some(
             "with more than 1,000 Services use nftables, where its requirements are met".to_owned(),
         ),
