@@ -36,7 +36,7 @@ use std::{
 
 use nix::{
     errno::Errno,
-    fcntl::{Flock, FlockArg},
+    fcntl::Flock,
     sys::statfs::{BPF_FS_MAGIC, fstatfs},
 };
 
@@ -158,7 +158,7 @@ impl PinDir {
     fn lock(path: &Path, directory: File) -> Result<Locked, OpenError> {
         let failed =
             |error: &io::Error| of_io(error, &format!("locking pin directory {}", path.display()));
-        let lock = match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+        let lock = match holder::lock(directory) {
             Ok(lock) => lock,
             Err((directory, Errno::EWOULDBLOCK)) => {
                 return match stuck::stranger_with(&directory) {

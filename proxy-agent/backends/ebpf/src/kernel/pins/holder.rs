@@ -1,12 +1,47 @@
-//! Who holds the lock of a directory. The lock is not tried: an agent that starts just then would
-//! fail.
+//! Takes the lock of a directory, and tells who holds it. To tell, the lock is not tried: an agent that starts just
+//! then would fail.
 
 use std::{
     fs::{self, File},
     os::unix::fs::MetadataExt as _,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
 };
 
-use nix::sys::stat::{major, minor};
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg},
+    sys::stat::{major, minor},
+};
+
+/// How long a lock is waited for that no living process is seen to hold.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Locks it, unless somebody else holds the lock. An agent that was killed may have left it, for a moment, to what it
+/// had forked to run a program.
+pub fn lock(mut directory: File) -> Result<Flock<File>, (File, Errno)> {
+    let until = Instant::now() + MOMENT;
+    loop {
+        match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+            Err((again, Errno::EWOULDBLOCK)) if Instant::now() < until && !is_held(&again) => {
+                directory = again;
+                thread::sleep(LOOK);
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// Whether a living process is seen that holds the lock.
+fn is_held(directory: &File) -> bool {
+    let holders = holders(directory).into_iter();
+    holders
+        .map(|process| format!("/proc/{process}"))
+        .any(|process| Path::new(&process).exists())
+}
 
 /// Process ids of those who hold a lock of this directory; of processes in other pid namespaces
 /// nothing is seen.
@@ -40,7 +75,31 @@ fn of(locks: &str, file: &str) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::Read as _,
+        process::{Command, Stdio},
+    };
+
     use super::*;
+
+    #[test]
+    fn what_a_killed_agent_was_about_to_run_is_waited_for_and_nobody_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || File::open(dir.path()).unwrap();
+        // Its standard input is the lock, and who has taken that is gone.
+        let mut left = Command::new("sh")
+            .args(["-c", "flock 0 && echo && sleep 0.2"])
+            .stdin(open())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        left.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        let locked = lock(open()).unwrap();
+        left.wait().unwrap();
+        assert!(is_held(&open()), "this process is there");
+        assert!(lock(open()).is_err());
+        drop(locked);
+    }
 
     #[test]
     fn the_holder_of_the_lock_is_found_among_other_locks() {
