@@ -159,7 +159,7 @@ mod tests {
             ("demo", &[node]),
             ("demo --seconds 4", &[node]),
             ("demo --keep", &[node, LOOKING]),
-            ("bench", &[node, &["nftables"]]),
+            ("bench", &[node, &["nftables", "iptables"]]),
             ("build-ebpf", &[]),
             ("build-ebpf --dump", &[&["llvm"]]),
             ("test --quick", &[]),

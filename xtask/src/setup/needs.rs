@@ -23,8 +23,10 @@ impl Needs {
     pub(crate) const LOOKING: Self = Self(1 << 4);
     /// What writes and reads rules of nftables.
     pub(crate) const NFT: Self = Self(1 << 13);
+    /// What writes and reads rules of iptables.
+    pub(crate) const IPTABLES: Self = Self(1 << 14);
     /// Rules in the kernel that are not ours: what suites put there, and read.
-    pub(crate) const RULES: Self = Self(1 << 5).and(Self::NFT);
+    pub(crate) const RULES: Self = Self(1 << 5).and(Self::NFT).and(Self::IPTABLES);
     /// What a client of the node API in Python takes.
     pub(crate) const PYTHON: Self = Self(1 << 6);
     /// qemu and kernels.
@@ -44,7 +46,7 @@ impl Needs {
     /// The real agent on throw-away nodes.
     pub(crate) const DEMO: Self = Self::TOOLCHAIN.and(Self::NODES);
     /// The same, and rules to compare with.
-    pub(crate) const BENCH: Self = Self::DEMO.and(Self::RULES);
+    pub(crate) const BENCH: Self = Self::DEMO.and(Self::NFT).and(Self::IPTABLES);
     /// What most suites need on a kernel, whichever.
     pub(crate) const SUITES: Self = Self::DEMO.and(Self::LOOKING).and(Self::RULES);
     /// Everything that is done on this machine's own kernel.

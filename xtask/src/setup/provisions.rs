@@ -54,6 +54,7 @@ pub(super) const PURPOSES: &[(Needs, &str)] = &[
     (Needs::NODES, "throw-away nodes"),
     (Needs::LOOKING, "looking around in the demo"),
     (Needs::NFT, "rules of nftables"),
+    (Needs::IPTABLES, "rules of iptables"),
     (Needs::RULES, "suites with rules in the kernel"),
     (Needs::DISASSEMBLER, "reading the kernel object"),
     (Needs::PYTHON, "clients of the node API in Python"),
@@ -69,6 +70,10 @@ const fn program(name: &'static str, package: &'static str, from: From) -> Provi
         package,
         from,
     }
+}
+
+const fn iptables(name: &'static str) -> Provision {
+    program(name, "iptables", From::Plan(Needs::IPTABLES))
 }
 
 const fn rules(name: &'static str, package: &'static str) -> Provision {
@@ -96,13 +101,13 @@ pub(crate) const PROVISIONS: &[Provision] = &[
     program("bpftool", "bpftool", From::Plan(Needs::LOOKING)),
     program("curl", "curl", From::Plan(Needs::LOOKING)),
     program("nft", "nftables", From::Plan(Needs::NFT)),
-    rules("iptables-nft-save", "iptables"),
-    rules("iptables-legacy-save", "iptables"),
-    rules("iptables-nft-restore", "iptables"),
-    rules("iptables-legacy-restore", "iptables"),
-    rules("iptables-nft", "iptables"),
-    rules("iptables", "iptables"),
-    rules("ip6tables", "iptables"),
+    iptables("iptables-nft-save"),
+    iptables("iptables-legacy-save"),
+    iptables("iptables-nft-restore"),
+    iptables("iptables-legacy-restore"),
+    iptables("iptables-nft"),
+    iptables("iptables"),
+    iptables("ip6tables"),
     rules("ipset", "ipset"),
     // What documents tell users to type.
     rules("sysctl", "procps"),
