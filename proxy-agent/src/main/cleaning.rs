@@ -3,6 +3,8 @@
 use std::{
     fs, io,
     os::{fd::AsFd as _, unix::net::UnixStream},
+    path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -12,6 +14,7 @@ use nix::{
     sys::{
         signal::{SigSet, Signal},
         signalfd::SignalFd,
+        socket::{getsockopt, sockopt::PeerCredentials},
     },
 };
 use proxy_agent::{
@@ -149,7 +152,7 @@ fn clean(args: &PinArgs, patience: Option<&Patience<'_>>) -> Result<(), Error> {
     }
     let socket = admin::socket_path(&settings.pin_dir);
     // Not every backend holds the pins; one that serves would write its rules again.
-    if UnixStream::connect(&socket).is_ok() {
+    if is_answered(&socket) {
         return Err(held.unwrap_or(OpenError::Locked(settings.pin_dir)).into());
     }
     if !free.iter().any(|host| host.left_something(&settings)) {
@@ -179,6 +182,27 @@ fn clean(args: &PinArgs, patience: Option<&Patience<'_>>) -> Result<(), Error> {
     // Fails while sockets of other agents are in it.
     socket.parent().and_then(|all| fs::remove_dir(all).ok());
     Ok(())
+}
+
+/// Whether an agent is behind the socket. One that was killed may have left it, for a moment, to what it had forked to
+/// run a program.
+fn is_answered(socket: &Path) -> bool {
+    /// How long is waited for one that is seen nowhere, and between two looks.
+    const MOMENT: Duration = Duration::from_secs(1);
+    const LOOK: Duration = Duration::from_millis(5);
+    let until = Instant::now() + MOMENT;
+    loop {
+        let Ok(stream) = UnixStream::connect(socket) else {
+            return false;
+        };
+        // The one who listened first.
+        let peer = getsockopt(&stream, PeerCredentials);
+        let is_there = peer.is_ok_and(|peer| Path::new(&format!("/proc/{}", peer.pid())).exists());
+        if is_there || Instant::now() >= until {
+            return true;
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 /// Removes what these left, and prints what it was. What fails keeps nothing else from being removed.
