@@ -35,6 +35,8 @@ use crate::nftables::answering;
 const SUITE: &str = "iptables";
 const FILE: &str = "cluster.yaml";
 const FLAVOURS: [&str; 2] = ["nft", "legacy"];
+/// A chain by which kubelet is known.
+const KUBELETS: &str = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
 const NEEDS: &[Need] = &[
     Need::Tool("iptables-nft-restore"),
     Need::Tool("iptables-legacy-restore"),
@@ -66,9 +68,20 @@ impl Node {
         };
         // For both families, by which a kernel with modules has those of both: agents may load none.
         for family in ["iptables", "ip6tables"] {
-            node.restore_of(family, "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n");
+            node.restore_of(family, KUBELETS);
         }
         node
+    }
+
+    /// From now on, its kubelet uses the flavour `after` instead.
+    fn move_kubelet(&self, after: &str) {
+        let gone = KUBELETS.replace("COMMIT", "-X KUBE-KUBELET-CANARY\nCOMMIT");
+        for family in ["iptables", "ip6tables"] {
+            self.restore_of(family, &gone);
+            let program = format!("{family}-{after}-restore");
+            let netns = self.shop.world.node().netns();
+            netns.feed(&[&program, "--noflush"], KUBELETS).unwrap();
+        }
     }
 
     /// Has `iptables-restore` take this.
@@ -319,17 +332,7 @@ fn after_the_flavour_has_changed_nothing_is_led_by_rules_of_the_other() {
         let files = [(FILE, &*service(1, &[1, 2]))];
         let mut agent = Agent::start(&node.shop.world, options(), &files).unwrap();
         agent.kill().unwrap();
-        let canary = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
-        let gone = canary.replace("COMMIT", "-X KUBE-KUBELET-CANARY\nCOMMIT");
-        let of_both = |flavour: &str, input: &str| {
-            for family in ["iptables", "ip6tables"] {
-                let program = format!("{family}-{flavour}-restore");
-                let netns = node.shop.world.node().netns();
-                netns.feed(&[&program, "--noflush"], input).unwrap();
-            }
-        };
-        of_both(before, &gone);
-        of_both(after, canary);
+        node.move_kubelet(after);
         agent.apply(FILE, &service(2, &[3])).unwrap();
         agent.launch().unwrap();
         assert_eq!(agent.serving().unwrap().text("flavour"), Some(after));

@@ -93,3 +93,32 @@ fn without_the_right_to_have_it_routed_each_node_port_is_told() {
     assert!(gaps.contains(&"loopback-node-ports"), "{log:?}");
     assert_eq!(node.localnet(), "0");
 }
+
+/// The rules of the flavour of before say that the host was told to route such packets, and go once others are in force.
+#[test]
+fn after_the_flavour_has_changed_node_ports_go_on_answering_there_until_they_are_cleaned_up() {
+    if !can_run() {
+        return;
+    }
+    for (before, after) in [("nft", "legacy"), ("legacy", "nft")] {
+        let node = Node::new(before);
+        let files = [(FILE, &*open_service())];
+        let with = AgentOptions {
+            rights: Rights::Root,
+            ..options()
+        };
+        let to = "127.0.0.1:30080".parse().unwrap();
+        let both = [1, 2].map(http).into();
+        let mut prober = Prober::start(node.shop.world.node()).unwrap();
+        let mut agent = Agent::start(&node.shop.world, with, &files).unwrap();
+        agent.kill().unwrap();
+        node.move_kubelet(after);
+        agent.launch().unwrap();
+        assert_eq!(agent.serving().unwrap().text("flavour"), Some(after));
+        assert_eq!(node.localnet(), "1", "{after}");
+        assert_eq!(answers(&mut prober, Transport::Tcp, to).unwrap(), both);
+        agent.terminate().unwrap();
+        assert_eq!(node.ask(&agent, "cleanup").code, Some(0));
+        assert_eq!(node.localnet(), "0", "{after}");
+    }
+}

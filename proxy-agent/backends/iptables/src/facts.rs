@@ -24,7 +24,7 @@ pub struct IptablesOptions {
     pub above: Translates,
     /// What this host sends to 127.0.0.0/8 can be led elsewhere, and no layer above does that already.
     pub localnet: bool,
-    /// The kernel has the counters of packets that kube-proxy's rules name, too (nfacct): they must be there before rules are.
+    /// Rules name the kernel's counters of packets (nfacct), which must be there before.
     pub counters: bool,
 }
 

@@ -67,6 +67,15 @@ fn left_but(kept: Option<Flavour>) -> Vec<(Programs, IpFamily)> {
         .collect()
 }
 
+/// Whether rules of a flavour that is `wanted` say that the host was told to route packets from loopback addresses.
+pub fn opened_localnet(wanted: impl Fn(Flavour) -> bool) -> bool {
+    let some = usable().into_iter().filter(|one| wanted(one.flavour));
+    some.filter(|one| one.are_used(IpFamily::V4)).any(|one| {
+        let filter = one.save(IpFamily::V4, Some(Table::Filter));
+        filter.is_ok_and(|saved| localnet::has_remark(&saved))
+    })
+}
+
 /// What is in the table nat, of every flavour and family that is in use.
 pub fn saved() -> impl Iterator<Item = Saved> {
     let all = usable().into_iter().flat_map(|programs| {
@@ -97,8 +106,10 @@ pub fn remove(kept: Option<Flavour>) -> Result<Vec<(Flavour, IpFamily)>, Program
     let mut failed = None;
     for (programs, family) in left_but(kept) {
         let restored = programs.save(family, None).and_then(|saved| {
-            // Before what keeps others from loopback addresses goes.
-            localnet::take_back(&saved);
+            // Before what keeps others from loopback addresses goes, unless rules that stay do so.
+            if !kept.is_some_and(|kept| opened_localnet(|one| one == kept)) {
+                localnet::take_back(&saved);
+            }
             let restore = removal(&saved);
             programs.restore(family, &restore.text())
         });

@@ -24,12 +24,13 @@ fn is_set() -> io::Result<bool> {
     Ok(fs::read_to_string(SYSCTL)?.trim() != "0")
 }
 
-/// Whether the rules that were found say that it was set for them, or it is to be set now.
-pub fn is_ours(found: &Saved) -> bool {
-    has_remark(found) || !is_set().unwrap_or(true)
+/// Whether it is to be set now.
+pub fn is_missing() -> bool {
+    !is_set().unwrap_or(true)
 }
 
-fn has_remark(found: &Saved) -> bool {
+/// Whether the rules that were found say that it was set for them.
+pub fn has_remark(found: &Saved) -> bool {
     let remark = canonical(fixed::remark().as_str());
     let owner = found.chain(Table::Filter, OWNER);
     owner.is_some_and(|rules| rules.contains(&remark))

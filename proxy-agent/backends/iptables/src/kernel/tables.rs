@@ -8,7 +8,7 @@ use std::{
 use proxy_model::{ChangeSet, Difference, IpFamily, NodeState, ServicePortKey};
 
 use super::{
-    accounting, localnet,
+    accounting, leave, localnet,
     programs::{ProgramError, Programs},
     refused,
 };
@@ -145,10 +145,21 @@ impl Tables {
     ) -> Result<(Facts, Saved, Wanted, Comparison), ProgramError> {
         let found = self.programs.save(self.family, None)?;
         let mut facts = self.facts_for(state);
-        facts.localnet = facts.localnet.opened(localnet::is_ours(&found));
+        if facts.localnet.is_served() {
+            facts.localnet = facts.localnet.opened(self.is_localnet_ours(&found));
+        }
         let wanted = Wanted::of(&facts, state, &self.refused_keys());
         let comparison = compare(&wanted, &found);
         Ok((facts, found, wanted, comparison))
+    }
+
+    /// Whether it is one of ours who has the host route packets from loopback addresses, or is to: the agent of an
+    /// earlier run may have used another flavour.
+    fn is_localnet_ours(&self, found: &Saved) -> bool {
+        let (is_first, ours) = (self.facts.is_none(), self.programs.flavour);
+        localnet::has_remark(found)
+            || localnet::is_missing()
+            || is_first && leave::opened_localnet(|flavour| flavour != ours)
     }
 
     /// Reads the tables, and writes what differs. Service ports that were refused are tried again.
