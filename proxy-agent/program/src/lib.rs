@@ -19,6 +19,9 @@ use nix::{
 /// Far above what saving or restoring the largest tables takes, lock included.
 const LIMIT: Duration = Duration::from_mins(1);
 
+/// What a program may print, in bytes: ten times the rules of 10,000 Services.
+const MOST: u64 = 512 << 20;
+
 /// Gives `input` to a program, and returns what it printed. It is killed at the limit, which is the
 /// error `TimedOut` then.
 pub fn run(command: Command, input: &[u8]) -> io::Result<Output> {
@@ -47,8 +50,8 @@ pub fn run_within(limit: Duration, mut command: Command, input: &[u8]) -> io::Re
         // It says itself why it stopped reading.
         thread::spawn(move || drop(stdin.write_all(&input)));
     }
-    let stdout = child.stdout.take().map(whole);
-    let stderr = child.stderr.take().map(whole);
+    let stdout = child.stdout.take().map(|from| whole(from, MOST));
+    let stderr = child.stderr.take().map(|from| whole(from, MOST));
     let ended = end_of(child);
     let Ok(status) = ended.recv_timeout(limit) else {
         let late = late();
@@ -102,13 +105,13 @@ fn end_of(mut child: Child) -> Receiver<io::Result<ExitStatus>> {
     ending
 }
 
-/// All that comes out of `from`, once it has.
-fn whole(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+/// What comes out of `from`, once all has, or `most` bytes: then nobody listens any more.
+fn whole(from: impl Read + Send + 'static, most: u64) -> Receiver<Vec<u8>> {
     let (read, reading) = channel();
     thread::spawn(move || {
         let mut text = Vec::new();
         // What was read before an error is what there is.
-        drop(from.read_to_end(&mut text));
+        drop(from.take(most).read_to_end(&mut text));
         drop(read.send(text));
     });
     reading
@@ -131,6 +134,12 @@ mod tests {
         assert_eq!(output.status.code(), Some(3));
         assert_eq!(output.stdout, input);
         assert_eq!(output.stderr, b"of\n");
+    }
+
+    #[test]
+    fn whoever_prints_for_ever_is_not_listened_to_for_ever() {
+        let read = whole(io::repeat(b'x'), 1_000);
+        assert_eq!(read.recv(), Ok(vec![b'x'; 1_000]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the iptables backend needs of this host, asked one by one. Nothing of this host is changed: rules are
 //! tried in a network namespace that is gone at once.
 
-use std::{collections::BTreeSet, thread};
+use std::{collections::BTreeSet, io, thread};
 
 use nix::sched::{CloneFlags, unshare};
 use proxy_backend::{Requirement, every_kind};
@@ -89,11 +89,11 @@ fn flavour(found: &Found) -> Requirement {
 
 /// Whether the kernel takes every kind of rule.
 fn rules(tried: Option<&(Programs, Result<bool, ProgramError>)>) -> Requirement {
-    let is_refused = matches!(tried, Some((_, Err(_))));
+    let error = tried.and_then(|(_, tried)| tried.as_ref().err());
     Requirement {
         name: "rules",
         // Where they cannot be tried, the first sync tells.
-        required: is_refused,
+        required: error.is_some(),
         met: matches!(tried, Some((_, Ok(true)))),
         found: match tried {
             None => "not tried: there is no program".to_owned(),
@@ -104,12 +104,26 @@ fn rules(tried: Option<&(Programs, Result<bool, ProgramError>)>) -> Requirement 
             Some((_, Err(error))) => error.to_string(),
         },
         reason: "every kind of rule is tried in a separate network namespace",
-        remedy: is_refused.then(|| {
+        remedy: error.map(|error| remedy_of(error).to_owned()),
+    }
+}
+
+/// What to do where rules were not taken.
+fn remedy_of(error: &ProgramError) -> &'static str {
+    match error {
+        ProgramError::NotRun { error, .. } if error.kind() == io::ErrorKind::NotFound => PROGRAMS,
+        ProgramError::Refused { said, .. } if said.contains("lock file") => {
+            "let the agent write the lock that the programs of iptables share: mount the host's /run/xtables.lock into \
+             its container"
+        }
+        ProgramError::Locked { .. } => {
+            "find out who holds /run/xtables.lock for so long, with `fuser` or `lsof`"
+        }
+        _ => {
             "load, or build, the kernel's modules xt_addrtype, xt_comment, xt_conntrack, xt_mark, xt_MASQUERADE, \
              xt_nat, xt_recent, xt_sctp, xt_statistic, ipt_REJECT and ip6t_REJECT; for legacy also ip_tables and \
              ip6_tables, which its programs load only with CAP_SYS_MODULE"
-                .to_owned()
-        }),
+        }
     }
 }
 
@@ -171,6 +185,23 @@ fn write_everything(programs: Programs) -> Result<(), ProgramError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_keeps_rules_from_being_taken_decides_what_to_do() {
+        let refused = |said: &str| ProgramError::Refused {
+            program: "iptables-nft-restore".to_owned(),
+            said: said.to_owned(),
+        };
+        let lock = refused("Fatal: can't open lock file /run/xtables.lock: Read-only file system");
+        assert!(remedy_of(&lock).contains("mount the host's /run/xtables.lock"));
+        let unknown = refused("Couldn't load match `recent'");
+        assert!(remedy_of(&unknown).contains("xt_recent"));
+        let gone = ProgramError::NotRun {
+            program: "ip6tables-nft-restore".to_owned(),
+            error: io::ErrorKind::NotFound.into(),
+        };
+        assert_eq!(remedy_of(&gone), PROGRAMS);
+    }
 
     #[test]
     fn only_the_nft_flavour_is_for_so_many_services_and_that_keeps_nobody_from_serving() {
