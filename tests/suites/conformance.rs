@@ -42,11 +42,14 @@ const DEVICES: &str = "devices";
 /// What the upper one of them is called by itself, with programs on devices: what comes from outside.
 const ALONE: &str = "devices-alone";
 
-/// Flavours of iptables, each with the program that kubelet runs where it is used, and chains of kubelet's, which decide
-/// which flavour an agent uses.
-const FLAVOURS: [(&str, &str); 2] = [
-    ("nft", "iptables-nft-restore"),
-    ("legacy", "iptables-legacy-restore"),
+/// Flavours of iptables, each with the programs that kubelet runs where it is used, and chains of kubelet's, which
+/// decide which flavour an agent uses.
+const FLAVOURS: [(&str, [&str; 2]); 2] = [
+    ("nft", ["iptables-nft-restore", "ip6tables-nft-restore"]),
+    (
+        "legacy",
+        ["iptables-legacy-restore", "ip6tables-legacy-restore"],
+    ),
 ];
 const KUBELETS: &str = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
 
@@ -126,8 +129,8 @@ fn alone(kind: BackendKind) -> Vec<(String, Under)> {
     if name != IPTABLES {
         return vec![(name.to_owned(), Under::OurBackend(start))];
     }
-    let of_flavour = |(flavour, program)| {
-        let start = start.clone().after(program, KUBELETS).routing_localnet();
+    let of_flavour = |(flavour, programs)| {
+        let start = start.clone().after(programs, KUBELETS).routing_localnet();
         (format!("{name}-{flavour}"), Under::OurBackend(start))
     };
     FLAVOURS.map(of_flavour).into()
@@ -140,11 +143,11 @@ fn layers() -> (String, Under) {
 
 /// The layers of a node whose packet backend is iptables, with each flavour.
 fn over_iptables() -> Vec<(String, Under)> {
-    let of_flavour = |(flavour, program)| {
+    let of_flavour = |(flavour, programs)| {
         let order = format!("--backend-order={},{IPTABLES}", above());
         let start = Start::with(["--proxy-mode=auto", "--tc=off", &order]);
         let start = start
-            .after(program, KUBELETS)
+            .after(programs, KUBELETS)
             .lacking(&[Capability::StrayTraffic]);
         (format!("{OVER}{IPTABLES}-{flavour}"), Under::Layers(start))
     };

@@ -20,6 +20,8 @@ use crate::vm::{self, kernels};
 
 /// How long all suites may take on one kernel, in software emulation and beside compilers.
 const GUEST_LIMIT: Duration = Duration::from_mins(40);
+/// The same for everything: some suites take hours there.
+const FULL_LIMIT: Duration = Duration::from_hours(12);
 
 /// What to run on another kernel.
 pub(crate) struct Wanted<'a> {
@@ -40,6 +42,7 @@ pub(crate) struct Prepared {
     names: String,
     script: String,
     cpus: usize,
+    time_limit: Duration,
 }
 
 /// Builds what is wanted on one other kernel. All that cargo has to do for it is done then: while it
@@ -52,7 +55,7 @@ pub(crate) fn prepare(line: kernels::Line, wanted: &Wanted<'_>) -> Result<Prepar
     };
     let mut choice = Choice::of(wanted.arguments)?;
     if !wanted.full && wanted.suites.is_empty() {
-        choice.leave_out = Some(matrix::is_left_out);
+        choice.leave_out = Some(matrix::left_out(line));
     }
     let agent = build_agent(Object::Embedded)?;
     let mut runs = Vec::new();
@@ -76,6 +79,7 @@ pub(crate) fn prepare(line: kernels::Line, wanted: &Wanted<'_>) -> Result<Prepar
         names: names.join(", "),
         script: guest_script(&runs, &agent)?,
         cpus: wanted.cpus,
+        time_limit: if wanted.full { FULL_LIMIT } else { GUEST_LIMIT },
     })
 }
 
@@ -89,7 +93,7 @@ impl Prepared {
             line: *line,
             script: &self.script,
             cpus: self.cpus,
-            time_limit: GUEST_LIMIT,
+            time_limit: self.time_limit,
         };
         let mut here = Tally::default();
         let code = vm::run(&job, |text| {

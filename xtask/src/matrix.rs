@@ -27,6 +27,8 @@ const SUITES: &[(&str, &[Line])] = &[
     // The same where that backend cannot serve, and the oldest kernel where it can. Legacy tables are modules
     // there, which only others may load.
     ("iptables", &[Line::V5_10, Line::V6_1]),
+    // Its rules with real packets, in the flavour that nodes with such a kernel have.
+    (CONFORMANCE, &[Line::V5_10, Line::V6_1]),
     // Minutes in emulation: with `full` alone.
     ("conntrack", &[]),
     ("edge_faults", &[]),
@@ -51,7 +53,7 @@ const REACHING: &[(&str, &[&str])] = &[
             "affinity/",
             "clusterip/hairpin",
             "clusterip/ipv4-mapped",
-            "clusterip/tcp-over-ipv",
+            "clusterip/tcp-over-ipv4",
             "clusterip/unallocated-address",
             "clusterip/unknown-port",
             // How a refusal is told: `bpf_set_retval` (6.1), for each error and on each kind of frontend.
@@ -94,11 +96,40 @@ const REACHING: &[(&str, &[&str])] = &[
     ("iptables", &["a_restart_adopts", "checked::"]),
 ];
 
-/// Whether a test is left out on emulated kernels.
-pub(crate) fn is_left_out(test: &str) -> bool {
+const CONFORMANCE: &str = "conformance";
+
+/// The same for `conformance`, of what it calls the dataplane: a scenario for each kind of rule.
+const OF_RULES: &[&str] = &[
+    "affinity/client-ip",
+    "clusterip/tcp-over-ipv4",
+    "endpoints/none-is-refused",
+    "masquerade/with-a-cluster-cidr",
+    "nodeport/on-loopback-for-local-sockets",
+    "nodeport/tcp-over-ipv4",
+    "packets/sourceranges/of-both-families",
+    "policy/dropped-without-a-local-endpoint",
+];
+
+/// Which tests are left out on this kernel.
+pub(crate) const fn left_out(line: Line) -> fn(&str) -> bool {
+    match line {
+        Line::V5_10 => |test| is_left_out(test, "iptables-legacy/"),
+        Line::V6_1 | Line::V6_12 => |test| is_left_out(test, "iptables-nft/"),
+    }
+}
+
+/// Whether a test is left out on emulated kernels, where `conformance` is of the dataplane that is called so.
+fn is_left_out(test: &str, dataplane: &str) -> bool {
     let Some((suite, name)) = test.split_once("::") else {
         return false;
     };
+    if suite == CONFORMANCE {
+        // Alone, or beneath another.
+        let name = name.strip_prefix("over-").unwrap_or(name);
+        let scenario = name.strip_prefix(dataplane);
+        let reaches = |scenario: &str| OF_RULES.iter().any(|begin| scenario.starts_with(begin));
+        return !scenario.is_some_and(reaches);
+    }
     let reaching = REACHING.iter().find(|(of, _)| *of == suite);
     reaching.is_some_and(|(_, beginnings)| !beginnings.iter().any(|begin| name.starts_with(begin)))
 }
@@ -113,11 +144,18 @@ mod tests {
 
     #[test]
     fn emulated_kernels_run_what_reaches_them() {
-        assert!(is_left_out("traffic::topology/hints-by-zone"));
-        assert!(!is_left_out("traffic::udp/connected"));
-        assert!(!is_left_out("restart::topology/x"), "another suite");
-        assert!(is_left_out("edge::timeouts::x"));
-        assert!(!is_left_out("edge::restarted::x"));
+        let [oldest, newer] = [Line::V5_10, Line::V6_1].map(left_out);
+        assert!(oldest("traffic::topology/hints-by-zone"));
+        assert!(!oldest("traffic::udp/connected"));
+        assert!(!oldest("restart::topology/x"), "another suite");
+        assert!(oldest("edge::timeouts::x"));
+        assert!(!oldest("edge::restarted::x"));
+        let legacy = "conformance::iptables-legacy/nodeport/tcp-over-ipv4";
+        assert!(!oldest(legacy) && newer(legacy));
+        assert!(!oldest(&legacy.replace("::", "::over-")));
+        assert!(!newer("conformance::iptables-nft/nodeport/tcp-over-ipv4"));
+        assert!(newer("conformance::iptables-nft/topology/hints-by-zone"));
+        assert!(newer("conformance::ebpf/nodeport/tcp-over-ipv4"));
     }
 
     #[test]
@@ -132,15 +170,23 @@ mod tests {
     #[test]
     fn every_beginning_is_that_of_a_test() {
         let tests = paths::workspace_root().join("tests");
+        let is_scenario = |begin: &str| {
+            let begin = begin.strip_prefix("packets/").unwrap_or(begin);
+            let (feature, behaviour) = begin.split_once('/').unwrap();
+            let files = fs::read_dir(tests.join("scenarios").join(feature)).unwrap();
+            let names = files.map(|file| file.unwrap().file_name());
+            let mut names = names.map(|name| name.to_string_lossy().into_owned());
+            names.any(|name| name.starts_with(behaviour))
+        };
+        for begin in OF_RULES {
+            assert!(is_scenario(begin), "{begin}");
+        }
         let read = |file: PathBuf| fs::read_to_string(file).unwrap_or_default();
         for (suite, beginnings) in REACHING {
             for begin in *beginnings {
                 let of_suite = tests.join("suites").join(suite);
-                let found = if let Some((feature, behaviour)) = begin.split_once('/') {
-                    let files = fs::read_dir(tests.join("scenarios").join(feature)).unwrap();
-                    let names = files.map(|file| file.unwrap().file_name());
-                    let mut names = names.map(|name| name.to_string_lossy().into_owned());
-                    names.any(|name| name.starts_with(behaviour))
+                let found = if begin.contains('/') {
+                    is_scenario(begin)
                 } else if let Some((module, test)) = begin.split_once("::") {
                     let source = read(of_suite.join(module).with_extension("rs"));
                     source.contains(&format!("fn {test}"))

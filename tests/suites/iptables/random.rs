@@ -35,15 +35,18 @@ type Chains = BTreeMap<String, Vec<String>>;
 
 #[test]
 fn random_changes_by_iptables_nft_lead_to_the_rules_of_one_full_restore() {
-    walks("nft", "iptables-nft-restore");
+    walks("nft", ["iptables-nft-restore", "ip6tables-nft-restore"]);
 }
 
 #[test]
 fn random_changes_by_iptables_legacy_lead_to_the_rules_of_one_full_restore() {
-    walks("legacy", "iptables-legacy-restore");
+    walks(
+        "legacy",
+        ["iptables-legacy-restore", "ip6tables-legacy-restore"],
+    );
 }
 
-fn walks(flavour: &str, restore: &'static str) {
+fn walks(flavour: &str, restore: [&'static str; 2]) {
     if !can_run() {
         return;
     }
@@ -62,7 +65,7 @@ fn walks(flavour: &str, restore: &'static str) {
     }
 }
 
-fn walk(seed: u64, flavour: &str, restore: &'static str) -> Result<()> {
+fn walk(seed: u64, flavour: &str, restore: [&'static str; 2]) -> Result<()> {
     let mut walk = Walk::new(seed);
     walk.step();
     let settings = walk.settings().clone();
@@ -99,7 +102,7 @@ fn walk(seed: u64, flavour: &str, restore: &'static str) -> Result<()> {
 }
 
 fn start<'w>(
-    restore: &'static str,
+    restore: [&'static str; 2],
     world: &'w World,
     settings: &Settings,
     state: &NodeState,

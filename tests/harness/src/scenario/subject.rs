@@ -46,9 +46,9 @@ pub enum Under {
 pub struct Start {
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Which `iptables-restore` runs before it in the node's network, as those of others on a node do, and what
-    /// that is given.
-    pub before: Option<(&'static str, &'static str)>,
+    /// Which `iptables-restore` of each family runs before it in the node's network, as those of others on a node do,
+    /// and what these are given: an agent may not load the modules of their tables.
+    pub before: Option<([&'static str; 2], &'static str)>,
     /// The node lets packets from loopback addresses leave, as `route_localnet` says, where NodePorts answer there.
     pub routes_localnet: bool,
     /// What all its layers lack.
@@ -66,11 +66,11 @@ impl Start {
         }
     }
 
-    /// The same on a node where this `iptables-restore` has been given that.
+    /// The same on a node where the `iptables-restore` of each family has been given that.
     #[must_use]
-    pub fn after(self, program: &'static str, input: &'static str) -> Self {
+    pub fn after(self, programs: [&'static str; 2], input: &'static str) -> Self {
         Self {
-            before: Some((program, input)),
+            before: Some((programs, input)),
             ..self
         }
     }
@@ -187,8 +187,10 @@ impl<'w> Subject<'w> {
                     let set = world.node().netns().run(|| fs::write(sysctl, "1"))?;
                     set.with_context(|| format!("cannot set {sysctl}"))?;
                 }
-                if let Some((program, input)) = start.before {
-                    world.node().netns().feed(&[program, "--noflush"], input)?;
+                if let Some((programs, input)) = start.before {
+                    for program in programs {
+                        world.node().netns().feed(&[program, "--noflush"], input)?;
+                    }
                 }
                 let brain = Brain::start()?;
                 brain.publish(state);
@@ -200,7 +202,7 @@ impl<'w> Subject<'w> {
                 };
                 let agent = Agent::start(world, options, &[])?;
                 in_force(&brain)?;
-                if let Some((program, _)) = start.before {
+                if let Some(([program, _], _)) = start.before {
                     let log = agent.log();
                     let mut flavours = log.iter().filter_map(|line| line.text("flavour"));
                     if !flavours.any(|flavour| program.contains(flavour)) {
