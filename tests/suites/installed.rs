@@ -6,6 +6,8 @@
 mod chart;
 #[path = "installed/documents.rs"]
 mod documents;
+#[path = "installed/iptables.rs"]
+mod iptables;
 #[path = "installed/kubeadm.rs"]
 mod kubeadm;
 
@@ -27,6 +29,10 @@ use crate::image::unpacked::Image;
 const SUITE: &str = "installed";
 const NODE: &str = "node-a";
 const TOKEN: &str = "of-the-service-account";
+const CONNECTIONS: &[LoadKind] = &[
+    ("connections", Transport::Http, false, false),
+    ("connections over IPv6", Transport::Http, false, true),
+];
 
 /// Whether this machine can run what is installed.
 fn possible() -> bool {
@@ -78,13 +84,18 @@ impl Cluster {
 
     /// Clients of a pod that never stop.
     fn traffic(&self) -> Traffic {
-        const KINDS: [LoadKind; 3] = [
-            ("connections", Transport::Http, false, false),
-            ("connections over IPv6", Transport::Http, false, true),
-            ("datagrams", Transport::Udp, true, false),
-        ];
+        self.traffic_of(&[CONNECTIONS, &[("datagrams", Transport::Udp, true, false)]].concat())
+    }
+
+    /// The same without datagrams: the answer of an endpoint that has just gone finds no flow any more, and shows whose
+    /// it is.
+    fn connections(&self) -> Traffic {
+        self.traffic_of(CONNECTIONS)
+    }
+
+    fn traffic_of(&self, kinds: &[LoadKind]) -> Traffic {
         let prober = Prober::start(&self.shop.client).unwrap();
-        Traffic::of("a pod", prober, loads(1, &KINDS)).unwrap()
+        Traffic::of("a pod", prober, loads(1, kinds)).unwrap()
     }
 }
 

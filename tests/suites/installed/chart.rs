@@ -70,7 +70,7 @@ impl<'w> Installed<'w> {
     }
 
     /// The same; what it prints.
-    fn on_node(&self, words: &[&str]) -> String {
+    pub(super) fn on_node(&self, words: &[&str]) -> String {
         let mut command = self.command(words[0]);
         command.args(&words[1..]);
         let done = Process::run(words[0], command, LIMIT).unwrap();
@@ -79,13 +79,13 @@ impl<'w> Installed<'w> {
     }
 
     /// Where the Service 1 goes from now on.
-    fn lead_to(&self, endpoint: u8) {
+    pub(super) fn lead_to(&self, endpoint: u8) {
         let server = &self.cluster.server;
         server.apply_yaml(&service(1, &[endpoint])).unwrap();
     }
 
     /// Waits until what the agent has in force names this endpoint.
-    fn until_led_to(&self, endpoint: u8) {
+    pub(super) fn until_led_to(&self, endpoint: u8) {
         let wanted = format!("10.244.0.{endpoint}:8080");
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -100,7 +100,7 @@ impl<'w> Installed<'w> {
 }
 
 /// What a pod says that nobody should have to see.
-fn assert_quiet(pod: Pod<'_>) {
+pub(super) fn assert_quiet(pod: Pod<'_>) {
     for line in pod.terminate().unwrap() {
         assert!(!matches!(line.level(), Some("ERROR")), "{}", line.raw);
     }
