@@ -48,7 +48,7 @@ const CHARTS: [Chart; 4] = [
     },
     Chart {
         file: "full-sync.svg",
-        title: "Full sync, from the first request to everything programmed",
+        title: "Start, from the first request to serving",
         asked: Asked {
             metric: "cold start, from first request to programmed",
             reference: None,

@@ -105,6 +105,8 @@ pub(crate) const PROVISIONS: &[Provision] = &[
     iptables("iptables-legacy-save"),
     iptables("iptables-nft-restore"),
     iptables("iptables-legacy-restore"),
+    iptables("ip6tables-nft-restore"),
+    iptables("ip6tables-legacy-restore"),
     iptables("iptables-nft"),
     iptables("iptables"),
     iptables("ip6tables"),

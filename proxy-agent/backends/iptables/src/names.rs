@@ -4,7 +4,7 @@
 //! The hash is the first 16 characters of the base32 of the SHA-256 of `namespace/name:port` and the protocol
 //! in lower case, for endpoints also of `address:port`.
 
-use std::{fmt::Write as _, net::SocketAddr, sync::Arc};
+use std::{borrow::Cow, fmt::Write as _, net::SocketAddr, sync::Arc};
 
 use data_encoding::BASE32;
 use proxy_model::{Protocol, ServicePortKey};
@@ -45,9 +45,10 @@ pub struct Names {
 impl Names {
     /// Those of `key`, which are the same in both families.
     pub fn of(key: &ServicePortKey) -> Self {
-        let mut text = key.service.to_string();
+        let (namespace, name) = (part(&key.service.namespace), part(&key.service.name));
+        let mut text = format!("{namespace}/{name}");
         if !key.port.is_empty() {
-            write!(text, ":{}", key.port).expect("writing to a string cannot fail");
+            write!(text, ":{}", part(&key.port)).expect("writing to a string cannot fail");
         }
         let hash = hash(&[&text, protocol(key.protocol)]);
         Self { text, hash }
@@ -89,6 +90,19 @@ impl Names {
     }
 }
 
+/// A name so that it ends where the next one begins. Those that the API server takes are left as they are; a file may
+/// bring others, and two Services would share a chain.
+fn part(name: &str) -> Cow<'_, str> {
+    if name.contains(['/', ':', '%']) {
+        name.replace('%', "%25")
+            .replace('/', "%2F")
+            .replace(':', "%3A")
+            .into()
+    } else {
+        name.into()
+    }
+}
+
 fn hash(parts: &[&str]) -> String {
     let mut digest = Sha256::new();
     for part in parts {
@@ -101,6 +115,8 @@ fn hash(parts: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proxy_model::{IpFamily, ObjectName};
 
     use super::*;
@@ -129,5 +145,25 @@ mod tests {
     #[test]
     fn a_port_without_a_name_is_the_service() {
         assert_eq!(Names::of(&key("web", "")).text(), "shop/web");
+    }
+
+    /// A manifest file may bring names that the API server refuses.
+    #[test]
+    fn no_two_services_share_a_chain_whatever_they_are_called() {
+        let alike = [
+            key("web", "a:b"),
+            key("web:a", "b"),
+            key("web:a:b", ""),
+            key("web%3Aa", "b"),
+            key("web/a", "b"),
+        ];
+        let chains: BTreeSet<_> = alike.iter().map(|key| Names::of(key).cluster()).collect();
+        assert_eq!(chains.len(), alike.len());
+        let mut other = key("a", "");
+        other.service = ObjectName::new("shop/web", "a");
+        assert_ne!(
+            Names::of(&other).text(),
+            Names::of(&key("web/a", "")).text()
+        );
     }
 }
