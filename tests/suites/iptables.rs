@@ -16,6 +16,8 @@ mod faults;
 mod killed;
 #[path = "iptables/localnet.rs"]
 mod localnet;
+#[path = "iptables/neighbours.rs"]
+mod neighbours;
 #[path = "iptables/random.rs"]
 mod random;
 

@@ -6,16 +6,18 @@ use proxy_tests::agent::Rights;
 
 use super::*;
 
-const SYSCTL: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+pub const SYSCTL: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+/// As an agent sets it; others write 1.
+pub const OPENED: &str = "2";
 
 impl Node {
-    fn localnet(&self) -> String {
+    pub fn localnet(&self) -> String {
         let netns = self.shop.world.node().netns();
         let text = netns.run(|| fs::read_to_string(SYSCTL)).unwrap();
         text.unwrap().trim().to_owned()
     }
 
-    fn set_localnet(&self, value: &str) {
+    pub fn set_localnet(&self, value: &str) {
         let netns = self.shop.world.node().netns();
         netns.run(|| fs::write(SYSCTL, value)).unwrap().unwrap();
     }
@@ -52,7 +54,7 @@ fn the_host_routes_what_it_sends_to_itself_as_long_as_node_ports_answer_there() 
         let both = [1, 2].map(http).into();
         let mut prober = Prober::start(node.shop.world.node()).unwrap();
         let mut agent = Agent::start(&node.shop.world, with(true), &files).unwrap();
-        assert_eq!(node.localnet(), "1");
+        assert_eq!(node.localnet(), OPENED);
         assert_eq!(answers(&mut prober, Transport::Tcp, to).unwrap(), both);
         agent.kill().unwrap();
         // Another one knows that it was an agent who set it.
@@ -61,7 +63,7 @@ fn the_host_routes_what_it_sends_to_itself_as_long_as_node_ports_answer_there() 
         assert!(!node.saved("iptables").contains("-A KUBE-LOCALNET"));
         other.kill().unwrap();
         agent.launch().unwrap();
-        assert_eq!(node.localnet(), "1");
+        assert_eq!(node.localnet(), OPENED);
         assert_eq!(answers(&mut prober, Transport::Tcp, to).unwrap(), both);
         agent.terminate().unwrap();
         assert_eq!(node.ask(&agent, "cleanup").code, Some(0));
@@ -94,7 +96,7 @@ fn without_the_right_to_have_it_routed_each_node_port_is_told() {
     assert_eq!(node.localnet(), "0");
 }
 
-/// The rules of the flavour of before say that the host was told to route such packets, and go once others are in force.
+/// Rules of the flavour of before go once others are in force.
 #[test]
 fn after_the_flavour_has_changed_node_ports_go_on_answering_there_until_they_are_cleaned_up() {
     if !can_run() {
@@ -115,7 +117,7 @@ fn after_the_flavour_has_changed_node_ports_go_on_answering_there_until_they_are
         node.move_kubelet(after);
         agent.launch().unwrap();
         assert_eq!(agent.serving().unwrap().text("flavour"), Some(after));
-        assert_eq!(node.localnet(), "1", "{after}");
+        assert_eq!(node.localnet(), OPENED, "{after}");
         assert_eq!(answers(&mut prober, Transport::Tcp, to).unwrap(), both);
         agent.terminate().unwrap();
         assert_eq!(node.ask(&agent, "cleanup").code, Some(0));

@@ -52,9 +52,11 @@ pub fn compare(wanted: &Wanted, found: &Saved) -> Comparison {
 impl Comparison {
     /// What leads to our chains stands in chains of others, before their rules.
     fn jumps(&mut self, wanted: &Wanted, found: &Saved) {
-        let filter = wanted.tables.get(&Table::Filter);
-        let has_localnet = filter.is_some_and(|filter| filter.contains_key(LOCALNET));
-        let localnet = has_localnet.then(fixed::localnet_jump);
+        let mut localnet = fixed::localnet_jumps().to_vec();
+        localnet.retain(|jump| {
+            let table = wanted.tables.get(&jump.at.0);
+            table.is_some_and(|table| table.contains_key(LOCALNET))
+        });
         // Each is put before all others: the last one first.
         for jump in fixed::jumps().iter().rev().chain(&localnet) {
             let (table, chain) = jump.at;
@@ -129,7 +131,7 @@ impl Comparison {
 /// Whether this is a chain that is ours as soon as it is there, and that not every state has.
 pub fn is_ours(table: Table, name: &str) -> bool {
     match table {
-        Table::Mangle => false,
+        Table::Mangle => name == LOCALNET,
         Table::Filter => [UNSERVED_NODE_PORTS, LOCALNET, TRIAL].contains(&name),
         Table::Nat => is_of_service(name) || name == MARK_FOREIGN || name == TRIAL,
     }

@@ -41,7 +41,7 @@ impl IptablesOptions {
     }
 }
 
-/// Whether NodePorts answer on 127.0.0.0/8.
+/// Whether NodePorts answer on 127.0.0.0/8, and who has the host route packets from there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Localnet {
     /// They do not.
@@ -50,20 +50,28 @@ pub enum Localnet {
     Served,
     /// They do, because this agent, or an earlier one, has the host route packets from there.
     Opened,
+    /// They do not any more, and the host still routes packets from there for one of ours: that cannot be set back.
+    Left,
 }
 
 impl Localnet {
     /// Whether they do.
-    pub fn is_served(self) -> bool {
-        self != Self::Unserved
+    pub const fn is_served(self) -> bool {
+        matches!(self, Self::Served | Self::Opened)
+    }
+
+    /// Whether the host routes packets from there for one of ours.
+    pub const fn is_opened(self) -> bool {
+        matches!(self, Self::Opened | Self::Left)
     }
 
     /// The same, where it is one of ours who has the host route packets from there, or is not.
-    pub fn opened(self, by_us: bool) -> Self {
-        match self {
-            Self::Unserved => Self::Unserved,
-            _ if by_us => Self::Opened,
-            _ => Self::Served,
+    pub const fn opened(self, by_us: bool) -> Self {
+        match (self.is_served(), by_us) {
+            (true, true) => Self::Opened,
+            (true, false) => Self::Served,
+            (false, true) => Self::Left,
+            (false, false) => Self::Unserved,
         }
     }
 }

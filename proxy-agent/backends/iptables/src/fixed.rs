@@ -3,6 +3,7 @@
 //! ```text
 //! nat     PREROUTING, OUTPUT ──> KUBE-SERVICES ──> a chain of the Service, by address; last KUBE-NODEPORTS
 //!         POSTROUTING ──> KUBE-POSTROUTING: what is marked is masqueraded
+//! mangle  PREROUTING ──> what others send to loopback addresses, or from there, is dropped
 //! filter  INPUT, FORWARD, OUTPUT ──> what source ranges do not admit, what has no endpoints
 //!         INPUT ──> health checks are accepted;  FORWARD ──> what was translated is accepted
 //! ```
@@ -14,7 +15,7 @@ use proxy_backend::Translates;
 use proxy_model::{IpFamily, Protocol};
 
 use crate::{
-    facts::{Facts, of_others, of_pods},
+    facts::{Facts, Localnet, of_others, of_pods},
     rule::{Match, Rule},
     table::{
         At, EXTERNAL_SERVICES, FIREWALL, FORWARD, LOCALNET, MARK, MARK_FOREIGN, NODE_PORTS,
@@ -23,6 +24,7 @@ use crate::{
 };
 
 /// Where packets enter chains of ours: a rule of a chain that everybody has.
+#[derive(Debug, Clone)]
 pub struct Jump {
     /// The table, and the chain that everybody has.
     pub at: At,
@@ -30,13 +32,15 @@ pub struct Jump {
     pub rule: Rule,
 }
 
-/// The one that is there only where NodePorts answer on loopback addresses.
-pub fn localnet_jump() -> Jump {
-    let rule = Match::all().comment("packets from others to loopback addresses");
-    Jump {
-        at: (Table::Filter, "INPUT"),
-        rule: rule.jump(LOCALNET),
-    }
+/// Those that are there only where there is a chain for what others send to loopback addresses, or from there.
+pub fn localnet_jumps() -> [Jump; 2] {
+    [(Table::Mangle, "PREROUTING"), (Table::Filter, "INPUT")].map(|at| {
+        let rule = Match::all().comment("packets from others to loopback addresses");
+        Jump {
+            at,
+            rule: rule.jump(LOCALNET),
+        }
+    })
 }
 
 /// All others, those of one chain in the order in which packets are to meet them.
@@ -169,8 +173,11 @@ pub fn chains(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
             vec![Match::all().jump(&set_mark(facts, facts.options.mark))],
         ),
     ];
-    if facts.localnet.is_served() {
-        chains.push(((Table::Filter, LOCALNET), vec![martians(facts)]));
+    if facts.localnet != Localnet::Unserved {
+        chains.push(((Table::Filter, LOCALNET), vec![to_loopback(facts)]));
+    }
+    if facts.localnet.is_opened() {
+        chains.push(((Table::Mangle, LOCALNET), martians(facts)));
     }
     if let Some(pods) = &facts.pods
         && of_others(pods).is_none()
@@ -182,10 +189,9 @@ pub fn chains(facts: &Facts) -> Vec<(At, Vec<Rule>)> {
     chains
 }
 
-/// With `route_localnet` the kernel itself does not drop them any more, and neighbours would reach what listens on
-/// loopback addresses alone (CVE-2020-8558). kube-proxy's rule has no `-i`, and so drops what this host itself
-/// sends there from another address of its own.
-fn martians(facts: &Facts) -> Rule {
+/// With `route_localnet` neighbours would reach what listens on loopback addresses alone (CVE-2020-8558).
+/// kube-proxy's rule has no `-i`, and so drops what this host itself sends there from another address of its own.
+fn to_loopback(facts: &Facts) -> Rule {
     let others = Match::all()
         .source(true, loopback(facts.family))
         .destination(false, loopback(facts.family));
@@ -195,12 +201,16 @@ fn martians(facts: &Facts) -> Rule {
         .jump("DROP")
 }
 
-/// The rule that says that it was us who had the host route packets from loopback addresses: whoever cleans up
-/// takes that back.
-pub fn remark() -> Rule {
-    Match::all()
-        .comment("set route_localnet, which was 0")
-        .jump("RETURN")
+/// What the kernel itself drops without `route_localnet`, whatever rules of others accept later on. Before anything is
+/// translated: answers to what this host sends from loopback addresses have others still.
+fn martians(facts: &Facts) -> Vec<Rule> {
+    let loopback = loopback(facts.family);
+    let others = || Match::all().interface(true, "lo");
+    let martians = [
+        others().source(false, loopback),
+        others().destination(false, loopback),
+    ];
+    martians.map(|packets| packets.jump("DROP")).into()
 }
 
 fn forward(facts: &Facts) -> Vec<Rule> {

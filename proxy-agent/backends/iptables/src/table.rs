@@ -3,7 +3,7 @@
 /// A table, in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// Only for a canary: whoever flushes one table mostly flushes all.
+    /// For a canary (whoever flushes one table mostly flushes all), and for what nobody else may accept.
     Mangle,
     /// Refuses, drops and accepts.
     Filter,
@@ -52,8 +52,8 @@ pub const POSTROUTING: &str = "KUBE-POSTROUTING";
 pub const MARK: &str = "KUBE-MARK-MASQ";
 /// Marks what comes from no pod of this node, where one rule cannot say so.
 pub const MARK_FOREIGN: &str = "KUBE-MARK-FOREIGN";
-/// Drops what others send to loopback addresses of this host. kube-proxy has that in `KUBE-FIREWALL`, which is
-/// kubelet's, too.
+/// Drops what others send to loopback addresses of this host, and in the table mangle what pretends to come from there.
+/// kube-proxy has the former in `KUBE-FIREWALL`, which is kubelet's, too.
 pub const LOCALNET: &str = "KUBE-LOCALNET";
 /// Is empty: when it is gone, somebody has flushed the table.
 pub const CANARY: &str = "KUBE-PROXY-CANARY";

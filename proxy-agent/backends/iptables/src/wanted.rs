@@ -9,7 +9,7 @@ use proxy_model::{NodeState, Protocol, ServicePortKey};
 
 use crate::{
     compile::{self, compile},
-    facts::{Facts, Localnet},
+    facts::Facts,
     fixed,
     names::Names,
     rule::{Match, Rule},
@@ -96,9 +96,6 @@ impl Facts {
         for table in Table::ALL {
             chains.insert((table, CANARY), Vec::new());
             chains.insert((table, OWNER), Vec::new());
-        }
-        if self.localnet == Localnet::Opened {
-            chains.insert((Table::Filter, OWNER), vec![fixed::remark()]);
         }
         chains.insert((Table::Filter, NODE_PORTS), self.health_checks(state));
         chains

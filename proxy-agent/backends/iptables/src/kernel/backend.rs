@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use proxy_model::{
-    Backend, Capability, ChangeSet, CompareError, Difference, Figure, NodeState, RepairReport,
-    ServiceFailure, SyncError, SyncReport,
+    Backend, Capability, ChangeSet, CompareError, Difference, DifferenceKind, Figure, NodeState,
+    RepairReport, ServiceFailure, SyncError, SyncReport,
 };
 
 use super::{
-    BY_PERIOD, HOURLY, IptablesBackend, SHARE, accounting, figures, lacks, lock::Lock,
+    BY_PERIOD, HOURLY, IptablesBackend, SHARE, accounting, figures, lacks, localnet, lock::Lock,
     programs::Flavour, tables::Tables,
 };
 use crate::{NAME, table::counters};
@@ -56,6 +56,7 @@ impl Backend for IptablesBackend {
             let (_, _, _, comparison) = tables.compare(state).map_err(CompareError::failed)?;
             differences.extend(comparison.differences);
         }
+        differences.extend(self.localnet_difference());
         Ok(differences)
     }
 
@@ -63,7 +64,11 @@ impl Backend for IptablesBackend {
         // Asked for, or due by the period: rationed less than what is looked for each second. That entries of legacy
         // tables became others of the same size, nothing but a comparison tells.
         let may_look_alike = self.programs.flavour == Flavour::Legacy && self.has_time(SHARE);
-        let is_disturbed = may_look_alike || self.has_time(BY_PERIOD) && self.differs_from_stamp();
+        let localnet = self.localnet_difference();
+        let is_disturbed = may_look_alike
+            || self.has_time(BY_PERIOD) && self.differs_from_stamp()
+            || localnet.is_some()
+            || self.is_unguarded();
         let is_due = self.compared.is_none_or(|(_, at)| at.elapsed() >= HOURLY);
         let has_failures = self
             .families
@@ -72,8 +77,9 @@ impl Backend for IptablesBackend {
         if !(is_disturbed || is_due || has_failures) {
             return Ok(RepairReport::default());
         }
-        let whole = self.whole(state).map_err(|error| self.failed(&error))?;
+        let mut whole = self.whole(state).map_err(|error| self.failed(&error))?;
         self.state = state.clone();
+        whole.differences.extend(localnet);
         Ok(RepairReport {
             repaired: whole.differences,
             writes: whole.writes,
@@ -84,6 +90,8 @@ impl Backend for IptablesBackend {
 
     fn disturbed(&mut self) -> bool {
         self.has_time(SHARE) && self.differs_from_stamp()
+            || self.localnet_difference().is_some()
+            || self.is_unguarded()
     }
 
     fn tend(&mut self, _: &NodeState) {
@@ -128,6 +136,23 @@ impl IptablesBackend {
         // What somebody else has changed before is still to be found.
         self.stamp = (!is_disturbed).then(|| self.present_stamp()).flatten();
         Some(writes)
+    }
+
+    /// That somebody has told the host to route no packets from loopback addresses any more.
+    fn localnet_difference(&self) -> Option<Difference> {
+        let is_lacking = self.families.iter().any(Tables::lacks_localnet);
+        is_lacking.then(|| Difference {
+            object: localnet::SYSCTL.to_owned(),
+            kind: DifferenceKind::Changed,
+            service: None,
+            wanted: Some(localnet::OURS.to_owned()),
+            found: Some("0".to_owned()),
+        })
+    }
+
+    /// Somebody has changed rules, and what keeps neighbours from loopback addresses is gone: that waits for nothing.
+    fn is_unguarded(&self) -> bool {
+        self.differs_from_stamp() && self.families.iter().any(Tables::is_unguarded)
     }
 
     fn failures(&self) -> Vec<ServiceFailure> {

@@ -53,27 +53,16 @@ fn left_but(kept: Option<Flavour>) -> Vec<(Programs, IpFamily)> {
         families.map(move |family| (programs, family))
     });
     all.filter(|(programs, family)| programs.are_used(*family))
-        .filter(
-            |(programs, family)| match programs.save(*family, Some(Table::Nat)) {
-                Ok(saved) => is_ours(&saved),
-                Err(error) => {
-                    tracing::debug!(%error, "table of iptables not read");
-                    // It may be ours all the same: what removes it tells why it cannot.
-                    let mangle = programs.save(*family, Some(Table::Mangle));
-                    mangle.is_ok_and(|saved| saved.chain(Table::Mangle, OWNER).is_some())
-                }
-            },
-        )
+        .filter(|(programs, family)| {
+            // The small one first. Somebody may have emptied some of them.
+            Table::ALL.iter().any(|table| {
+                let saved = programs.save(*family, Some(*table));
+                let saved = saved
+                    .inspect_err(|error| tracing::debug!(%error, "table of iptables not read"));
+                saved.is_ok_and(|saved| saved.chain(*table, OWNER).is_some())
+            })
+        })
         .collect()
-}
-
-/// Whether rules of a flavour that is `wanted` say that the host was told to route packets from loopback addresses.
-pub fn opened_localnet(wanted: impl Fn(Flavour) -> bool) -> bool {
-    let some = usable().into_iter().filter(|one| wanted(one.flavour));
-    some.filter(|one| one.are_used(IpFamily::V4)).any(|one| {
-        let filter = one.save(IpFamily::V4, Some(Table::Filter));
-        filter.is_ok_and(|saved| localnet::has_remark(&saved))
-    })
 }
 
 /// What is in the table nat, of every flavour and family that is in use.
@@ -95,25 +84,29 @@ fn usable() -> Vec<Programs> {
         .collect()
 }
 
-fn is_ours(saved: &Saved) -> bool {
-    saved.chain(Table::Nat, OWNER).is_some()
+/// Whether something is to be removed: see [`remove`].
+pub fn is_anything() -> bool {
+    localnet::is_ours() || !left().is_empty()
 }
 
 /// Removes it, but for what is of the flavour to be kept, if there is one. Returns what was removed. What fails keeps
 /// nothing else where it is.
 pub fn remove(kept: Option<Flavour>) -> Result<Vec<(Flavour, IpFamily)>, ProgramError> {
     let mut removed = Vec::new();
-    let mut failed = None;
+    // Before what keeps others from loopback addresses goes. Rules that are kept have that, too, if they need it.
+    let shut = kept.map_or_else(localnet::take_back, |_| Ok(()));
+    let is_open = shut.is_err();
+    let mut failed = shut.err().map(|error| {
+        let file = localnet::SYSCTL;
+        ProgramError::NotShut { file, error }
+    });
     for (programs, family) in left_but(kept) {
         let restored = programs.save(family, None).and_then(|saved| {
-            // Before what keeps others from loopback addresses goes, unless rules that stay do so.
-            if !kept.is_some_and(|kept| opened_localnet(|one| one == kept)) {
-                localnet::take_back(&saved);
-            }
-            let restore = removal(&saved);
+            let restore = removal(&saved, is_open);
             programs.restore(family, &restore.text())
         });
         match restored {
+            Ok(()) if is_open => {}
             Ok(()) => removed.push((programs.flavour, family)),
             Err(error) => failed = Some(error),
         }
@@ -125,17 +118,20 @@ pub fn remove(kept: Option<Flavour>) -> Result<Vec<(Flavour, IpFamily)>, Program
 }
 
 /// What takes all that is ours out of the tables. A chain stays to which rules of others lead: empty, but for
-/// those that masquerade what they mark.
-fn removal(saved: &Saved) -> Restore {
+/// those that masquerade what they mark; and so do those that keep others from loopback addresses while these are open.
+fn removal(saved: &Saved, is_open: bool) -> Restore {
     let mut restore = Restore::new();
+    let localnet = fixed::localnet_jumps().into_iter().filter(|_| !is_open);
     let jumps: Vec<_> = fixed::jumps()
         .into_iter()
-        .chain([fixed::localnet_jump()])
+        .chain(localnet)
         .map(|jump| (jump.at, canonical(jump.rule.as_str())))
         .collect();
     for (table, chains) in &saved.tables {
-        let is_own =
-            |name: &str| OURS.contains(&name) || (*table == Table::Nat && is_of_service(name));
+        let stays = |name: &str| is_open && [LOCALNET, OWNER].contains(&name);
+        let is_own = |name: &str| {
+            OURS.contains(&name) && !stays(name) || *table == Table::Nat && is_of_service(name)
+        };
         let is_jump = |chain: &str, rule: &Rule| {
             jumps
                 .iter()
@@ -178,9 +174,8 @@ mod tests {
                     -A INPUT -m comment --comment \"kubernetes health check service ports\" -j KUBE-NODEPORTS\nCOMMIT\n\
                     *nat\n:CULVERT - [0:0]\n:KUBE-SVC-ABC - [0:0]\n-A KUBE-SVC-ABC -j RETURN\nCOMMIT\n";
         let saved = Saved::read(text);
-        assert!(is_ours(&saved));
         assert_eq!(
-            removal(&saved).text(),
+            removal(&saved, false).text(),
             "*mangle\n:CULVERT - [0:0]\n-X CULVERT\nCOMMIT\n\
              *filter\n:KUBE-NODEPORTS - [0:0]\n\
              -D INPUT -m comment --comment \"kubernetes health check service ports\" -j KUBE-NODEPORTS\n\
@@ -196,7 +191,7 @@ mod tests {
                     -A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000\n-A POSTROUTING -m comment --comment \
                     \"kubernetes postrouting rules\" -j KUBE-POSTROUTING\nCOMMIT\n";
         assert_eq!(
-            removal(&Saved::read(text)).text(),
+            removal(&Saved::read(text), false).text(),
             "*nat\n:CULVERT - [0:0]\n:KUBE-SVC-ABC - [0:0]\n-X CULVERT\nCOMMIT\n"
         );
     }

@@ -1,58 +1,62 @@
 //! Whether the kernel lets packets from loopback addresses leave this host, and answers come back to them: the sysctl
 //! `route_localnet`, without which no NodePort answers on 127.0.0.1. What keeps neighbours from what listens there
-//! alone is a rule (CVE-2020-8558): the sysctl is set after that, and taken back before that goes.
+//! alone is rules (CVE-2020-8558): the sysctl is set after those, and set back before they go.
+//!
+//! Whoever sets it by hand, or kube-proxy, writes 1. Any value but 0 means the same to the kernel, so that ours says
+//! whose it is: rules, or a file, that said so could be lost while it stays.
 
 use std::{fs, io};
 
 use nix::unistd::{AccessFlags, access};
 
-use crate::{
-    fixed,
-    saved::{Saved, canonical},
-    table::{OWNER, Table},
-};
-
 /// For all devices at once, as kube-proxy sets it.
-const SYSCTL: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+pub const SYSCTL: &str = "/proc/sys/net/ipv4/conf/all/route_localnet";
+const SHUT: &str = "0";
+/// Set by one of ours.
+pub const OURS: &str = "2";
+
+fn value() -> Option<String> {
+    let text = fs::read_to_string(SYSCTL).ok()?;
+    Some(text.trim().to_owned())
+}
 
 /// Whether it is set, or can be.
 pub fn can_be() -> bool {
-    is_set().unwrap_or(false) || access(SYSCTL, AccessFlags::W_OK).is_ok()
-}
-
-fn is_set() -> io::Result<bool> {
-    Ok(fs::read_to_string(SYSCTL)?.trim() != "0")
+    value().is_some_and(|value| value != SHUT) || access(SYSCTL, AccessFlags::W_OK).is_ok()
 }
 
 /// Whether it is to be set now.
 pub fn is_missing() -> bool {
-    !is_set().unwrap_or(true)
+    value().is_some_and(|value| value == SHUT)
 }
 
-/// Whether the rules that were found say that it was set for them.
-pub fn has_remark(found: &Saved) -> bool {
-    let remark = canonical(fixed::remark().as_str());
-    let owner = found.chain(Table::Filter, OWNER);
-    owner.is_some_and(|rules| rules.contains(&remark))
+/// Whether one of ours has set it.
+pub fn is_ours() -> bool {
+    value().is_some_and(|value| value == OURS)
 }
 
-/// Sets it.
+/// Sets it, unless somebody has.
 pub fn ensure() {
-    if !is_set().unwrap_or(false) {
-        write("1");
+    if is_missing()
+        && let Err(error) = fs::write(SYSCTL, OURS)
+    {
+        let text = "NodePorts do not answer on 127.0.0.1";
+        tracing::warn!(file = SYSCTL, value = OURS, %error, text, "sysctl not set");
     }
 }
 
-/// Sets it back, if the rules that were found say that it was set for them.
-pub fn take_back(found: &Saved) {
-    if has_remark(found) {
-        write("0");
+/// Sets it back, if one of ours has set it.
+pub fn take_back() -> io::Result<()> {
+    if is_ours() {
+        fs::write(SYSCTL, SHUT)?;
     }
+    Ok(())
 }
 
-fn write(value: &str) {
-    if let Err(error) = fs::write(SYSCTL, value) {
-        let text = "with 0, NodePorts do not answer on 127.0.0.1";
-        tracing::warn!(file = SYSCTL, value, %error, text, "sysctl not set");
+/// The same; that it cannot be is told.
+pub fn try_to_take_back() {
+    if let Err(error) = take_back() {
+        let text = "rules go on keeping neighbours from what listens on 127.0.0.1 alone";
+        tracing::warn!(file = SYSCTL, value = SHUT, %error, text, "sysctl not set");
     }
 }

@@ -55,7 +55,7 @@ impl Host for OnLinux {
     }
 
     fn left_something(&self, _: &Settings) -> bool {
-        !leave::left().is_empty()
+        leave::is_anything()
     }
 
     fn retire(&self, _: &Settings) -> Result<Retired, OpenError> {

@@ -70,6 +70,17 @@ pub enum ProgramError {
         /// What it said.
         said: String,
     },
+    /// The host goes on routing packets from loopback addresses, as an agent had it do.
+    #[error(
+        "setting {file} back to 0: {error}; set it yourself, and clean up again: rules that keep neighbours from what \
+         listens on 127.0.0.1 alone stay until then"
+    )]
+    NotShut {
+        /// The file of the sysctl.
+        file: &'static str,
+        /// Why.
+        error: io::Error,
+    },
     /// It said no.
     #[error("`{program}` failed: {said}")]
     Refused {

@@ -8,18 +8,18 @@ use std::{
 use proxy_model::{ChangeSet, Difference, IpFamily, NodeState, ServicePortKey};
 
 use super::{
-    accounting, leave, localnet,
+    accounting, localnet,
     programs::{ProgramError, Programs},
     refused,
 };
 use crate::{
     compare::{Comparison, compare},
-    facts::{Facts, IptablesOptions, Localnet},
+    facts::{Facts, IptablesOptions},
     plan,
     restore::Restore,
     rule::Rule,
     saved::{Saved, canonical},
-    table::{SERVICES, Table},
+    table::{LOCALNET, SERVICES, Table},
     wanted::Wanted,
 };
 
@@ -88,7 +88,7 @@ impl Tables {
         let mut facts = Facts::of(state, self.family, self.options);
         if let Some(present) = &self.facts {
             facts.many = present.many;
-            facts.localnet = facts.localnet.opened(present.localnet == Localnet::Opened);
+            facts.localnet = facts.localnet.opened(present.localnet.is_opened());
         }
         facts
     }
@@ -145,21 +145,36 @@ impl Tables {
     ) -> Result<(Facts, Saved, Wanted, Comparison), ProgramError> {
         let found = self.programs.save(self.family, None)?;
         let mut facts = self.facts_for(state);
-        if facts.localnet.is_served() {
-            facts.localnet = facts.localnet.opened(self.is_localnet_ours(&found));
+        if self.family == IpFamily::V4 {
+            let is_to_be = facts.localnet.is_served() && localnet::is_missing();
+            facts.localnet = facts.localnet.opened(is_to_be || localnet::is_ours());
         }
         let wanted = Wanted::of(&facts, state, &self.refused_keys());
         let comparison = compare(&wanted, &found);
         Ok((facts, found, wanted, comparison))
     }
 
-    /// Whether it is one of ours who has the host route packets from loopback addresses, or is to: the agent of an
-    /// earlier run may have used another flavour.
-    fn is_localnet_ours(&self, found: &Saved) -> bool {
-        let (is_first, ours) = (self.facts.is_none(), self.programs.flavour);
-        localnet::has_remark(found)
-            || localnet::is_missing()
-            || is_first && leave::opened_localnet(|flavour| flavour != ours)
+    /// Somebody has told the host to route no packets from loopback addresses any more, which NodePorts take, and that
+    /// can be changed.
+    pub fn lacks_localnet(&self) -> bool {
+        let is_served = |facts: &Facts| facts.localnet.is_served();
+        let is_to_be = self.facts.as_ref().is_some_and(is_served) && localnet::is_missing();
+        is_to_be && localnet::can_be()
+    }
+
+    /// Neighbours may reach what listens on loopback addresses alone, because what keeps them from that is gone: one
+    /// table is read to find out.
+    pub fn is_unguarded(&self) -> bool {
+        if self.family != IpFamily::V4 || !localnet::is_ours() {
+            return false;
+        }
+        let mangle = self.programs.save(self.family, Some(Table::Mangle));
+        mangle.is_ok_and(|found| {
+            let guard = |chain| found.chain(Table::Mangle, chain);
+            let is_there = |rules: &[Rule]| rules.iter().any(|one| one.target() == Some(LOCALNET));
+            guard(LOCALNET).is_none_or(<[Rule]>::is_empty)
+                || !guard("PREROUTING").is_some_and(is_there)
+        })
     }
 
     /// Reads the tables, and writes what differs. Service ports that were refused are tried again.
@@ -216,11 +231,11 @@ impl Tables {
     }
 
     fn attempt(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
-        let (facts, found, wanted, comparison) = self.compare(state)?;
-        if !facts.localnet.is_served() {
-            // Before what keeps others from loopback addresses goes.
-            localnet::take_back(&found);
+        if self.family == IpFamily::V4 && !self.facts_for(state).localnet.is_served() {
+            // Before what keeps others from loopback addresses goes: it stays if this fails.
+            localnet::try_to_take_back();
         }
+        let (facts, found, wanted, comparison) = self.compare(state)?;
         self.write(&comparison.restore)?;
         if facts.localnet.is_served() {
             localnet::ensure();
