@@ -93,7 +93,15 @@ const REACHING: &[(&str, &[&str])] = &[
         ],
     ),
     ("nftables", &["a_restart_adopts", "what_somebody_else_does"]),
-    ("iptables", &["a_restart_adopts", "checked::"]),
+    (
+        "iptables",
+        &[
+            "a_restart_adopts",
+            "checked::",
+            // The value of a sysctl, and what the kernel makes of it.
+            "neighbours::neighbours_reach",
+        ],
+    ),
 ];
 
 const CONFORMANCE: &str = "conformance";

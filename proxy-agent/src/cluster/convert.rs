@@ -119,9 +119,9 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
     Ok(address)
 }
 
-/// An address that a Service may have: whoever may write Services must not be able to take an
-/// address over that every node uses itself. The error completes the sentence "field: …".
-fn parse_service_address(text: &str) -> Result<IpAddr, String> {
+/// An address that a Service or an endpoint may have: whoever may write Services must not be able to
+/// take an address over that every node uses itself, or to lead others there. The error completes the sentence "field: …".
+fn parse_ordinary_address(text: &str) -> Result<IpAddr, String> {
     let address = parse_address(text)?;
     let special = match address {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
@@ -129,8 +129,8 @@ fn parse_service_address(text: &str) -> Result<IpAddr, String> {
     };
     if special || address.is_loopback() || address.is_multicast() {
         return Err(format!(
-            "{address} is an address that no Service may have (loopback, link-local, multicast or \
-             broadcast): it is left out"
+            "{address} is an address that no Service and no endpoint may have (loopback, link-local, \
+             multicast or broadcast): it is left out"
         ));
     }
     Ok(address)

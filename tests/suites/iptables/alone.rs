@@ -1,8 +1,15 @@
 //! One agent at a time writes the chains of a network namespace.
 
-use std::os::{
-    linux::net::SocketAddrExt as _,
-    unix::net::{SocketAddr, UnixListener},
+use std::{
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 use nix::{
@@ -74,6 +81,49 @@ fn a_user_who_has_the_name_of_the_lock_keeps_no_agent_from_serving() {
     );
     agent.wait_for("serving").unwrap();
     answering(&mut node.prober());
+}
+
+/// Who connects again and again, so that there is hardly ever room for another one.
+#[test]
+fn a_user_who_keeps_the_lock_busy_keeps_nobody_from_hearing_whose_it_is() {
+    if !can_run() {
+        return;
+    }
+    const MANY: usize = 12;
+    let node = Node::new("nft");
+    let files = [(FILE, &*service(1, &[1, 2]))];
+    let mut second = Agent::prepare(&node.shop.world, options(), &files).unwrap();
+    let first = Agent::start(&node.shop.world, options(), &files).unwrap();
+    let before = node.rules();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (netns, over) = (node.shop.world.node().netns(), Arc::clone(&is_over));
+    let flood = netns.run(|| {
+        let ask = |over: Arc<AtomicBool>| {
+            drop_rights();
+            let name = SocketAddr::from_abstract_name("culvert-iptables").unwrap();
+            while !over.load(Ordering::Relaxed) {
+                drop(UnixStream::connect_addr(&name));
+            }
+        };
+        let askers = (0..MANY).map(|_| {
+            let over = Arc::clone(&over);
+            thread::spawn(move || ask(over))
+        });
+        askers.collect::<Vec<_>>()
+    });
+    second.spawn().unwrap();
+    let (code, log) = second.wait_for_exit().unwrap();
+    let refused = node.ask(&second, "cleanup");
+    is_over.store(true, Ordering::Relaxed);
+    flood
+        .unwrap()
+        .into_iter()
+        .for_each(|asker| asker.join().unwrap());
+    assert_eq!(code, Some(4), "{log:?}");
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    let who = format!("process {} (proxy-agent)", first.pid().unwrap());
+    assert!(refused.stderr.contains(&who), "{refused:?}");
+    assert_eq!(node.rules(), before);
 }
 
 /// Those who ask whose the lock is use up the room for that only while its holder does nothing at all.

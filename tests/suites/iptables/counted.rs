@@ -3,15 +3,22 @@
 use std::{
     fs,
     net::TcpStream,
-    os::unix::fs::symlink,
+    os::{fd::AsRawFd as _, unix::fs::symlink},
     path::{Path, PathBuf},
 };
 
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
 use proxy_common::socket::TCP;
 use proxy_tests::{agent::Rights, journey::local::Local, packets, scraped};
 use tempfile::TempDir;
 
-use super::{localnet::open_service, *};
+use super::{
+    faults::{finding, put},
+    localnet::open_service,
+    *,
+};
 use crate::layers::rig::metrics;
 
 const INVALID: &str = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total";
@@ -85,6 +92,93 @@ fn what_is_invalid_and_what_the_host_dials_on_loopback_is_counted() {
         assert_eq!(node.ask(&agent, "cleanup").code, Some(0));
         assert!(!node.has_counter("localhost_nps_accepted_pkts"));
     }
+}
+
+/// Has somebody make this counter with a quota, of which nothing is used up (`linux/netfilter/nfnetlink_acct.h`).
+fn make_with_quota(name: &str) {
+    const NEW: u16 = 7 << 8;
+    const REQUEST_CREATE_ACK: u16 = 0x405;
+    const NAME: u16 = 1;
+    const FLAGS: u16 = 5;
+    const QUOTA: u16 = 6;
+    let attribute = |kind: u16, value: &[u8]| {
+        let length = u16::try_from(4 + value.len()).unwrap();
+        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let mut body = vec![0; 4];
+    body.extend(attribute(NAME, format!("{name}\0").as_bytes()));
+    body.extend(attribute(FLAGS, &1_u32.to_be_bytes()));
+    body.extend(attribute(QUOTA, &1_000_000_u64.to_be_bytes()));
+    let mut message = u32::try_from(16 + body.len())
+        .unwrap()
+        .to_ne_bytes()
+        .to_vec();
+    message.extend(NEW.to_ne_bytes());
+    message.extend(REQUEST_CREATE_ACK.to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let protocol = SockProtocol::NetlinkNetFilter;
+    let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol).unwrap();
+    send(socket.as_raw_fd(), &message, MsgFlags::empty()).unwrap();
+    let mut answer = [0; 64];
+    recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty()).unwrap();
+    assert_eq!(answer[16..20], [0; 4], "{answer:?}");
+}
+
+/// A rule that names such a counter would match nothing, and let through what it is to drop.
+#[test]
+fn a_counter_of_somebody_else_that_has_a_quota_is_not_used() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new("nft");
+    let netns = node.shop.world.node().netns();
+    let make = || make_with_quota("ct_state_invalid_dropped_pkts");
+    netns.run(make).unwrap();
+    let files = [(FILE, &*open_service())];
+    let mut agent = Agent::start(&node.shop.world, rooted(), &files).unwrap();
+    let log = agent.log();
+    let mut told = log
+        .iter()
+        .filter(|line| line.message() == Some("packets not counted"));
+    let reason = told.next().unwrap().text("reason").unwrap();
+    assert!(reason.contains("quota"), "{reason}");
+    assert!(!node.saved("iptables").contains("nfacct"));
+    assert_eq!(node.counted(INVALID), None);
+    agent.terminate().unwrap();
+}
+
+/// The first restore fails, and the next one does not.
+#[test]
+fn a_restore_that_fails_once_is_not_blamed_on_counters() {
+    if !can_run() {
+        return;
+    }
+    let node = Node::new("nft");
+    let program = "iptables-nft-restore";
+    let dir = TempDir::new().unwrap();
+    let once = format!(
+        "PATH=${{PATH#*:}}\n[ -e {0}/done ] || {{ touch {0}/done; echo no >&2; exit 1; }}\nexec {program} \"$@\"\n",
+        dir.path().display()
+    );
+    put(&dir.path().join(program), &once);
+    let finding = AgentOptions {
+        rights: Rights::Root,
+        ..finding(&dir)
+    };
+    let files = [(FILE, &*open_service())];
+    let mut agent = Agent::start(&node.shop.world, finding, &files).unwrap();
+    assert!(dir.path().join("done").exists());
+    assert_eq!(node.saved("iptables").matches("--nfacct-name").count(), 2);
+    assert_eq!(
+        [INVALID, LOCALHOST].map(|name| node.counted(name)),
+        [Some(0.0); 2]
+    );
+    agent.terminate().unwrap();
 }
 
 /// Where the extensions of the iptables programs are.

@@ -208,6 +208,38 @@ fn what_a_partial_restore_does_wrong_is_found_told_and_mended() {
     }
 }
 
+/// Between a restore and the look at what it led to.
+#[test]
+fn what_others_change_while_a_change_is_written_is_mended_as_theirs() {
+    if !can_run() {
+        return;
+    }
+    for (flavour, verify) in [("nft", "never"), ("legacy", "never"), ("nft", "always")] {
+        let node = Node::new(flavour);
+        let program = format!("iptables-{flavour}-restore");
+        let by_others = format!(
+            "input=$(cat)\nPATH=${{PATH#*:}}\nprintf '%s\\n' \"$input\" | {program} \"$@\"\n\
+             case $input in *'--to-destination 10.244.0.3:'*) iptables-{flavour} -w 20 -F KUBE-FORWARD;; esac\n"
+        );
+        let dir = instead_of(&program, &by_others);
+        let mut options = finding(&dir);
+        let flag = format!("--iptables-verify-partial={verify}");
+        options.arguments.push(flag);
+        let files = [(FILE, &*service(1, &[1, 2]))];
+        let mut agent = Agent::start(&node.shop.world, options, &files).unwrap();
+        agent.apply(FILE, &service(1, &[1, 2, 3])).unwrap();
+        agent
+            .wait_for_line("the repair", |line| {
+                let object = line.text("object");
+                line.message() == Some("repaired") && object == Some("filter KUBE-FORWARD")
+            })
+            .unwrap_or_else(|error| panic!("{flavour}, {verify}: {error:#}"));
+        let none = "culvert_iptables_partial_restore_differences_total{ip_family=\"IPv4\"} 0\n";
+        let told = metrics(&node.shop);
+        assert!(told.contains(none), "{flavour}, {verify}: {told}");
+    }
+}
+
 /// `iptables-nft-save` leaves out a table with such rules, and ends well.
 #[test]
 fn a_table_that_the_program_cannot_show_whole_is_told_and_nothing_is_written_twice() {

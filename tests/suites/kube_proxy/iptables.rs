@@ -134,7 +134,7 @@ const OURS: [(&str, &str); 15] = [
     ),
     (
         "KUBE-LOCALNET",
-        "drops what others send to loopback addresses, and nothing that this host sends itself",
+        "drops what others send to loopback addresses, or from there, and nothing that this host sends itself",
     ),
     (
         "KUBE-FIREWALL",

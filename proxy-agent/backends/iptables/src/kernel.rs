@@ -32,7 +32,7 @@ use self::{
     tables::{Tables, Whole},
 };
 pub use self::{figures::figures_described, on_linux::OnLinux};
-use crate::{IptablesOptions, LACKS, LACKS_WITHOUT_LOCALNET, flags::Verify};
+use crate::{IptablesOptions, LACKS, LACKS_WITHOUT_LOCALNET, flags::Verify, table::Table};
 
 /// How long to wait after an error.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -58,6 +58,8 @@ pub struct IptablesBackend {
     state: NodeState,
     /// What the kernel said when the tables were as they should be.
     stamp: Option<Stamp>,
+    /// Somebody else is known to have changed rules since all tables were last compared.
+    others_wrote: bool,
     /// How long the last comparison took, and when it was over.
     compared: Option<(Duration, Instant)>,
     opened: Option<Instant>,
@@ -101,6 +103,7 @@ impl IptablesBackend {
             families: families.collect(),
             state: NodeState::default(),
             stamp: None,
+            others_wrote: false,
             compared: None,
             opened: Some(Instant::now()),
             cleaner: Cleaner::new(),
@@ -150,6 +153,7 @@ impl IptablesBackend {
                 }
             };
             all.writes += whole.writes;
+            all.written.extend(whole.written);
             all.adopted &= whole.adopted;
             all.differences.extend(whole.differences);
             all.abandoned.extend(whole.abandoned);
@@ -158,16 +162,29 @@ impl IptablesBackend {
         if let Some(error) = failed {
             return Err(error);
         }
-        self.compared(began, stamp.filter(|_| all.writes == 0));
+        let stamp = stamp.and_then(|stamp| self.stamp_after(stamp, &all.written));
+        self.compared(began, stamp);
         Ok(all)
     }
 
-    /// All tables were compared, and are as they should be. If that took no writing, they are as `stamp` says;
-    /// otherwise somebody else may have written meanwhile, too, and they are compared once more, in time.
+    /// What `before` became by our writing these tables; `None` if somebody else may have written meanwhile, too: then
+    /// all are compared once more, in time.
+    fn stamp_after(&self, before: Stamp, written: &[(IpFamily, Table)]) -> Option<Stamp> {
+        if written.is_empty() {
+            return Some(before);
+        }
+        // Sizes do not tell who has written a table.
+        let is_told = matches!(before, Stamp::Generation(_));
+        let now = self.present_stamp().filter(|_| is_told);
+        now.filter(|now| now.follows(&before, written))
+    }
+
+    /// All tables were compared, and are as they should be, as far as `stamp` says.
     fn compared(&mut self, began: Instant, stamp: Option<Stamp>) {
         self.stamp = stamp;
         self.compared = Some((began.elapsed(), Instant::now()));
         self.unverified = false;
+        self.others_wrote = false;
         self.counts.whole += 1;
     }
 

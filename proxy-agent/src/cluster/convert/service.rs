@@ -11,8 +11,8 @@ use std::{
 use proxy_model::{IpFamily, Service, ServicePort, TrafficPolicy};
 
 use super::{
-    Converted, Report, is_not_ours, non_empty, object_name, parse_port, parse_protocol,
-    parse_service_address,
+    Converted, Report, is_not_ours, non_empty, object_name, parse_ordinary_address, parse_port,
+    parse_protocol,
 };
 use crate::cluster::{names::Names, object};
 
@@ -79,7 +79,7 @@ fn cluster_ips(spec: &object::ServiceSpec, report: &mut Report) -> Vec<IpAddr> {
     };
     let mut addresses: Vec<IpAddr> = Vec::with_capacity(written.len());
     for (field, text) in written {
-        match parse_service_address(text) {
+        match parse_ordinary_address(text) {
             Err(message) => report.add(field, message),
             Ok(address) => {
                 let family = IpFamily::of(address);

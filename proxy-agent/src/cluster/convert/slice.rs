@@ -7,7 +7,7 @@ use proxy_model::{
 };
 
 use super::{
-    Converted, Report, is_not_ours, non_empty, object_name, parse_address, parse_port,
+    Converted, Report, is_not_ours, non_empty, object_name, parse_ordinary_address, parse_port,
     parse_protocol,
 };
 use crate::cluster::{names::Names, object};
@@ -110,7 +110,7 @@ fn endpoint(
         );
         return None;
     };
-    let address = match parse_address(text) {
+    let address = match parse_ordinary_address(text) {
         Ok(address) if IpFamily::of(address) == family => address,
         Ok(address) => {
             let message = format!("{address} is not an {family} address: it is left out");

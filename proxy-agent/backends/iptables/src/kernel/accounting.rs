@@ -18,6 +18,8 @@ const DELETE: u16 = 3;
 const NAME: u16 = 1;
 /// `NFACCT_PKTS`.
 const PACKETS: u16 = 2;
+/// `NFACCT_QUOTA`.
+const QUOTA: u16 = 6;
 
 fn request(command: u16, flags: u16, name: &str) -> Messages {
     let head = Head {
@@ -28,12 +30,17 @@ fn request(command: u16, flags: u16, name: &str) -> Messages {
     Messages::one(head, |attributes| attributes.text(NAME, name))
 }
 
-/// Makes those that are not there. Fails on a kernel without them.
+/// Makes those that are not there. Fails on a kernel without them, and where somebody has given such a name to one
+/// with a quota: rules that name that match no packet until it is used up.
 pub fn ensure() -> io::Result<()> {
     for name in counters::ALL {
         match ask(&request(NEW, NLM_F_CREATE, name)) {
-            // It is there.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
+                if read(name)?.has_quota {
+                    let said = format!("the counter {name} of somebody else has a quota");
+                    return Err(io::Error::other(said));
+                }
+            }
             made => made?,
         }
     }
@@ -51,14 +58,22 @@ pub fn remove() {
 
 /// How many packets `counter` has counted; `None` where it is not there.
 pub fn packets(counter: &str) -> Option<u64> {
-    let mut packets = None;
-    let asked = request(GET, 0, counter);
-    let answered = open().and_then(|mut socket| {
-        netfilter::exchange(&mut socket, asked.as_bytes(), |kind, value| {
-            if kind == PACKETS {
-                packets = value.try_into().ok().map(u64::from_be_bytes);
-            }
-        })
-    });
-    answered.ok().and(packets)
+    read(counter).ok()?.packets
+}
+
+#[derive(Debug, Default)]
+struct Counter {
+    packets: Option<u64>,
+    has_quota: bool,
+}
+
+fn read(name: &str) -> io::Result<Counter> {
+    let mut counter = Counter::default();
+    let asked = request(GET, 0, name);
+    netfilter::exchange(&mut open()?, asked.as_bytes(), |kind, value| match kind {
+        PACKETS => counter.packets = value.try_into().ok().map(u64::from_be_bytes),
+        QUOTA => counter.has_quota = true,
+        _ => {}
+    })?;
+    Ok(counter)
 }

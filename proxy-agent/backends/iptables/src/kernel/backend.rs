@@ -9,7 +9,7 @@ use proxy_model::{
 
 use super::{
     BY_PERIOD, HOURLY, IptablesBackend, SHARE, accounting, figures, lacks, localnet, lock::Lock,
-    programs::Flavour, tables::Tables,
+    programs::Flavour, stamp::Stamp, tables::Tables,
 };
 use crate::{NAME, table::counters};
 
@@ -106,9 +106,12 @@ impl Backend for IptablesBackend {
     }
 
     fn figures(&self) -> Vec<Figure> {
+        // If rules of one family do not count, what others count is not all.
+        let counts = self.families.iter().all(Tables::counts);
+        let packets = |name: &str| accounting::packets(name).filter(|_| counts);
         figures::figures(
             &self.counts,
-            counters::ALL.map(accounting::packets),
+            counters::ALL.map(packets),
             &self.families,
             &self.cleaner,
         )
@@ -118,11 +121,15 @@ impl Backend for IptablesBackend {
 impl IptablesBackend {
     /// Writes what a change comes to; `None` if that failed, and the whole must be looked at.
     fn follow(&mut self, state: &NodeState, change: &ChangeSet) -> Option<usize> {
-        let mut writes = 0;
-        let is_disturbed = self.differs_from_stamp();
+        let (mut writes, mut written) = (0, Vec::new());
+        let known = self.stamp.take();
+        let before = self.present_stamp();
         for tables in &mut self.families {
             match tables.follow(&self.state, state, change) {
-                Ok(written) => writes += written,
+                Ok(restore) => {
+                    writes += restore.writes();
+                    written.extend(restore.tables().map(|table| (tables.family, table)));
+                }
                 Err(error) => {
                     tracing::warn!(%error, "change not written; comparing all tables");
                     self.counts.failed.add(tables.family);
@@ -133,8 +140,14 @@ impl IptablesBackend {
             }
         }
         self.unverified |= writes > 0;
-        // What somebody else has changed before is still to be found.
-        self.stamp = (!is_disturbed).then(|| self.present_stamp()).flatten();
+        // What somebody else has changed before, or meanwhile, is still to be found.
+        let now = self.present_stamp();
+        if let Some(known) = known {
+            let follows = |now: &Stamp| now.follows(&known, &written);
+            let is_ours = Some(&known) == before.as_ref() && now.as_ref().is_some_and(follows);
+            self.others_wrote |= !is_ours;
+            self.stamp = now.filter(|_| is_ours);
+        }
         Some(writes)
     }
 

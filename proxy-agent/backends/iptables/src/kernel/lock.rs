@@ -17,8 +17,10 @@ use nix::{
     errno::Errno,
     sys::socket::{
         AddressFamily, Backlog, Shutdown, SockFlag, SockType, UnixAddr, bind, connect, getsockopt,
-        listen, shutdown, socket, sockopt::PeerCredentials,
+        listen, setsockopt, shutdown, socket,
+        sockopt::{PeerCredentials, SendTimeout},
     },
+    sys::time::{TimeVal, TimeValLike as _},
     unistd::geteuid,
 };
 use proxy_backend::OpenError;
@@ -31,6 +33,8 @@ const SHOWN_BY: &str = "socket @culvert-iptables";
 const WAITING: i32 = 128;
 /// Until a holder that was killed has let go.
 const MOMENT: Duration = Duration::from_secs(1);
+/// For one's turn among those who ask.
+const TURN: i64 = 5;
 /// Between two looks at whether it has.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -56,8 +60,10 @@ impl Drop for Lock {
 enum Holder {
     /// An agent, in words.
     Agent(String),
-    /// Somebody without rights to write chains, or who does not say who it is.
+    /// Somebody without rights to write chains.
     Stranger(String),
+    /// Somebody who does not say who it is: of so many who ask, or because it does nothing.
+    Unknown(String),
 }
 
 impl Lock {
@@ -95,7 +101,7 @@ impl Lock {
             }
             match holder() {
                 Some(Holder::Agent(holder)) => return Err(held_by(holder)),
-                Some(Holder::Stranger(holder)) => {
+                Some(Holder::Stranger(holder) | Holder::Unknown(holder)) => {
                     let text = "a second agent on this network namespace would not be noticed";
                     tracing::warn!(holder, text, "lock of iptables taken by somebody else");
                     return Ok(None);
@@ -113,7 +119,8 @@ pub fn nobody_holds() -> Result<(), OpenError> {
         thread::sleep(LOOK);
     }
     match holder() {
-        Some(Holder::Agent(holder)) => Err(held_by(holder)),
+        // What an agent has in force is not taken away from it because others keep it from answering.
+        Some(Holder::Agent(holder) | Holder::Unknown(holder)) => Err(held_by(holder)),
         Some(Holder::Stranger(_)) | None => Ok(()),
     }
 }
@@ -142,13 +149,13 @@ fn held_by(holder: String) -> OpenError {
     }
 }
 
-fn open(flags: SockFlag) -> nix::Result<OwnedFd> {
-    let flags = flags | SockFlag::SOCK_CLOEXEC;
+fn open() -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC;
     socket(AddressFamily::Unix, SockType::Stream, flags, None)
 }
 
 fn bound() -> nix::Result<UnixListener> {
-    let socket = open(SockFlag::empty())?;
+    let socket = open()?;
     bind(
         socket.as_raw_fd(),
         &UnixAddr::new_abstract(NAME.as_bytes())?,
@@ -159,7 +166,9 @@ fn bound() -> nix::Result<UnixListener> {
 
 /// Whoever made the socket, by the kernel's word.
 fn holder() -> Option<Holder> {
-    let asked = open(SockFlag::SOCK_NONBLOCK).and_then(|socket| {
+    let asked = open().and_then(|socket| {
+        // Any user may keep it busy: those who wait have their turn (unix(7)).
+        setsockopt(&socket, SendTimeout, &TimeVal::seconds(TURN))?;
         connect(
             socket.as_raw_fd(),
             &UnixAddr::new_abstract(NAME.as_bytes())?,
@@ -178,7 +187,7 @@ fn holder() -> Option<Holder> {
         }
         // Nobody has it, or it does not listen.
         Err(Errno::ECONNREFUSED) => has_name().then(|| Holder::Stranger("somebody".to_owned())),
-        Err(error) => Some(Holder::Stranger(format!("somebody ({error})"))),
+        Err(error) => Some(Holder::Unknown(format!("somebody ({error})"))),
     }
 }
 

@@ -208,6 +208,9 @@ fn run(name: &str, command: Command, input: &str) -> Result<String, ProgramError
     } else if said.contains("Cannot allocate memory") {
         let error = io::Error::new(io::ErrorKind::OutOfMemory, said);
         ProgramError::NotRun { program, error }
+    } else if said.contains("Resource temporarily unavailable") {
+        let error = io::Error::new(io::ErrorKind::WouldBlock, said);
+        ProgramError::NotRun { program, error }
     } else if output.status.code().is_none() {
         // Somebody killed it: that says nothing of what it was given.
         let error = io::Error::other(output.status.to_string());

@@ -24,6 +24,27 @@ pub enum Stamp {
     Sizes(Vec<(IpFamily, Table, u32, u32)>),
 }
 
+impl Stamp {
+    /// Whether it is what `before` becomes by our writing these tables, and by nobody else's writing, as far as can be
+    /// told. Each table that a program of the nft flavour writes is a generation.
+    pub fn follows(&self, before: &Self, written: &[(IpFamily, Table)]) -> bool {
+        match (before, self) {
+            (Self::Generation(before), Self::Generation(now)) => {
+                usize::try_from(now.wrapping_sub(*before)).is_ok_and(|grown| grown == written.len())
+            }
+            (Self::Sizes(before), Self::Sizes(now)) => {
+                let others = |sizes: &[(IpFamily, Table, u32, u32)]| -> Vec<_> {
+                    let mut others = sizes.to_vec();
+                    others.retain(|(family, table, ..)| !written.contains(&(*family, *table)));
+                    others
+                };
+                others(before) == others(now)
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The present one; `None` if it cannot be told.
 pub fn stamp(flavour: Flavour, families: &[IpFamily]) -> Option<Stamp> {
     if flavour == Flavour::Nft {
@@ -91,4 +112,26 @@ fn size(family: IpFamily, table: Table) -> Option<(u32, u32)> {
 pub fn remembered_clients() -> Option<u32> {
     let text = fs::read_to_string("/sys/module/xt_recent/parameters/ip_list_tot").ok()?;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_write_between_two_stamps_is_told_from_what_was_written() {
+        let (nat, filter) = ((IpFamily::V4, Table::Nat), (IpFamily::V4, Table::Filter));
+        let before = Stamp::Generation(u32::MAX);
+        assert!(Stamp::Generation(1).follows(&before, &[nat, filter]));
+        assert!(!Stamp::Generation(2).follows(&before, &[nat, filter]));
+        assert!(Stamp::Generation(7).follows(&Stamp::Generation(7), &[]));
+
+        let sizes = |nat: u32, filter: u32| {
+            let of = |table, entries| (IpFamily::V4, table, entries, 100 * entries);
+            Stamp::Sizes(vec![of(Table::Nat, nat), of(Table::Filter, filter)])
+        };
+        assert!(sizes(8, 3).follows(&sizes(5, 3), &[nat]));
+        assert!(!sizes(8, 2).follows(&sizes(5, 3), &[nat]));
+        assert!(!sizes(8, 3).follows(&Stamp::Generation(1), &[nat]));
+    }
 }

@@ -54,6 +54,8 @@ pub struct Whole {
     pub differences: Vec<Difference>,
     /// Chains and rules that were written.
     pub writes: usize,
+    /// The tables in which these are.
+    pub written: Vec<(IpFamily, Table)>,
     /// Rules of an earlier run, or of kube-proxy, were there.
     pub adopted: bool,
     /// UDP frontends that were served and are no more.
@@ -71,6 +73,11 @@ impl Tables {
             refused: BTreeMap::new(),
             rules: BTreeMap::new(),
         }
+    }
+
+    /// Whether rules name the kernel's counters of packets.
+    pub const fn counts(&self) -> bool {
+        self.options.counters
     }
 
     /// Service ports that could not be programmed.
@@ -105,15 +112,16 @@ impl Tables {
         !change.node || self.facts_for(state) == *facts
     }
 
-    /// Writes what a change comes to, as it follows from the state before. Returns how much.
+    /// Writes what a change comes to, as it follows from the state before. Returns that.
     pub fn follow(
         &mut self,
         before: &NodeState,
         now: &NodeState,
         change: &ChangeSet,
-    ) -> Result<usize, ProgramError> {
+    ) -> Result<Restore, ProgramError> {
         let Some(facts) = &self.facts else {
-            return self.whole(now).map(|whole| whole.writes);
+            self.whole(now)?;
+            return Ok(Restore::new());
         };
         let restore = plan::follow(facts, &self.refused_keys(), before, now, change);
         self.write(&restore)?;
@@ -124,7 +132,7 @@ impl Tables {
         for change in &change.changes {
             self.refused.remove(change.key());
         }
-        Ok(restore.writes())
+        Ok(restore)
     }
 
     fn write(&mut self, restore: &Restore) -> Result<(), ProgramError> {
@@ -211,7 +219,7 @@ impl Tables {
         }
         let reason = match accounting::ensure() {
             Err(error) => error.to_string(),
-            Ok(()) => match self.attempt(state) {
+            Ok(()) => match self.attempt_twice(state) {
                 Err(error) if error.is_refusal() => error.to_string(),
                 written => return written,
             },
@@ -228,6 +236,14 @@ impl Tables {
             }
         }
         written
+    }
+
+    /// What passes by itself is nobody's fault.
+    fn attempt_twice(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
+        match self.attempt(state) {
+            Err(error) if error.is_refusal() => self.attempt(state),
+            written => written,
+        }
     }
 
     fn attempt(&mut self, state: &NodeState) -> Result<Whole, ProgramError> {
@@ -248,6 +264,9 @@ impl Tables {
         Ok(Whole {
             differences: comparison.differences,
             writes: comparison.restore.writes(),
+            written: (comparison.restore.tables())
+                .map(|table| (self.family, table))
+                .collect(),
             adopted: !comparison.is_fresh,
             abandoned: abandoned(&found, &wanted),
         })

@@ -14,16 +14,22 @@ const TOLD: usize = 5;
 impl IptablesBackend {
     /// After a sync.
     pub(super) fn verify_each(&mut self) {
-        if self.verify == Verify::Always && self.unverified {
-            self.verify();
+        if self.verify == Verify::Always {
+            self.verify_ours();
         }
     }
 
-    /// Whenever nothing else is to be done. What somebody else is known to have changed meanwhile is mended as such.
+    /// Whenever nothing else is to be done.
     pub(super) fn verify_some(&mut self) {
-        let is_asked = self.verify != Verify::Never && self.unverified;
+        if self.verify != Verify::Never && self.has_time(SHARE) {
+            self.verify_ours();
+        }
+    }
+
+    /// Unless somebody else has changed rules meanwhile: those are mended as such.
+    fn verify_ours(&mut self) {
         let is_changed = self.stamp.is_some() && self.differs_from_stamp();
-        if is_asked && self.has_time(SHARE) && !is_changed {
+        if self.unverified && !self.others_wrote && !is_changed {
             self.verify();
         }
     }

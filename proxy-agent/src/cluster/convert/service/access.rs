@@ -8,7 +8,7 @@ use std::{
 use proxy_model::{ExternalAccess, IpFamily, IpNet, TrafficPolicy};
 
 use super::{
-    super::{Report, non_empty, parse_address, parse_service_address},
+    super::{Report, non_empty, parse_address, parse_ordinary_address},
     node_port, policy,
 };
 use crate::cluster::object;
@@ -83,7 +83,7 @@ fn load_balancer_ips(
 
 /// The error completes the sentence "field: …".
 fn parse_external(text: &str, cluster_ips: &[IpAddr]) -> Result<IpAddr, String> {
-    let address = parse_service_address(text)?;
+    let address = parse_ordinary_address(text)?;
     let family = IpFamily::of(address);
     if !cluster_ips
         .iter()

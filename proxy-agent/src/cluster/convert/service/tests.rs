@@ -194,7 +194,7 @@ fn what_makes_no_sense_is_reported_and_left_out() {
         case(
             json!({"clusterIPs": ["10.96.0.1", "::1"]}),
             "spec.clusterIPs[1]",
-            "::1 is an address that no Service may have",
+            "::1 is an address that no Service and no endpoint may have",
             (1, 1),
         ),
         case(

@@ -166,6 +166,12 @@ fn what_makes_no_sense_is_reported_and_left_out() {
             message: "fd00::1 is not an IPv4 address",
             remain: (1, 1),
         },
+        Case {
+            change: endpoints(json!([up, {"addresses": ["127.0.0.1"]}])),
+            field: "endpoints[1].addresses[0]",
+            message: "127.0.0.1 is an address that no Service and no endpoint may have",
+            remain: (1, 1),
+        },
     ] {
         let Converted { value, diagnostics } = convert(&web(&case.change));
         let value = value.unwrap();
