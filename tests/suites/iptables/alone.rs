@@ -20,6 +20,9 @@ use nix::{
 use super::*;
 use crate::nftables::lost_rights::drop_rights;
 
+/// Threads that ask, of one user.
+const ASKERS: usize = 12;
+
 #[test]
 fn a_second_agent_on_a_node_is_told_who_serves_there_and_takes_nothing_from_it() {
     if !can_run() {
@@ -89,7 +92,6 @@ fn a_user_who_keeps_the_lock_busy_keeps_nobody_from_hearing_whose_it_is() {
     if !can_run() {
         return;
     }
-    const MANY: usize = 12;
     let node = Node::new("nft");
     let files = [(FILE, &*service(1, &[1, 2]))];
     let mut second = Agent::prepare(&node.shop.world, options(), &files).unwrap();
@@ -105,7 +107,7 @@ fn a_user_who_keeps_the_lock_busy_keeps_nobody_from_hearing_whose_it_is() {
                 drop(UnixStream::connect_addr(&name));
             }
         };
-        let askers = (0..MANY).map(|_| {
+        let askers = (0..ASKERS).map(|_| {
             let over = Arc::clone(&over);
             thread::spawn(move || ask(over))
         });

@@ -234,9 +234,9 @@ fn what_others_change_while_a_change_is_written_is_mended_as_theirs() {
                 line.message() == Some("repaired") && object == Some("filter KUBE-FORWARD")
             })
             .unwrap_or_else(|error| panic!("{flavour}, {verify}: {error:#}"));
-        let none = "culvert_iptables_partial_restore_differences_total{ip_family=\"IPv4\"} 0\n";
+        let nothing = "culvert_iptables_partial_restore_differences_total{ip_family=\"IPv4\"} 0\n";
         let told = metrics(&node.shop);
-        assert!(told.contains(none), "{flavour}, {verify}: {told}");
+        assert!(told.contains(nothing), "{flavour}, {verify}: {told}");
     }
 }
 
