@@ -11,6 +11,7 @@ use proxy_tests::{
     agent::{self, AdminDirectory, Rights},
     journey::local::Local,
     packets,
+    requires::NFTABLES,
     world::NODE_ADDRESSES,
 };
 
@@ -212,5 +213,68 @@ fn where_it_cannot_be_set_back_rules_stay_that_keep_neighbours_out() {
             !left.contains("LOCALNET") && !left.contains("CULVERT"),
             "{left}"
         );
+    }
+}
+
+/// With a rule of others that only `nft` can show, nobody can tell whether what keeps neighbours out is there.
+#[test]
+fn what_cannot_be_looked_at_is_not_left_open_and_what_can_be_is_removed() {
+    if !can_run() || !requires::met(SUITE, NFTABLES) {
+        return;
+    }
+    let node = Node::new("nft");
+    let files = [(FILE, &*open_service())];
+    let mut agent = Agent::start(&node.shop.world, with(true, Rights::Root), &files).unwrap();
+    let nft = |script: &str| {
+        let netns = node.shop.world.node().netns();
+        netns.feed(&["nft", "-f", "-"], script).unwrap();
+    };
+    let theirs = "add rule ip mangle PREROUTING ct count over 5 counter\n";
+    nft(&format!("{theirs}flush chain ip mangle KUBE-LOCALNET\n"));
+    agent.wait_for("sysctl set back").unwrap();
+    assert_eq!(node.localnet(), "0");
+    assert_eq!(node.reached(), []);
+    nft("flush chain ip mangle PREROUTING\n");
+    agent.wait_for("in force again").unwrap();
+    assert_eq!(node.localnet(), OPENED);
+    assert_eq!(node.reached(), []);
+    agent.kill().unwrap();
+    nft(theirs);
+    let cleaned = node.ask(&agent, "cleanup");
+    assert_eq!(cleaned.code, Some(1), "{cleaned:?}");
+    assert!(cleaned.stderr.contains("incompatible"), "{cleaned:?}");
+    assert_eq!(node.localnet(), "0");
+    assert!(!node.saved("iptables").contains("KUBE-SERVICES"));
+    nft("flush chain ip mangle PREROUTING\n");
+    assert_eq!(node.ask(&agent, "cleanup").code, Some(0));
+}
+
+/// Whoever writes what, and when: rules are those of what is set.
+#[test]
+fn the_setting_that_others_change_has_the_rules_that_it_needs() {
+    if !can_run() {
+        return;
+    }
+    for flavour in FLAVOURS {
+        let node = Node::new(flavour);
+        node.set_localnet("1");
+        let files = [(FILE, &*open_service())];
+        let mut agent = Agent::start(&node.shop.world, with(true, Rights::Root), &files).unwrap();
+        let mut repaired = |what: &str| {
+            let is_it = |line: &proxy_tests::agent::LogLine| {
+                line.text("object") == Some("mangle KUBE-LOCALNET")
+            };
+            let told = agent.wait_for_line(what, is_it);
+            told.unwrap_or_else(|error| panic!("{flavour}, {what}: {error:#}"));
+        };
+        node.set_localnet(OPENED);
+        repaired("by the value of ours");
+        assert_eq!(node.reached(), [], "{flavour}");
+        node.set_localnet("1");
+        repaired("by that of others");
+        let jumps = node.saved("iptables");
+        assert_eq!(jumps.matches("-j KUBE-LOCALNET").count(), 1, "{flavour}");
+        assert_eq!(node.localnet(), "1", "{flavour}");
+        agent.terminate().unwrap();
     }
 }

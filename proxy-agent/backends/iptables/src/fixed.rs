@@ -201,12 +201,15 @@ fn to_loopback(facts: &Facts) -> Rule {
         .jump("DROP")
 }
 
+/// As many rules are [`martians`].
+pub const MARTIANS: usize = 2;
+
 /// What the kernel itself drops without `route_localnet`, whatever rules of others accept later on. Before anything is
 /// translated: answers to what this host sends from loopback addresses have others still.
 fn martians(facts: &Facts) -> Vec<Rule> {
     let loopback = loopback(facts.family);
     let others = || Match::all().interface(true, "lo");
-    let martians = [
+    let martians: [_; MARTIANS] = [
         others().source(false, loopback),
         others().destination(false, loopback),
     ];

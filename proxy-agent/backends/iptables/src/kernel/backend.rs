@@ -67,7 +67,7 @@ impl Backend for IptablesBackend {
         let localnet = self.localnet_difference();
         let is_disturbed = may_look_alike
             || self.has_time(BY_PERIOD) && self.differs_from_stamp()
-            || localnet.is_some()
+            || self.differs_from_localnet()
             || self.is_unguarded();
         let is_due = self.compared.is_none_or(|(_, at)| at.elapsed() >= HOURLY);
         let has_failures = self
@@ -90,7 +90,7 @@ impl Backend for IptablesBackend {
 
     fn disturbed(&mut self) -> bool {
         self.has_time(SHARE) && self.differs_from_stamp()
-            || self.localnet_difference().is_some()
+            || self.differs_from_localnet()
             || self.is_unguarded()
     }
 
@@ -151,9 +151,13 @@ impl IptablesBackend {
         Some(writes)
     }
 
+    fn differs_from_localnet(&self) -> bool {
+        self.families.iter().any(Tables::differs_from_localnet)
+    }
+
     /// That somebody has told the host to route no packets from loopback addresses any more.
     fn localnet_difference(&self) -> Option<Difference> {
-        let is_lacking = self.families.iter().any(Tables::lacks_localnet);
+        let is_lacking = self.differs_from_localnet() && localnet::is_missing();
         is_lacking.then(|| Difference {
             object: localnet::SYSCTL.to_owned(),
             kind: DifferenceKind::Changed,

@@ -91,7 +91,7 @@ pub(super) fn figures(
     for (name, help, count) in [
         (
             "partial_restore_differences_total",
-            "Chains that partial restores left otherwise than a full one would; each is a defect, and was mended.",
+            "Chains that partial restores left otherwise than a full one would; each is a defect, or with the legacy flavour somebody wrote the same table just then, and was mended.",
             counts.differences,
         ),
         (

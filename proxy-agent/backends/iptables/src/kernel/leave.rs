@@ -46,8 +46,10 @@ pub fn left() -> Vec<(Programs, IpFamily)> {
 
 /// The same without a flavour, which is not looked at: that takes time where there are many rules.
 fn left_but(kept: Option<Flavour>) -> Vec<(Programs, IpFamily)> {
-    let usable = usable().into_iter();
-    let others = usable.filter(|programs| Some(programs.flavour) != kept);
+    // Also of a flavour that cannot be used to serve: some tables of it may be read all the same.
+    let found = super::programs::find().flavours.into_iter();
+    let all = found.map(|(programs, _)| programs);
+    let others = all.filter(|programs| Some(programs.flavour) != kept);
     let all = others.flat_map(|programs| {
         let families = [IpFamily::V4, IpFamily::V6].into_iter();
         families.map(move |family| (programs, family))
@@ -89,6 +91,18 @@ pub fn is_anything() -> bool {
     localnet::is_ours() || !left().is_empty()
 }
 
+/// What is in those tables of a family that can be read, and why others cannot.
+fn read(programs: Programs, family: IpFamily) -> (Saved, Option<ProgramError>) {
+    let (mut all, mut failed) = (Saved::default(), None);
+    for table in Table::ALL {
+        match programs.save(family, Some(table)) {
+            Ok(saved) => all.tables.extend(saved.tables),
+            Err(error) => failed = Some(error),
+        }
+    }
+    (all, failed)
+}
+
 /// Removes it, but for what is of the flavour to be kept, if there is one. Returns what was removed. What fails keeps
 /// nothing else where it is.
 pub fn remove(kept: Option<Flavour>) -> Result<Vec<(Flavour, IpFamily)>, ProgramError> {
@@ -101,11 +115,10 @@ pub fn remove(kept: Option<Flavour>) -> Result<Vec<(Flavour, IpFamily)>, Program
         ProgramError::NotShut { file, error }
     });
     for (programs, family) in left_but(kept) {
-        let restored = programs.save(family, None).and_then(|saved| {
-            let restore = removal(&saved, is_open);
-            programs.restore(family, &restore.text())
-        });
-        match restored {
+        let (saved, unread) = read(programs, family);
+        let restore = removal(&saved, is_open);
+        let restored = programs.restore(family, &restore.text());
+        match unread.map_or(restored, Err) {
             Ok(()) if is_open => {}
             Ok(()) => removed.push((programs.flavour, family)),
             Err(error) => failed = Some(error),

@@ -35,14 +35,24 @@ pub fn is_ours() -> bool {
     value().is_some_and(|value| value == OURS)
 }
 
-/// Sets it, unless somebody has.
-pub fn ensure() {
-    if is_missing()
-        && let Err(error) = fs::write(SYSCTL, OURS)
-    {
+/// Sets it, unless somebody has. Returns whether it is set.
+pub fn ensure() -> bool {
+    if !is_missing() {
+        return true;
+    }
+    let set = fs::write(SYSCTL, OURS);
+    if let Err(error) = &set {
         let text = "NodePorts do not answer on 127.0.0.1";
         tracing::warn!(file = SYSCTL, value = OURS, %error, text, "sysctl not set");
     }
+    set.is_ok()
+}
+
+/// Sets it back because rules that keep neighbours out are not there, or nobody can tell.
+pub fn close() {
+    let text = "NodePorts do not answer on 127.0.0.1 until rules that keep neighbours from there are in force";
+    tracing::warn!(file = SYSCTL, text, "sysctl set back");
+    try_to_take_back();
 }
 
 /// Sets it back, if one of ours has set it.

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     compare::{Comparison, compare},
-    facts::{Facts, IptablesOptions},
-    plan,
+    facts::{Facts, IptablesOptions, Localnet},
+    fixed, plan,
     restore::Restore,
     rule::Rule,
     saved::{Saved, canonical},
@@ -34,6 +34,8 @@ pub struct Tables {
     facts: Option<Facts>,
     /// Service ports that the kernel, or the program, does not take, each with the reason.
     refused: BTreeMap<ServicePortKey, String>,
+    /// The host could be told to route packets from loopback addresses when that was tried last.
+    can_open: bool,
     /// How many rules are ours, by table.
     pub rules: BTreeMap<Table, Rules>,
 }
@@ -71,6 +73,7 @@ impl Tables {
             options,
             facts: None,
             refused: BTreeMap::new(),
+            can_open: true,
             rules: BTreeMap::new(),
         }
     }
@@ -162,12 +165,19 @@ impl Tables {
         Ok((facts, found, wanted, comparison))
     }
 
-    /// Somebody has told the host to route no packets from loopback addresses any more, which NodePorts take, and that
-    /// can be changed.
-    pub fn lacks_localnet(&self) -> bool {
-        let is_served = |facts: &Facts| facts.localnet.is_served();
-        let is_to_be = self.facts.as_ref().is_some_and(is_served) && localnet::is_missing();
-        is_to_be && localnet::can_be()
+    /// Whether the host routes packets from loopback addresses otherwise than when rules were written. That it does not,
+    /// and cannot be told to, is as it is.
+    pub fn differs_from_localnet(&self) -> bool {
+        let Some(facts) = self.facts.as_ref().filter(|_| self.family == IpFamily::V4) else {
+            return false;
+        };
+        let is_missing = localnet::is_missing();
+        match facts.localnet {
+            Localnet::Unserved => localnet::is_ours(),
+            Localnet::Served => localnet::is_ours() || is_missing && self.can_open,
+            Localnet::Opened => !localnet::is_ours() && (!is_missing || self.can_open),
+            Localnet::Left => !localnet::is_ours(),
+        }
     }
 
     /// Neighbours may reach what listens on loopback addresses alone, because what keeps them from that is gone: one
@@ -176,13 +186,15 @@ impl Tables {
         if self.family != IpFamily::V4 || !localnet::is_ours() {
             return false;
         }
-        let mangle = self.programs.save(self.family, Some(Table::Mangle));
-        mangle.is_ok_and(|found| {
-            let guard = |chain| found.chain(Table::Mangle, chain);
-            let is_there = |rules: &[Rule]| rules.iter().any(|one| one.target() == Some(LOCALNET));
-            guard(LOCALNET).is_none_or(<[Rule]>::is_empty)
-                || !guard("PREROUTING").is_some_and(is_there)
-        })
+        let Ok(found) = self.programs.save(self.family, Some(Table::Mangle)) else {
+            return true;
+        };
+        let has = |chain, target, count| {
+            let rules = found.chain(Table::Mangle, chain).unwrap_or_default();
+            let to = rules.iter().filter(|one| one.target() == Some(target));
+            to.count() >= count
+        };
+        !has("PREROUTING", LOCALNET, 1) || !has(LOCALNET, "DROP", fixed::MARTIANS)
     }
 
     /// Reads the tables, and writes what differs. Service ports that were refused are tried again.
@@ -203,6 +215,9 @@ impl Tables {
         };
         if written.is_err() {
             self.facts = None;
+            if self.is_unguarded() {
+                localnet::close();
+            }
         }
         written
     }
@@ -217,7 +232,10 @@ impl Tables {
         if !self.options.counters {
             return self.attempt(state);
         }
-        let reason = match accounting::ensure() {
+        let ensured = accounting::ensure();
+        // Or somebody else's: then it is theirs.
+        let is_missing = ensured.is_err();
+        let reason = match ensured {
             Err(error) => error.to_string(),
             Ok(()) => match self.attempt_twice(state) {
                 Err(error) if error.is_refusal() => error.to_string(),
@@ -232,7 +250,9 @@ impl Tables {
             _ => {
                 let family = self.family.as_str();
                 tracing::info!(family, reason, "packets not counted");
-                accounting::remove();
+                if !is_missing {
+                    accounting::remove();
+                }
             }
         }
         written
@@ -253,8 +273,8 @@ impl Tables {
         }
         let (facts, found, wanted, comparison) = self.compare(state)?;
         self.write(&comparison.restore)?;
-        if facts.localnet.is_served() {
-            localnet::ensure();
+        if facts.localnet == Localnet::Opened {
+            self.can_open = localnet::ensure();
         }
         for (table, chains) in &wanted.tables {
             let rules = chains.values().map(Vec::len).sum();
