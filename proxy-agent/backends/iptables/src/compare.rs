@@ -52,23 +52,24 @@ pub fn compare(wanted: &Wanted, found: &Saved) -> Comparison {
 impl Comparison {
     /// What leads to our chains stands in chains of others, before their rules.
     fn jumps(&mut self, wanted: &Wanted, found: &Saved) {
-        let mut localnet = fixed::localnet_jumps().to_vec();
-        localnet.retain(|jump| {
-            let table = wanted.tables.get(&jump.at.0);
-            table.is_some_and(|table| table.contains_key(LOCALNET))
-        });
+        let has_localnet = |table: Table| {
+            let chains = wanted.tables.get(&table);
+            chains.is_some_and(|chains| chains.contains_key(LOCALNET))
+        };
+        let localnet = fixed::localnet_jumps();
         // Each is put before all others: the last one first.
         for jump in fixed::jumps().iter().rev().chain(&localnet) {
             let (table, chain) = jump.at;
+            let is_wanted = jump.rule.target() != Some(LOCALNET) || has_localnet(table);
             let wanted = canonical(jump.rule.as_str());
             let there = found.chain(table, chain).unwrap_or_default();
             let copies = there.iter().filter(|one| **one == wanted).count();
-            for _ in 1..copies {
+            for _ in usize::from(is_wanted)..copies {
                 self.restore.delete(table, chain, &wanted);
                 let surplus = std::slice::from_ref(&wanted);
                 self.differ(table, chain, None, Some(surplus));
             }
-            if copies == 0 {
+            if is_wanted && copies == 0 {
                 self.restore.insert(table, chain, &jump.rule);
                 let rule = std::slice::from_ref(&jump.rule);
                 self.differ(table, chain, Some(rule), None);
@@ -77,6 +78,7 @@ impl Comparison {
     }
 
     fn remove(&mut self, wanted: &Wanted, found: &Saved) {
+        let localnet = fixed::localnet_jumps().map(|jump| (jump.at, canonical(jump.rule.as_str())));
         for (table, chains) in &found.tables {
             let ours = wanted.tables.get(table);
             let is_wanted = |name: &str| ours.is_some_and(|ours| ours.contains_key(name));
@@ -86,7 +88,11 @@ impl Comparison {
                 .filter(|name| is_own(name) && !is_wanted(name))
                 .collect();
             stale.sort_unstable();
-            let led_to = found.led_to(*table, |chain, _| is_own(chain));
+            let is_jump = |chain: &str, rule: &Rule| {
+                let mut jumps = localnet.iter();
+                jumps.any(|((of, from), jump)| of == table && *from == chain && jump == rule)
+            };
+            let led_to = found.led_to(*table, |chain, rule| is_own(chain) || is_jump(chain, rule));
             for name in stale {
                 let there = found.chain(*table, name).unwrap_or_default();
                 if led_to.contains(&**name) {

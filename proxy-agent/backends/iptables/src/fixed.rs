@@ -24,7 +24,6 @@ use crate::{
 };
 
 /// Where packets enter chains of ours: a rule of a chain that everybody has.
-#[derive(Debug, Clone)]
 pub struct Jump {
     /// The table, and the chain that everybody has.
     pub at: At,
