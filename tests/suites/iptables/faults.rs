@@ -32,6 +32,14 @@ pub fn finding(dir: &tempfile::TempDir) -> AgentOptions {
     }
 }
 
+/// The same, which verifies partial restores so.
+fn verifying(dir: &tempfile::TempDir, verify: &str) -> AgentOptions {
+    let mut options = finding(dir);
+    let flag = format!("--iptables-verify-partial={verify}");
+    options.arguments.push(flag);
+    options
+}
+
 /// The legacy program names no line but the last one.
 #[test]
 fn a_service_that_is_refused_is_found_and_stops_no_other() {
@@ -173,9 +181,7 @@ fn what_a_partial_restore_does_wrong_is_found_told_and_mended() {
              PATH=${{PATH#*:}}\nprintf '%s\\n' \"$input\" | {program} \"$@\"\n"
         );
         let dir = instead_of(&program, &planted);
-        let mut options = finding(&dir);
-        let flag = format!("--iptables-verify-partial={verify}");
-        options.arguments.push(flag);
+        let options = verifying(&dir, verify);
         let files = [(FILE, &*service(1, &[1, 2]))];
         let mut agent = Agent::start(&node.shop.world, options, &files).unwrap();
         agent.apply(FILE, &service(1, &[1, 2, 3])).unwrap();
@@ -222,9 +228,7 @@ fn what_others_change_while_a_change_is_written_is_mended_as_theirs() {
              case $input in *'--to-destination 10.244.0.3:'*) iptables-{flavour} -w 20 -F KUBE-FORWARD;; esac\n"
         );
         let dir = instead_of(&program, &by_others);
-        let mut options = finding(&dir);
-        let flag = format!("--iptables-verify-partial={verify}");
-        options.arguments.push(flag);
+        let options = verifying(&dir, verify);
         let files = [(FILE, &*service(1, &[1, 2]))];
         let mut agent = Agent::start(&node.shop.world, options, &files).unwrap();
         agent.apply(FILE, &service(1, &[1, 2, 3])).unwrap();

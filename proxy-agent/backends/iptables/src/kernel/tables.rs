@@ -233,8 +233,7 @@ impl Tables {
             return self.attempt(state);
         }
         let ensured = accounting::ensure();
-        // Or somebody else's: then it is theirs.
-        let is_missing = ensured.is_err();
+        let are_usable = ensured.is_ok();
         let reason = match ensured {
             Err(error) => error.to_string(),
             Ok(()) => match self.attempt_twice(state) {
@@ -250,7 +249,8 @@ impl Tables {
             _ => {
                 let family = self.family.as_str();
                 tracing::info!(family, reason, "packets not counted");
-                if !is_missing {
+                // Otherwise one may be somebody else's.
+                if are_usable {
                     accounting::remove();
                 }
             }
