@@ -87,9 +87,11 @@ async fn a_layer_that_never_had_anything_in_force_is_missed_where_the_other_cann
         let running = start(&above, &beneath).await;
         running.tell(&[1]).await;
         running.messages.send(Message::Synced).await.unwrap();
-        running.until(|facts| facts.events == 1).await;
+        let facts = running
+            .until(|facts| facts.layers[0].failure.is_some())
+            .await;
+        assert!(!facts.in_force && facts.layers[1].in_force);
         assert_eq!(well(&running), [!missed, true]);
-        assert!(!running.snapshot().await.agent.in_force);
         running.stop().await;
     }
     // Where none has, nobody is well.
