@@ -1,5 +1,5 @@
-//! The tests on the oldest kernel beside other steps of CI: this program once more, as a process
-//! whose output is kept until it is wanted.
+//! The tests on another kernel beside other steps of CI: this program once more, as a process whose
+//! output is kept until it is wanted.
 //!
 //! An emulated machine keeps little more than one processor busy, and compilers leave one idle at
 //! many moments. Where output goes and who is to blame stays clear, because the two never share a
@@ -16,33 +16,37 @@ use crate::progress::shell_line;
 use crate::tally::Tally;
 use crate::vm::kernels;
 
-/// Where what it says is kept.
-const LOG: &str = "target/ci/oldest-kernel.log";
+/// Where what they say is kept.
+const LOGS: &str = "target/ci";
 
-/// The one on which most runs: it takes as long as all other steps that need no quiet machine.
-pub(crate) const KERNEL: kernels::Line = kernels::Line::V5_10;
+/// Beside compilers: the one on which most runs. It takes as long as all of them.
+pub(crate) const BESIDE_COMPILERS: kernels::Line = kernels::Line::V5_10;
 
-/// The tests on [`KERNEL`], at work. Ended if dropped.
-pub(crate) struct OldestKernel {
+/// Beside the tests on the rest of the kernels.
+pub(crate) const BESIDE_OTHERS: kernels::Line = kernels::Line::V6_1;
+
+/// The tests on a kernel, at work. Ended if dropped.
+pub(crate) struct Beside {
     child: Child,
     log: PathBuf,
     line: String,
 }
 
-impl OldestKernel {
+impl Beside {
     /// Starts them: everything, or what that kernel can make a difference to.
-    pub(crate) fn start(full: bool) -> Result<Self> {
-        let log = paths::workspace_root().join(LOG);
-        let dir = log.parent().context("the log lies in no directory")?;
-        fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    pub(crate) fn start(kernel: kernels::Line, full: bool) -> Result<Self> {
+        let dir = paths::workspace_root().join(LOGS);
+        fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+        let log = dir.join(format!("linux-{kernel}.log"));
         let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
         let errors = file.try_clone().context("sharing the log")?;
-        let mut command = arguments(full);
+        let mut command = command(kernel, full);
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
         let line = shell_line(&command);
         let child = command.spawn();
         let child = child.with_context(|| format!("starting `{line}`"))?;
-        println!("`{line}` runs beside what follows; its output is in {LOG} until then");
+        let shown = log.display();
+        println!("`{line}` runs beside what follows; its output is in {shown} until then");
         Ok(Self { child, log, line })
     }
 
@@ -60,7 +64,7 @@ impl OldestKernel {
     }
 }
 
-impl Drop for OldestKernel {
+impl Drop for Beside {
     fn drop(&mut self) {
         // Both fail only when it has already been waited for.
         self.child.kill().ok();
@@ -70,12 +74,12 @@ impl Drop for OldestKernel {
 
 /// This program, whatever has become of its file: cargo may have put another one in its place. It
 /// ends with this process, and its virtual machines with it.
-fn arguments(full: bool) -> Command {
+fn command(kernel: kernels::Line, full: bool) -> Command {
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "--"])
         .arg(format!("/proc/{}/exe", std::process::id()))
-        .args(["test", "--kernel", &KERNEL.to_string()]);
+        .args(["test", "--kernel", &kernel.to_string()]);
     command.args(full.then_some("--full"));
     command
 }
@@ -86,8 +90,9 @@ mod tests {
 
     #[test]
     fn one_kernel_is_named() {
-        let line = shell_line(&arguments(true));
+        let line = shell_line(&command(BESIDE_COMPILERS, true));
         assert!(line.ends_with(" test --kernel 5.10 --full"), "{line}");
-        assert!(!shell_line(&arguments(false)).contains("--full"));
+        let line = shell_line(&command(BESIDE_OTHERS, false));
+        assert!(line.ends_with(" test --kernel 6.1"), "{line}");
     }
 }

@@ -13,13 +13,14 @@ use xtask::ebpf;
 use xtask::paths;
 use xtask::toolchain::BpfToolchain;
 
-use crate::beside::{KERNEL, OldestKernel};
+use crate::beside::{BESIDE_COMPILERS, BESIDE_OTHERS, Beside};
 use crate::cargo::{Object, cargo};
 use crate::progress::{self, seconds};
 use crate::setup::{self, Needs};
 use crate::stop::Stopped;
 use crate::tally::Tally;
 use crate::test_programs::SMALLEST;
+use crate::vm::kernels::Line;
 use crate::{fuzz, image, test, tidy, windows};
 
 /// How long each fuzz target runs, in seconds.
@@ -112,13 +113,8 @@ fn steps(full: bool) -> Vec<Step> {
         step("tests", test::all),
     ];
     // Not beside the tests, which mind the time.
-    let running = Rc::new(RefCell::new(None));
-    let started = Rc::clone(&running);
-    let action = move |_: &mut Tally| {
-        *started.borrow_mut() = Some(OldestKernel::start(full)?);
-        Ok(true)
-    };
-    steps.push((format!("Linux {KERNEL} begins"), Box::new(action)));
+    let [begin, end] = beside(BESIDE_COMPILERS, full);
+    steps.push(begin);
     steps.extend([
         // First, because it has a directory of its own: whoever tests on other kernels asks cargo
         // for their programs meanwhile.
@@ -131,19 +127,34 @@ fn steps(full: bool) -> Vec<Step> {
         step("documentation builds", |_| done(&mut documentation())),
     ]);
     // No compiler is at work any more.
-    let action = move |tally: &mut Tally| test::on_newer_kernels(full, tally);
-    steps.push(("tests on newer kernels".to_owned(), Box::new(action)));
-    let action = move |tally: &mut Tally| {
-        let running = running.take().context("they did not begin")?;
-        running.finish(tally)
-    };
-    steps.push((format!("tests on Linux {KERNEL}"), Box::new(action)));
+    let [begin_other, end_other] = beside(BESIDE_OTHERS, full);
+    let action = move |tally: &mut Tally| test::on_other_kernels(full, tally);
+    let others: Step = ("tests on other kernels".to_owned(), Box::new(action));
+    steps.extend([begin_other, others, end_other, end]);
     if full {
         steps.push(step("fuzz targets", |_| fuzz::build().map(|_| true)));
         steps.push(step("fuzzing", |_| fuzz::all(FUZZING)));
     }
     steps.push(step("nothing generated is stale", |_| unchanged()));
     steps
+}
+
+/// The tests on a kernel, beside the steps between these two.
+fn beside(kernel: Line, full: bool) -> [Step; 2] {
+    let running = Rc::new(RefCell::new(None));
+    let started = Rc::clone(&running);
+    let begin = move |_: &mut Tally| {
+        *started.borrow_mut() = Some(Beside::start(kernel, full)?);
+        Ok(true)
+    };
+    let end = move |tally: &mut Tally| {
+        let running = running.take().context("they did not begin")?;
+        running.finish(tally)
+    };
+    [
+        (format!("Linux {kernel} begins"), Box::new(begin)),
+        (format!("tests on Linux {kernel}"), Box::new(end)),
+    ]
 }
 
 fn done(command: &mut Command) -> Result<bool> {
@@ -296,7 +307,9 @@ mod tests {
             "Linux 5.10 begins",
             "Windows",
             "clippy, host",
-            "tests on newer kernels",
+            "Linux 6.1 begins",
+            "tests on other kernels",
+            "tests on Linux 6.1",
             "tests on Linux 5.10",
         ];
         for full in [false, true] {

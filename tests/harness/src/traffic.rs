@@ -4,6 +4,7 @@
 use anyhow::{Result, bail};
 
 use crate::{
+    losses,
     pod::{Load, LoadReport, Prober},
     world::Host,
 };
@@ -74,7 +75,12 @@ impl Traffic {
         if excused && report.answered > 0 {
             return Ok(());
         }
-        bail!("{}, {}, {when}: {report:?}", self.of, load.name)
+        let lost = losses::counted(self.prober.process().pid());
+        bail!(
+            "{}, {}, {when}: {report:?}; the kernel counted {lost:?}",
+            self.of,
+            load.name
+        )
     }
 }
 
