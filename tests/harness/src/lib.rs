@@ -35,7 +35,7 @@ pub mod interrupt;
 pub mod journey;
 pub mod kubelet;
 pub mod launcher;
-pub mod losses;
+mod losses;
 pub mod netns;
 pub mod nft;
 pub mod packets;

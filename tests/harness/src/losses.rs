@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result};
 use nix::unistd::Pid;
 
 /// Pairs of lines: names, then values, both after the name of a group.
-const GROUPED: [&str; 2] = ["snmp", "netstat"];
+const GROUPED: [&str; 2] = ["net/snmp", "net/netstat"];
 /// Lines of a name and a value.
-const NAMED: &str = "snmp6";
+const NAMED: &str = "net/snmp6";
 /// A line of names, then one of values in hexadecimal for each processor.
-const CONNTRACK: &str = "stat/nf_conntrack";
+const CONNTRACK: &str = "net/stat/nf_conntrack";
 
 /// Those that count losses, or tell of them.
 const TELLING: &[&str] = &[
@@ -34,12 +34,11 @@ const TELLING: &[&str] = &[
     "insert_failed",
     "drop",
     "early_drop",
-    "delete",
 ];
 
 /// Losses of the namespace of `process` so far, `counter=value`, as far as there are any.
 pub fn counted(process: Pid) -> Result<Vec<String>> {
-    let dir = Path::new("/proc").join(process.to_string()).join("net");
+    let dir = Path::new("/proc").join(process.to_string());
     let read = |name: &str| {
         let file = dir.join(name);
         fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))
