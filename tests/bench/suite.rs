@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, builder::PossibleValue};
 use nix::sys::signal::Signal;
 use proxy_harness::{
     agent, bpffs, cgroup,
@@ -143,7 +143,7 @@ fn each_bench_is_run_once() {
     let mut arguments = command.get_arguments();
     let names = arguments.find(|one| one.get_id() == "names").unwrap();
     let names = names.get_possible_values();
-    let names: BTreeSet<_> = names.iter().map(|one| one.get_name()).collect();
+    let names: BTreeSet<_> = names.iter().map(PossibleValue::get_name).collect();
     let run = RUNS.concat();
     assert_eq!(run.len(), names.len());
     assert_eq!(run.into_iter().collect::<BTreeSet<_>>(), names);
