@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use clap::{CommandFactory as _, builder::PossibleValue};
 use nix::sys::signal::Signal;
 use proxy_harness::{
     agent, bpffs, cgroup,
@@ -120,54 +119,15 @@ const FIGURES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// All of them, in two runs that take equally long, so that they can go on at the same time.
-const RUNS: [&[&str]; 2] = [
-    &["backends", "node-api", "sync"],
-    &[
-        "additions",
-        "api-server",
-        "connections-held",
-        "new-node-port",
-        "outside",
-        "outside-masqueraded",
-        "packet-time",
-        "program-time",
-        "tcp-connect",
-        "udp-request",
-    ],
-];
-
 #[test]
-fn each_bench_is_run_once() {
-    let command = proxy_bench::Options::command();
-    let mut arguments = command.get_arguments();
-    let names = arguments.find(|one| one.get_id() == "names").unwrap();
-    let names = names.get_possible_values();
-    let names: BTreeSet<_> = names.iter().map(PossibleValue::get_name).collect();
-    let run = RUNS.concat();
-    assert_eq!(run.len(), names.len());
-    assert_eq!(run.into_iter().collect::<BTreeSet<_>>(), names);
-}
-
-#[test]
-fn its_json_holds_every_figure_of_backends_and_agents() {
-    json_holds_every_figure(RUNS[0]);
-}
-
-#[test]
-fn its_json_holds_every_figure_of_connections() {
-    json_holds_every_figure(RUNS[1]);
-}
-
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-fn json_holds_every_figure(benches: &[&str]) {
+fn its_json_holds_every_figure() {
     if !requires::met("bench", PRIVILEGED) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("figures.json");
     let file = path.to_str().unwrap();
-    let command = bench(&[&["--quick", "--json", file], benches].concat());
+    let command = bench(&["--quick", "--json", file]);
     let process = Process::spawn("bench", command).unwrap();
     let pid = process.pid().as_raw();
     let done = process.finish(LIMIT).unwrap();
@@ -176,9 +136,24 @@ fn json_holds_every_figure(benches: &[&str]) {
 
     let figures: Vec<Value> = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let text = |figure: &Value, field: &str| figure[field].as_str().unwrap().to_owned();
-    let measured: BTreeSet<_> = figures.iter().map(|figure| text(figure, "bench")).collect();
-    let expected: BTreeSet<_> = benches.iter().map(|name| (*name).to_owned()).collect();
-    assert_eq!(measured, expected);
+    let benches: BTreeSet<_> = figures.iter().map(|figure| text(figure, "bench")).collect();
+    let expected = [
+        "additions",
+        "api-server",
+        "backends",
+        "connections-held",
+        "new-node-port",
+        "node-api",
+        "outside",
+        "outside-masqueraded",
+        "packet-time",
+        "program-time",
+        "sync",
+        "tcp-connect",
+        "udp-request",
+    ]
+    .map(str::to_owned);
+    assert_eq!(benches, expected.into());
     let mut seen = BTreeSet::new();
     for figure in &figures {
         let fields: Vec<_> = figure
@@ -204,9 +179,6 @@ fn json_holds_every_figure(benches: &[&str]) {
         assert!(seen.insert(name), "twice: {figure}");
     }
     for (bench, case, metric) in FIGURES {
-        if !benches.contains(bench) {
-            continue;
-        }
         let name = [*bench, *case, *metric].map(str::to_owned);
         assert!(seen.contains(&name), "{name:?} is not in {seen:#?}");
     }

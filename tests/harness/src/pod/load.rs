@@ -9,21 +9,15 @@ use std::{
         mpsc,
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{
     ATTEMPT_LIMIT,
     probe::{self, Socket},
-    wire::{Attempt, Load, LoadReport, Transport},
+    wire::{Attempt, Load, LoadReport},
 };
 use crate::emulated;
-
-/// How long the answer to a datagram is waited for. One that is lost never comes, however long one
-/// waits; one that is late tells of nothing but a processor that stood still, with the packets in its
-/// queue: those of a virtual machine under load do so, for seconds. TCP sends again what was lost, so
-/// that waiting longer for it would hide losses.
-const DATAGRAM_LIMIT: Duration = Duration::from_secs(30);
 
 /// The loads of one prober, by name.
 #[derive(Debug, Default)]
@@ -143,17 +137,16 @@ impl Shared {
             keep,
             ..
         } = self.load;
-        let limit = limit(transport);
         let mut kept: Option<Socket> = None;
         while !self.stop.load(Ordering::Relaxed) {
             let started = Instant::now();
             let attempt = match &mut kept {
-                Some(socket) => socket.attempt(to, limit),
-                None if keep => match Socket::open(transport, to, limit) {
-                    Ok(socket) => kept.insert(socket).attempt(to, limit),
+                Some(socket) => socket.attempt(to, ATTEMPT_LIMIT),
+                None if keep => match Socket::open(transport, to, ATTEMPT_LIMIT) {
+                    Ok(socket) => kept.insert(socket).attempt(to, ATTEMPT_LIMIT),
                     Err(failed) => failed.into(),
                 },
-                None => probe::once(transport, to, limit),
+                None => probe::once(transport, to, ATTEMPT_LIMIT),
             };
             self.count(&attempt, to, started);
             // The receiver may only be gone if the program is ending.
@@ -182,13 +175,5 @@ impl Shared {
     fn report(&self) -> MutexGuard<'_, LoadReport> {
         // Counts stay meaningful after a panic elsewhere.
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn limit(transport: Transport) -> Duration {
-    if transport.is_udp() {
-        DATAGRAM_LIMIT
-    } else {
-        ATTEMPT_LIMIT
     }
 }
